@@ -32,7 +32,10 @@ foreach(row
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
     "comm;self"
-    "adapter;lora;PkgConfig::PCRE2")
+    "adapter;lora;PkgConfig::JANSSON;PkgConfig::PCRE2"
+    "adapter;ia3;PkgConfig::JANSSON;PkgConfig::PCRE2"
+    "adapter;prefix;PkgConfig::JANSSON"
+    "adapter;llama-adapter;PkgConfig::JANSSON")
   list(GET row 0 kind)
   list(GET row 1 id)
   list(REMOVE_AT row 0 1)
@@ -54,8 +57,10 @@ target_sources(weft-data-instruct PRIVATE ${data_common})
 file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
 target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
 # What adapters share.
-file(GLOB adapter_common CONFIGURE_DEPENDS plugins/adapter/common/*.c)
-target_sources(weft-adapter-lora PRIVATE ${adapter_common})
+target_sources(weft-adapter-lora PRIVATE plugins/adapter/common/targets.c)
+target_sources(weft-adapter-ia3 PRIVATE plugins/adapter/common/targets.c plugins/adapter/common/source.c)
+target_sources(weft-adapter-prefix PRIVATE plugins/adapter/common/source.c)
+target_sources(weft-adapter-llama-adapter PRIVATE plugins/adapter/common/source.c)
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
 target_sources(weft-device-cpu PRIVATE ${device_common})

@@ -3,6 +3,8 @@
  * rename changes what a reader sees. */
 #include "checkpoint/saving.h"
 
+#include "adapter/save.h"
+#include "adapter/tensors.h"
 #include "base/file.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/staging.h"
@@ -25,7 +27,7 @@ static int32_t saved_dtype(const weft_engine *engine) {
     case WEFT_SAVE_FP32: return WEFT_F32;
     case WEFT_SAVE_BF16: return WEFT_BF16;
     case WEFT_SAVE_FP16: return WEFT_F16;
-    default: return engine->stored_dtype;
+    default: return weft_plan_saves_base(&engine->plan) ? engine->stored_dtype : WEFT_F32; /* as PEFT saves adapters */
     }
 }
 
@@ -58,6 +60,11 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
     return status;
 }
 
+/* Whether the save has the parameter. */
+static bool is_saved(const weft_engine *engine, int32_t parameter) {
+    return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
+}
+
 /* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type,
  * and what is packed is saved as it is. Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error *err) {
@@ -69,7 +76,7 @@ static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error
         weft_staged_open(&staged, region->kernels, region->device, weft_f32_bytes(WEFT_REGION_PIECE), err);
     for (int32_t i = 0; i < declared->n_parameters && mine && status == WEFT_OK; i++) {
         const weft_parameter *p = &declared->parameters[i];
-        const bool may_lose = !p->trainable && !weft_parameter_is_packed(p);
+        const bool may_lose = !p->trainable && !weft_parameter_is_packed(p) && is_saved(self->engine, i);
         for (int64_t first = 0, end = 0; may_lose && first < p->numel && status == WEFT_OK; first = end)
             if (weft_region_written_by(region, i, first, &end) == self->peers->rank)
                 status = range_survives(region, i, first, end, self->dtype, &staged, &mine, err);
@@ -100,7 +107,7 @@ static int64_t estimate_model_bytes(const weft_saving *self) {
     const weft_declared *declared = self->parameters.declared;
     int64_t bytes = 0;
     for (int32_t i = 0; i < declared->n_parameters; i++)
-        bytes += weft_packed_file_bytes(&declared->parameters[i], self->dtype);
+        if (is_saved(self->engine, i)) bytes += weft_packed_file_bytes(&declared->parameters[i], self->dtype);
     bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
     bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
@@ -141,10 +148,28 @@ static weft_status tell_root(void *context, const char *path, const char *tensor
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its hashes", path);
 }
 
+static weft_status write_adapter(weft_saving *self, const weft_roots *roots, weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
+    const weft_adapter_saving what = {.region = &self->parameters,
+                                      .directory = self->directory,
+                                      .base = plan->run->settings.model.path,
+                                      .origin = plan->origin,
+                                      .dtype = self->dtype,
+                                      .own_alone = weft_plan_saves_base(plan)};
+    return plan->declared->adapter == NULL ? WEFT_OK : weft_adapter_save(&what, roots, err);
+}
+
+/* The base, unless it stays where it is, and the adapter, if there is one. */
+static weft_status write_weights(weft_saving *self, const weft_roots *roots, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (weft_plan_saves_base(&self->engine->plan))
+        status = weft_weights_save(&self->parameters, self->directory, self->dtype, WEFT_SHARD_BYTES, roots, err);
+    return status == WEFT_OK ? write_adapter(self, roots, err) : status;
+}
+
 static weft_status write_model(weft_saving *self, weft_error *err) {
     const weft_roots roots = {tell_root, self};
-    weft_status status = weft_weights_save(&self->parameters, self->directory, self->dtype, WEFT_SHARD_BYTES,
-                                           self->is_checkpoint ? &roots : NULL, err);
+    weft_status status = write_weights(self, self->is_checkpoint ? &roots : NULL, err);
     if (status != WEFT_OK) return status;
     if (weft_peers_first(self->peers)) status = weft_text_files_write(&self->files, self->directory, err);
     return weft_peers_agree(self->peers, status, err);

@@ -76,6 +76,14 @@
       "Write checkpoints while training goes on, from a copy in the host's memory; auto: with a device that has its "  \
       "own.")
 
+/* Beside the keys of the adapter's plugin. */
+#define WEFT_ADAPTER_KEYS(K)                                                                                           \
+    K(PATH, from, "", "", "", WEFT_SAME,                                                                               \
+      "Directory of an adapter, as PEFT or a run wrote it, that is continued or measured; empty: a new one.")          \
+    K(LIST, named, "", "", "", WEFT_SAME | WEFT_HOST_NAMED, "Adapters by name, for use: chat:DIR, math:DIR.")          \
+    K(STR, use, "", "", "", WEFT_SAME, "Which of named stands for from.")                                              \
+    K(BOOL, any_base, "no", "", "", WEFT_SAME, "yes: an adapter that was made on other weights is taken as well.")
+
 /* These count where the plugin offers them (setup/offers.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
     K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
@@ -103,6 +111,7 @@
     S(tokenizer, WEFT_TOKENIZER_KEYS)                                                                                  \
     S(train, WEFT_TRAIN_KEYS)                                                                                          \
     S(strategy, WEFT_STRATEGY_KEYS)                                                                                    \
+    S(adapter, WEFT_ADAPTER_KEYS)                                                                                      \
     S(optimizer, WEFT_OPTIMIZER_KEYS)                                                                                  \
     S(eval, WEFT_EVAL_KEYS)                                                                                            \
     S(checkpoint, WEFT_CHECKPOINT_KEYS)                                                                                \
@@ -159,6 +168,7 @@ typedef struct weft_settings {
     weft_tokenizer_settings tokenizer;
     weft_train_settings train;
     weft_strategy_settings strategy;
+    weft_adapter_settings adapter;
     weft_optimizer_settings optimizer;
     weft_eval_settings eval;
     weft_checkpoint_settings checkpoint;
@@ -166,6 +176,7 @@ typedef struct weft_settings {
 
     weft_interval eval_every; /* [eval] every and [checkpoint] every, parsed */
     weft_interval checkpoint_every;
+    char adapter_from[4096]; /* [adapter] from, or the one of its names; "": none */
 } weft_settings;
 
 /* One section of the host: its rows fill `size` bytes at `offset` of a weft_settings. */
@@ -188,6 +199,11 @@ weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *
 
 /* Fills [model] alone: its directory says which plugin it needs, where nobody does. */
 weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err);
+
+/* Fills [adapter] alone: its directory says which plugin it needs, where nobody does. from: [adapter] from, or what
+ * [adapter] use stands for; "": none. */
+weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[4096], weft_config *config,
+                                       weft_error *err);
 
 /* Fills [run] alone: which ranks print their lines is asked before the first line. */
 weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err);

@@ -1,6 +1,7 @@
 /* host/engine/buffers.c: see buffers.h. */
 #include "engine/buffers.h"
 
+#include "adapter/load.h"
 #include "base/sizes.h"
 #include "engine/compute.h"
 #include "engine/fetch.h"
@@ -16,9 +17,9 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     int64_t sizes[WEFT_N_SCALAR_PARTS], at = 0;
     const int64_t total = weft_budget_scalars(&engine->plan, sizes);
     weft_scalars *s = &engine->scalars;
-    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count, &s->coefficient, &s->skip,
-                                           &s->hp,    &s->past,        &s->first, &s->norm,        &s->losses,
-                                           &s->all_losses};
+    weft_ref *refs[WEFT_N_SCALAR_PARTS] = {&s->nodes, &s->square_sums, &s->count,     &s->coefficient,
+                                           &s->skip,  &s->hp,          &s->past,      &s->first,
+                                           &s->norm,  &s->losses,      &s->all_losses};
     weft_status status = WEFT_OK;
     status = weft_account_cut(&engine->account, &s->buffer, total, WEFT_ACCOUNT_FIXED, err);
     for (int i = 0; i < WEFT_N_SCALAR_PARTS && status == WEFT_OK; i++) {
@@ -204,6 +205,17 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
     return status;
 }
 
+/* A new adapter is drawn, or made of the model's files, and one that is continued read. */
+static weft_status start_adapter(const weft_engine *engine, const weft_region *region, const weft_safetensors *files,
+                                 weft_error *err) {
+    const weft_settings *settings = &engine->plan.run->settings;
+    weft_status status = WEFT_OK;
+    if (engine->plan.declared->adapter == NULL) return WEFT_OK;
+    status = weft_weights_init(region, (uint64_t)settings->run.seed, true, files, err);
+    if (status != WEFT_OK || settings->adapter_from[0] == '\0') return status;
+    return weft_adapter_load(region, settings->adapter_from, err);
+}
+
 /* The states are cleared while the disk works, and the compute copy is made as the weights come. */
 static weft_status load_files(weft_engine *engine, weft_error *err) {
     const char *directory = engine->plan.run->settings.model.path;
@@ -215,9 +227,8 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     weft_safetensors_read_ahead(files);
     status = clear_states(engine, err);
     if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
+    if (status == WEFT_OK) status = start_adapter(engine, &region, files, err);
     weft_safetensors_close(files);
-    if (status == WEFT_OK && engine->plan.declared->adapter != NULL)
-        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, true, err);
     if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
 }
@@ -227,7 +238,9 @@ static weft_status make_fresh(weft_engine *engine, weft_error *err) {
     weft_status status = clear_states(engine, err);
     engine->stored_dtype = WEFT_F32;
     if (status == WEFT_OK)
-        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, err);
+        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, NULL, err);
+    if (status == WEFT_OK && engine->plan.run->settings.adapter_from[0] != '\0')
+        status = weft_adapter_load(&region, engine->plan.run->settings.adapter_from, err);
     return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }
 

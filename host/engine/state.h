@@ -21,7 +21,7 @@ typedef struct weft_scalars {
     weft_ref skip;        /* int32 */
     weft_ref hp;          /* the optimizer's struct */
     weft_ref first; /* int64 per leaf of a training step: its first row in the stream; of models that drop elements */
-    weft_ref past;        /* generation: int64: places that the key-value state holds */
+    weft_ref past;  /* generation: int64: places that the key-value state holds */
 } weft_scalars;
 
 /* The kernels of NORM, in their order, and the rows of engine->extents that each goes through. */

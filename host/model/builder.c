@@ -193,9 +193,16 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the %s plugin declares '%s.%s' with the deviation %g; it is at least 0", ctx->who,
                           module->path, name, spec->init_std);
-    else if (spec->init_form < WEFT_INIT_NORMAL || spec->init_form > WEFT_INIT_CONSTANT)
+    else if (spec->init_form < WEFT_INIT_NORMAL || spec->init_form > WEFT_INIT_ROW_NORMS)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares '%s.%s' with the unknown init_form %d",
                           ctx->who, module->path, name, spec->init_form);
+    else if (spec->init_form == WEFT_INIT_ROW_NORMS &&
+             (spec->role != WEFT_WEIGHT_GAIN || spec->init_of == NULL || spec->init_of->role == WEFT_WEIGHT_GAIN ||
+              spec->init_of->is_slice || spec->init_of->out != spec->in))
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the %s plugin declares '%s.%s' to start as norms of rows, and it is no gain with an element "
+                          "for each row of a whole matrix",
+                          ctx->who, module->path, name);
     else if (spec->frozen != 0 && !ctx->adds)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the %s plugin declares '%s.%s' as frozen, which is for an adapter to say", ctx->who,
@@ -203,6 +210,14 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
     else judge_storage(ctx, module, spec);
     if (!weft_mistake_made(&ctx->first)) judge_transposed(ctx, module, spec);
     return !weft_mistake_made(&ctx->first);
+}
+
+/* How it starts: a gain as factors of one where nothing else is said. */
+static void note_start(weft_parameter *parameter, const weft_weight_spec *spec) {
+    const bool said = spec->role != WEFT_WEIGHT_GAIN || spec->init_form >= WEFT_INIT_CONSTANT;
+    parameter->init_form = said ? spec->init_form : WEFT_INIT_CONSTANT;
+    parameter->init_std = said ? spec->init_std : spec->gain_from_one ? 0 : 1;
+    if (spec->init_form == WEFT_INIT_ROW_NORMS) parameter->init_of = spec->init_of->parameter;
 }
 
 /* The weight's parameters, made under its own module. */
@@ -224,8 +239,7 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     if (weft_mistake_made(&ctx->first)) return;
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
-    parameters[weight->parameter].init_form = gain ? WEFT_INIT_CONSTANT : spec->init_form;
-    parameters[weight->parameter].init_std = !gain ? spec->init_std : spec->gain_from_one ? 0 : 1;
+    note_start(&parameters[weight->parameter], spec);
     parameters[weight->parameter].frozen = spec->frozen != 0;
     if (spec->storage != 0) {
         parameters[weight->parameter].dtype = spec->storage;

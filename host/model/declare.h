@@ -28,6 +28,7 @@ typedef struct weft_parameter {
     bool scaled_by_rows; /* packed, with one scale for all blocks of a row */
     int32_t init_form;   /* weft_init_form */
     double init_std;
+    int32_t init_of; /* WEFT_INIT_ROW_NORMS: the parameter whose rows are normed */
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;
     int64_t offset; /* elements from the start of its group's region */

@@ -10,6 +10,7 @@
 #include "model/convert.h"
 #include "model/packed.h"
 #include "plugin/services.h"
+#include <weft/blocks.h>
 #include <weft/random.h>
 
 /* ---- what does not fit ---- */
@@ -245,6 +246,7 @@ weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *
 typedef struct init_job {
     uint64_t seed;
     const weft_declared *declared;
+    const weft_safetensors *files; /* that the model's own parameters come from; NULL: they are drawn */
 } init_job;
 
 static void draw_four_normals(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
@@ -283,11 +285,66 @@ static weft_status draw_numbers(void *context, int32_t parameter, int64_t first,
     return WEFT_OK;
 }
 
+/* Elements of a parameter of the model's, from `first` on, as numbers; first and n are whole blocks of its type. */
+static weft_status take_numbers(const init_job *job, float *out, int32_t parameter, int64_t first, int64_t n,
+                                weft_error *err) {
+    const weft_parameter *p = &job->declared->parameters[parameter];
+    const weft_tensor *tensor = job->files == NULL ? NULL : weft_weights_tensor(job->files, p);
+    weft_status status = WEFT_OK;
+    weft_i8x64 block;
+    if (weft_parameter_is_packed(p) && (p->dtype != WEFT_I8X64 || p->scaled_by_rows))
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "an adapter begins with the norms of the rows of %s, which lies in %s: this host knows them of "
+                              "a base in fp32 or bf16 ([model] base)",
+                              p->name, weft_dtype_name(p->dtype));
+    if (tensor != NULL && tensor->dtype == WEFT_U8) {
+        for (int64_t i = 0; i < n && status == WEFT_OK; i += 64) {
+            status = weft_safetensors_read(job->files, &block, tensor, weft_dtype_span(p->dtype, first + i),
+                                           (int64_t)sizeof block, err);
+            if (status == WEFT_OK) weft_i8x64_unpack(out + i, &block);
+        }
+        return status;
+    }
+    if (tensor != NULL) status = read_numbers(job->files, out, tensor, first, n, err);
+    else draw(out, job, parameter, first, n);
+    for (int64_t i = 0; i < n && p->dtype == WEFT_I8X64; i += 64) {
+        weft_i8x64_pack(&block, out + i);
+        weft_i8x64_unpack(out + i, &block);
+    }
+    return status;
+}
+
+/* A row is taken from a multiple of 4 elements on: what is drawn comes in fours. */
+static weft_status norm_of_row(const init_job *job, float *out, int32_t parameter, int64_t row, weft_error *err) {
+    const int64_t width = job->declared->parameters[parameter].dims[1], end = (row + 1) * width;
+    float values[COMPARED];
+    double sum = 0;
+    weft_status status = WEFT_OK;
+    for (int64_t at = row * width / 4 * 4; at < end && status == WEFT_OK; at += COMPARED) {
+        const int64_t n = end - at < COMPARED ? end - at : COMPARED;
+        status = take_numbers(job, values, parameter, at, n, err);
+        for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+            if (at + i >= row * width) sum += (double)values[i] * (double)values[i];
+    }
+    *out = (float)sqrt(sum);
+    return status;
+}
+
+static weft_status fill_with_norms(const init_job *job, int32_t parameter, int64_t first, int64_t n, float *out,
+                                   weft_error *err) {
+    const int32_t of = job->declared->parameters[parameter].init_of;
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++) status = norm_of_row(job, &out[i], of, first + i, err);
+    return status;
+}
+
 static weft_status fill_from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
                                     void *out, weft_error *err) {
     enum { DRAWN = 4096 }; /* elements at once: whole blocks of any type */
+    const init_job *job = context;
     float values[DRAWN];
-    (void)err;
+    if (job->declared->parameters[parameter].init_form == WEFT_INIT_ROW_NORMS)
+        return fill_with_norms(job, parameter, first, n, out, err);
     for (int64_t at = 0; at < n; at += DRAWN) {
         const int64_t some = n - at < DRAWN ? n - at : DRAWN;
         draw(values, context, parameter, first + at, some);
@@ -296,9 +353,10 @@ static weft_status fill_from_random(void *context, int32_t parameter, int64_t fi
     return WEFT_OK;
 }
 
-weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, weft_error *err) {
+weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
+                              weft_error *err) {
     const weft_declared *declared = region->declared;
-    init_job job = {seed, declared};
+    init_job job = {seed, declared, files};
     weft_status status = WEFT_OK;
     const weft_numbers numbers = {draw_numbers, &job};
     int32_t n = 0, *drawn = malloc(((size_t)declared->n_parameters + 1) * sizeof *drawn);

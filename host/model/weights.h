@@ -36,7 +36,9 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
  * 1) / 2^32)), a = 2 pi v[1] / 2^32: r cos a, r sin a, and the same of v[2], v[3], of which e takes number e % 4, times
  * the deviation, rounded once. A uniform one takes v[e % 4], as (v + 1/2) / 2^31 - 1 times its bound. So the weights
  * depend on seed and model alone. */
-weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, weft_error *err);
+/* What starts as norms of rows takes those of `files`, or, NULL, of what is drawn, as they are stored. */
+weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
+                              weft_error *err);
 
 /* Only proves that the directory's files have each parameter in its shape, and nothing else; reads their headers. */
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err);
@@ -50,8 +52,8 @@ const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft
 /* The type in which a directory's files hold most of their elements. */
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
 
-/* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
- * shard_bytes of data; config.json as it was read with dtype in place of its own,
+/* Writes all parameters but those of an adapter: model.safetensors, or model-00001-of-0000N.safetensors and their index
+ * where one file would hold more than shard_bytes of data; config.json as it was read with dtype in place of its own,
  * in the spellings of transformers 4 and 5; and generation_config.json where the
  * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is packed stays so. The directory exists and
  * holds none of these files; each file is synced, and on failure what is there is not to be used. roots: may be NULL.

@@ -41,8 +41,8 @@ typedef struct weft_graph_sizes {
     int64_t recompute_work; /* scratch of RECOMPUTE, which makes the tape alone and no carry: at most forward_work */
     int64_t backward_work;  /* scratch of BACKWARD */
     int64_t state;          /* key-value state (GENERATE) */
-    int64_t table_rows;           /* of position tables that are read whatever the leaf; 0: none */
-    bool draws;                   /* it has dropout: `first` is bound */
+    int64_t table_rows;     /* of position tables that are read whatever the leaf; 0: none */
+    bool draws;             /* it has dropout: `first` is bound */
     bool has_backward;
     bool has_loss;                        /* ends in lm_head */
     bool backward_reads_carry;            /* BACKWARD reads the carry that came in; RECOMPUTE may always */

@@ -241,18 +241,16 @@ const weft_kernel weft_kernel_row_norms = {.name = "row norms",
                                            .invoke = invoke_row_norms,
                                            SCRATCH(row_norms, weft_row_norms),
                                            .flops = row_norms_flops};
-const weft_kernel weft_kernel_prefix = {.name = "prefix",
-                                        .part = "prefix",
-                                        .invoke = invoke_prefix,
-                                        SCRATCH(prefix, weft_prefix),
-                                        .flops = prefix_flops};
+const weft_kernel weft_kernel_prefix = {
+    .name = "prefix", .part = "prefix", .invoke = invoke_prefix, SCRATCH(prefix, weft_prefix), .flops = prefix_flops};
 const weft_kernel weft_kernel_prefix_backward = {.name = "prefix backward",
                                                  .part = "prefix backward",
                                                  .invoke = invoke_prefix_backward,
                                                  SCRATCH(prefix_backward, weft_prefix),
                                                  .flops = prefix_backward_flops};
-const weft_kernel weft_kernel_sum_matrix = {
-    .name = "sum_rows", .invoke = invoke_sum_rows, SCRATCH(sum_rows, weft_sum_rows)};
+const weft_kernel weft_kernel_sum_matrix = {.name = "sum_rows",
+                                            .invoke = invoke_sum_rows,
+                                            SCRATCH(sum_rows, weft_sum_rows)};
 const weft_kernel weft_kernel_add = {.name = "add", .glue = true, .invoke = invoke_add};
 const weft_kernel weft_kernel_copy = {.name = "copy", .glue = true, .invoke = invoke_copy};
 const weft_kernel weft_kernel_zero = {.name = "zero", .glue = true, .invoke = invoke_zero};

@@ -73,8 +73,9 @@ extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_
     weft_kernel_norm, weft_kernel_norm_backward, weft_kernel_rope, weft_kernel_attention,
     weft_kernel_attention_backward, weft_kernel_activation, weft_kernel_activation_backward, weft_kernel_embedding,
     weft_kernel_embedding_backward, weft_kernel_head_loss, weft_kernel_head_loss_grad, weft_kernel_head_loss_dx,
-    weft_kernel_head_loss_dw, weft_kernel_head_loss_dbias, weft_kernel_scale, weft_kernel_add,
-    weft_kernel_multiply, weft_kernel_multiply_backward, weft_kernel_dropout, weft_kernel_row_norms, weft_kernel_prefix,
-    weft_kernel_prefix_backward, weft_kernel_sum_matrix, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom, weft_kernel_custom_backward;
+    weft_kernel_head_loss_dw, weft_kernel_head_loss_dbias, weft_kernel_scale, weft_kernel_add, weft_kernel_multiply,
+    weft_kernel_multiply_backward, weft_kernel_dropout, weft_kernel_row_norms, weft_kernel_prefix,
+    weft_kernel_prefix_backward, weft_kernel_sum_matrix, weft_kernel_copy, weft_kernel_zero, weft_kernel_custom,
+    weft_kernel_custom_backward;
 
 #endif

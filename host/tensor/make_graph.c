@@ -43,8 +43,11 @@ static void check_result(weft_graph *graph, weft_value result) {
         return;
     }
     value = weft_graph_value(graph, result);
-    if (value->dtype != graph->dtype || value->width != graph->declared->carry_width ||
-        weft_value_places(value) != weft_graph_places(graph))
+    if (weft_value_places(value) != weft_graph_places(graph))
+        (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN,
+                               "forward returned a value of %lld places as its carry; the leaf has %lld",
+                               (long long)weft_value_places(value), (long long)weft_graph_places(graph));
+    else if (value->dtype != graph->dtype || value->width != graph->declared->carry_width)
         (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN,
                                "forward returned a carry of %lld %s per place; the model declared "
                                "%lld %s",

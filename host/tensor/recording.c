@@ -132,13 +132,21 @@ static weft_status note_read(weft_graph *graph, const weft_node *node, int32_t p
     return WEFT_OK;
 }
 
+static weft_status note_constant(weft_graph *graph, const weft_node *node, const weft_weight *weight, weft_error *err) {
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = weft_weight_parameters(weight, parameters);
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
+    return status;
+}
+
 /* The parameters of the node's weight object, and those that are constants to it. */
 static weft_status note_weight(weft_graph *graph, const weft_node *node, weft_error *err) {
     int32_t parameters[WEFT_WEIGHT_PARAMETERS];
     const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
-        if (node->constants[i] != NULL) status = note_read(graph, node, node->constants[i]->parameter, err);
+        if (node->constants[i] != NULL) status = note_constant(graph, node, node->constants[i], err);
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
     return status;
 }

@@ -22,6 +22,7 @@ static void record(rig_chain *chain) {
                             .dtype = chain->r->dtype,
                             .rows = chain->r->rows,
                             .length = chain->r->length,
+                            .seed = 77,
                             .carry_gradient = chain->first > 0 && chain->mode == WEFT_MODE_TRAIN,
                             .kernels = chain->r->kernels,
                             .device = chain->r->device};
@@ -57,6 +58,7 @@ static void bind(rig_chain *chain, int32_t s) {
     b->weights = r->weights_of_targets;
     b->starts = r->starts;
     b->positions = r->positions;
+    b->first = r->first;
     b->tape = rig_slot(r, run->sizes->tape);
     b->work = rig_slot(r, forward > backward ? forward : backward);
     b->loss = chain->loss.ref;

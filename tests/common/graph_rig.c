@@ -255,6 +255,7 @@ static int32_t vocabulary(const rig *r) {
 
 /* Random ids and targets; documents of random length; every fifth target counts nothing, others differ in weight. */
 static void fill_leaf(rig *r) {
+    const int64_t first = 3;
     const int32_t n = r->rows * r->length, vocab = vocabulary(r);
     int32_t *parts = calloc((size_t)n * 4, sizeof *parts);
     float *weights = calloc((size_t)n, sizeof *weights);
@@ -272,6 +273,8 @@ static void fill_leaf(rig *r) {
     r->targets = rig_slot(r, n * 4);
     r->starts = rig_slot(r, n * 4);
     r->positions = rig_slot(r, n * 4);
+    r->first = rig_slot(r, (int64_t)sizeof first);
+    rig_write(r, r->first.ref, &first, (int64_t)sizeof first);
     r->weights_of_targets = rig_slot(r, n * 4);
     rig_write(r, r->ids.ref, parts, n * 4);
     rig_write(r, r->targets.ref, parts + n, n * 4);

@@ -1,4 +1,4 @@
-/* tests/common/reference_adapters.c: what adapters are made of, in fp64 as their formulas stand: factors, dropout, norms
+/* tests/common/reference_adapters.c: what adapters are made of, in fp64 as the formulas stand: factors, dropout, norms
  * of rows, attention to a prefix. */
 #include "reference_kernels.h"
 
@@ -14,11 +14,18 @@ static double factor_of(const weft_multiply *a, int64_t i) {
     return a->over.buffer == NULL ? by : by / (double)((const float *)reference_view(a->over))[p];
 }
 
+static double shift_of(const weft_multiply *a, int64_t i) {
+    const int64_t p = i % a->width / (a->width / a->parts);
+    return a->shift.buffer == NULL ? 0.0 : (double)((const float *)reference_view(a->shift))[p];
+}
+
 weft_status reference_multiply(weft_device *d, weft_stream *s, const weft_multiply *a, weft_error *err) {
     (void)d;
     (void)s;
     for (int64_t i = 0; i < a->rows * a->width; i++)
-        reference_store(a->y, a->dtype, i, (double)reference_load(a->x, a->dtype, i) * factor_of(a, i), 0);
+        reference_store(a->y, a->dtype, i,
+                        ((double)reference_load(a->x, a->dtype, i) - shift_of(a, i)) * factor_of(a, i) + shift_of(a, i),
+                        0);
     return reference_takes(a->dtype, "multiply", err);
 }
 
@@ -34,7 +41,7 @@ weft_status reference_multiply_backward(weft_device *d, weft_stream *s, const we
     for (int64_t p = 0; p < a->parts; p++) sums[p] = 0.0;
     for (int64_t i = 0; i < a->rows * a->width; i++) {
         const double dy = (double)reference_load(a->dy, a->dtype, i);
-        sums[i % a->width / (a->width / a->parts)] += dy * (double)reference_load(a->x, a->dtype, i);
+        sums[i % a->width / (a->width / a->parts)] += dy * ((double)reference_load(a->x, a->dtype, i) - shift_of(a, i));
         if (a->dx.buffer != NULL) reference_store(a->dx, a->dtype, i, dy * factor_of(a, i), a->accumulate_dx);
     }
     for (int64_t p = 0; p < a->parts && a->dby.buffer != NULL; p++)
@@ -93,12 +100,12 @@ weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_n
 
 typedef struct prefix {
     double *keys, *dk, *dv; /* (places, kv_heads, head_dim) */
-    double *weights;        /* (places) of one query */
+    double *weights, *dq;   /* (places), (head_dim) of one query */
 } prefix;
 
 int64_t reference_prefix_workspace(const weft_device *d, const weft_prefix *a) {
     (void)d;
-    return (3 * a->kv_heads * a->head_dim + 1) * a->places * (int64_t)sizeof(double);
+    return ((3 * a->kv_heads * a->head_dim + 1) * a->places + a->head_dim) * (int64_t)sizeof(double);
 }
 
 /* Pairs of a head turned, or turned back, by the angles of the table's row alone. */
@@ -119,6 +126,7 @@ static prefix take_prefix(const weft_prefix *a) {
     p.dk = p.keys + n;
     p.dv = p.dk + n;
     p.weights = p.dv + n;
+    p.dq = p.weights + a->places;
     for (int64_t i = 0; i < n; i++) {
         p.keys[i] = (double)reference_load(a->k, a->dtype, i);
         p.dk[i] = p.dv[i] = 0.0;
@@ -173,18 +181,16 @@ static void key_gradients(const weft_prefix *a, const prefix *x, int64_t q, int6
     for (int64_t i = 0; i < a->head_dim; i++) {
         x->dv[at + i] += weight * (double)reference_load(a->d_o, a->dtype, q + i);
         x->dk[at + i] += ds * (double)reference_load(a->q, a->dtype, q + i);
-        if (a->dq.buffer != NULL) reference_store(a->dq, a->dtype, q + i, ds * x->keys[at + i], 1);
+        x->dq[i] += ds * x->keys[at + i];
     }
 }
 
 weft_status reference_prefix_backward(weft_device *d, weft_stream *s, const weft_prefix *a, weft_error *err) {
     const prefix x = take_prefix(a);
     const float *lses = reference_view(a->lse);
-    const int64_t n = a->places * a->kv_heads * a->head_dim, all = a->batch * a->length * a->heads * a->head_dim;
+    const int64_t n = a->places * a->kv_heads * a->head_dim;
     (void)d;
     (void)s;
-    for (int64_t i = 0; a->dq.buffer != NULL && !a->accumulate_dq && i < all; i++)
-        reference_store(a->dq, a->dtype, i, 0.0, 0);
     for (int64_t r = 0; r < a->batch * a->length; r++)
         for (int64_t h = 0; h < a->heads; h++) {
             const int64_t q = (r * a->heads + h) * a->head_dim;
@@ -194,8 +200,11 @@ weft_status reference_prefix_backward(weft_device *d, weft_stream *s, const weft
                 delta += (double)reference_load(a->d_o, a->dtype, q + i) *
                          (double)reference_load(a->o, a->dtype, q + i);
             take_scores(a, &x, q, h);
+            for (int64_t i = 0; i < a->head_dim; i++) x.dq[i] = 0.0;
             for (int64_t p = 0; p < a->places; p++)
                 key_gradients(a, &x, q, key_at(a, p, h), exp(x.weights[p] - lse), delta);
+            for (int64_t i = 0; i < a->head_dim && a->dq.buffer != NULL; i++)
+                reference_store(a->dq, a->dtype, q + i, x.dq[i], a->accumulate_dq);
         }
     for (int64_t i = 0; i < n; i += a->head_dim) turn_head(a, x.dk + i, false);
     for (int64_t i = 0; i < n; i++) {

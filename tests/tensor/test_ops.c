@@ -191,6 +191,86 @@ static weft_value shared(const rig *r, uint32_t s, weft_graph *g, const weft_ops
     return none;
 }
 
+/* ---- of adapters ---- */
+
+/* A gain for all channels, one for heads, and a gate. */
+static weft_value factors(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value a = ops->multiply(g, carry, r->weights[0]);
+    const weft_value b = ops->multiply(g, a, r->weights[1]);
+    (void)s;
+    return ops->add(g, ops->multiply(g, b, r->weights[2]), a);
+}
+
+/* The same elements in forward and in backward, and others at another call. */
+static weft_value dropouts(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value a = ops->linear(g, ops->dropout(g, carry, 0.4), r->weights[0]);
+    (void)s;
+    return ops->add(g, ops->dropout(g, a, 0.25), ops->dropout(g, carry, 0.5));
+}
+
+/* The norms are constants, so all that they are of is frozen. */
+static weft_value weight_norm(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_weight_norm_args args = {.struct_size = sizeof args,
+                                        .magnitude = r->weights[3],
+                                        .weight = r->weights[0],
+                                        .down = r->weights[1],
+                                        .up = r->weights[2],
+                                        .factor = 1.25};
+    const weft_value y = ops->linear(g, carry, r->weights[0]);
+    const weft_value part = ops->linear(g, ops->linear(g, carry, r->weights[1]), r->weights[2]);
+    (void)s;
+    return ops->weight_norm(g, ops->add(g, y, ops->scale(g, part, 1.25)), &args);
+}
+
+/* Keys and values are trained rows; queries are turned, and so count the prefix as places before them. */
+static weft_value prefix(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_attention_args args = {
+        .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};
+    const weft_value q = rig_rotate(r, g, ops, ops->linear(g, carry, r->weights[0]), HEADS);
+    const weft_value k = rig_rotate(r, g, ops, ops->linear(g, carry, r->weights[1]), KV);
+    const weft_value v = ops->linear(g, carry, r->weights[2]);
+    const weft_value keys = ops->matrix(g, r->weights[4]), values = ops->matrix(g, r->weights[5]);
+    const weft_value starts = ops->starts(g);
+    (void)s;
+    return ops->linear(g, ops->attention_with_prefix(g, q, k, v, starts, keys, values, &args), r->weights[3]);
+}
+
+/* Rows of one prompt, by two projections, one of them frozen, attended to apart, behind a gate. */
+static weft_value prompt(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_attention_args args = {
+        .struct_size = sizeof args, .heads = HEADS, .kv_heads = KV, .head_dim = HD, .scale = 0.6};
+    const weft_value q = ops->linear(g, carry, r->weights[0]);
+    const weft_value rows = ops->matrix(g, r->weights[4]);
+    const weft_value keys = ops->linear(g, rows, r->weights[1]);
+    const weft_value values = ops->scale(g, ops->linear(g, rows, r->weights[2]), 0.5);
+    const weft_value o = ops->multiply(g, ops->prefix_attention(g, q, keys, values, &args), r->weights[5]);
+    (void)s;
+    return ops->linear(g, o, r->weights[3]);
+}
+
+enum { PLACES = 5, RANK = 2 };
+static const rig_weight three_gains[] = {
+    {"c", WEFT_WEIGHT_GAIN, 1, D}, {"h", WEFT_WEIGHT_GAIN, 1, D / HD}, {"g", WEFT_WEIGHT_GAIN, 1, 1}, {0}};
+static const rig_weight normed[] = {{"w", WEFT_WEIGHT_LINEAR, D, D},
+                                    {"a", WEFT_WEIGHT_LINEAR, RANK, D},
+                                    {"b", WEFT_WEIGHT_LINEAR, D, RANK},
+                                    {"m", WEFT_WEIGHT_GAIN, D, D},
+                                    {0}};
+static const rig_weight with_prefix[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
+                                         {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                         {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                         {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
+                                         {"pk", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD},
+                                         {"pv", WEFT_WEIGHT_EMBEDDING, PLACES, KV *HD},
+                                         {0}};
+static const rig_weight with_prompt[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
+                                         {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                         {"v", WEFT_WEIGHT_LINEAR, KV *HD, D},
+                                         {"o", WEFT_WEIGHT_LINEAR, D, HEADS *HD},
+                                         {"p", WEFT_WEIGHT_EMBEDDING, PLACES, D},
+                                         {"g", WEFT_WEIGHT_GAIN, 1, 1},
+                                         {0}};
+
 static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
 static const rig_weight table[] = {{"w", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 static const rig_weight gain[] = {{"w", WEFT_WEIGHT_GAIN, D, D}, {0}};
@@ -234,6 +314,13 @@ static const graph_case cases[] = {
     {{"tied model", LANGUAGE_MODEL, .n_segments = 4, .forward = rig_language_forward}, 0, 3},
     {{"partly frozen model", LANGUAGE_MODEL, .frozen = 0x716u, .n_segments = 4, .forward = rig_language_forward}, 0, 3},
     {{"tied model in one segment", LANGUAGE_MODEL, .n_segments = 1, .forward = rig_language_whole}, 0, 0},
+    {{"factors", three_gains, MIDDLE, .forward = factors}, 1, 1},
+    {{"dropout", matrix, MIDDLE, .forward = dropouts}, 1, 1},
+    {{"weight_norm", normed, .frozen = 7u, MIDDLE, .forward = weight_norm}, 1, 1},
+    {{"weight_norm with a bias", normed, .frozen = 23u, .biased = 1u, MIDDLE, .forward = weight_norm}, 1, 1},
+    {{"attention with a prefix", with_prefix, .table_width = HD, MIDDLE, .forward = prefix}, 1, 1},
+    {{"a prefix alone is trained", with_prefix, .frozen = 15u, .table_width = HD, MIDDLE, .forward = prefix}, 1, 1},
+    {{"attention to a prompt", with_prompt, .frozen = 2u, MIDDLE, .forward = prompt}, 1, 1},
     {{"a matrix in two segments", matrix_and_table, MIDDLE, .forward = shared}, 0, 2},
 };
 /* clang-format on */

@@ -72,6 +72,58 @@ static weft_value negative_cap(const rig *r, weft_graph *g, const weft_ops *ops,
     return none;
 }
 
+static weft_value odd_factors(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->multiply(g, carry, r->weights[ODD_GAIN]);
+}
+
+static weft_value biased_factors(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->multiply(g, carry, r->weights[BIASED_GAIN]);
+}
+
+static weft_value certain_dropout(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)r;
+    return ops->dropout(g, carry, 1.0);
+}
+
+static weft_value narrow_magnitude(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_weight_norm_args args = {.struct_size = sizeof args,
+                                        .magnitude = r->weights[GAIN],
+                                        .weight = r->weights[MATRIX]};
+    return ops->weight_norm(g, ops->linear(g, carry, r->weights[MATRIX]), &args);
+}
+
+static weft_value half_a_part(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_weight_norm_args args = {.struct_size = sizeof args,
+                                        .magnitude = r->weights[GAIN],
+                                        .weight = r->weights[MATRIX],
+                                        .down = r->weights[MATRIX]};
+    return ops->weight_norm(g, carry, &args);
+}
+
+static weft_value rows_as_places(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    return ops->add(g, carry, ops->matrix(g, r->weights[MATRIX]));
+}
+
+static weft_value rows_as_carry(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    (void)carry;
+    return ops->matrix(g, r->weights[MATRIX]);
+}
+
+static weft_value prefix_in_window(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_attention_args args = {
+        .struct_size = (uint32_t)sizeof args, .heads = D / HD, .kv_heads = D / HD, .head_dim = HD, .window = 3};
+    const weft_value rows = ops->matrix(g, r->weights[MATRIX]);
+    return ops->attention_with_prefix(g, carry, carry, carry, ops->starts(g), rows, rows, &args);
+}
+
+static weft_value narrow_prefix(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_attention_args args = {
+        .struct_size = (uint32_t)sizeof args, .heads = 2 * D / HD, .kv_heads = 2 * D / HD, .head_dim = HD};
+    const weft_value q = ops->linear(g, carry, r->weights[MATRIX]);
+    const weft_value rows = ops->matrix(g, r->weights[MATRIX]);
+    return ops->prefix_attention(g, q, rows, rows, &args);
+}
+
 static weft_value gain_as_matrix(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     return ops->linear(g, carry, r->weights[GAIN]);
 }
@@ -212,6 +264,15 @@ static const struct {
     {wide_rotation, 1, WEFT_E_PLUGIN, {"rope: ", "2 heads of 4 elements, of which 6 are rotated"}},
     {negative_window, 1, WEFT_E_PLUGIN, {"attention: ", "a window of -3 places"}},
     {negative_cap, 2, WEFT_E_PLUGIN, {"lm_head table: ", "capped at -1"}},
+    {odd_factors, 1, WEFT_E_PLUGIN, {"multiply odd: ", "`x` is 8 wide", "3 elements, which do not fit"}},
+    {biased_factors, 1, WEFT_E_PLUGIN, {"multiply biased_gain: ", "factors are plain"}},
+    {certain_dropout, 1, WEFT_E_PLUGIN, {"dropout: ", "p is 1; it lies in [0, 1)"}},
+    {narrow_magnitude, 1, WEFT_E_PLUGIN, {"weight_norm gain: ", "`x` is 16 wide", "8 elements"}},
+    {half_a_part, 1, WEFT_E_PLUGIN, {"weight_norm gain: ", "both parts of a low-rank one or neither"}},
+    {rows_as_places, 1, WEFT_E_PLUGIN, {"add: ", "`b` has 16 places; "}},
+    {rows_as_carry, 1, WEFT_E_PLUGIN, {"segment part.1: ", "a value of 16 places as its carry"}},
+    {prefix_in_window, 1, WEFT_E_UNSUPPORTED, {"attention_with_prefix: ", "has a window, with which no prefix"}},
+    {narrow_prefix, 1, WEFT_E_PLUGIN, {"prefix_attention: ", "`prefix_k` is 8 fp32 a place; 16 fp32 are needed"}},
     {gain_as_matrix, 1, WEFT_E_PLUGIN, {"linear gain: ", "a matrix is needed"}},
     {matrix_as_gain, 1, WEFT_E_PLUGIN, {"rms_norm matrix: ", "gain is needed"}},
     {packed_table, 1, WEFT_E_PLUGIN, {"embedding packed: ", "stored in int8x64, which `linear` alone reads"}},

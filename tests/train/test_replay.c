@@ -21,6 +21,7 @@ static const fresh_shape shape = {24, 40, 2, 4, 2, 96, LONG, false};
 typedef struct course {
     int steps, clips;
     int replayed; /* of its steps, where the device records */
+    bool drops;   /* with an adapter whose dropout draws others in each step */
 } course;
 
 /* What a run comes to. */
@@ -31,14 +32,15 @@ typedef struct outcome {
     int replayed;
 } outcome;
 
-static void open_ragged(train_rig *rig, ragged_data *data, const char *replay) {
-    const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", replay};
+static void open_ragged(train_rig *rig, ragged_data *data, const char *replay, bool drops) {
+    const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", replay, "adapter.plugin=lora",
+                               "adapter.dropout=0.4"};
     weft_plan_spec spec = {.training = true, .leaves = LEAVES, .rows = 1, .evaluate_rows = 1, .n_lengths = 2};
     fresh_model model;
     spec.lengths[0] = SHORT;
     spec.lengths[1] = LONG;
     fresh_model_make(&model, &shape);
-    train_rig_open(rig, model.path, NULL, overrides, 3);
+    train_rig_open(rig, model.path, NULL, overrides, drops ? 5 : 3);
     rig->data_plugin = &ragged_data_plugin;
     rig->data = (weft_data *)(void *)data;
     train_rig_start(rig, &spec);
@@ -50,7 +52,7 @@ static outcome run_course(const course *c, const char *replay) {
     ragged_data data = {SHORT, LONG, 96};
     outcome out = {0};
     train_rig rig;
-    open_ragged(&rig, &data, replay);
+    open_ragged(&rig, &data, replay, c->drops);
     for (int s = 1; s <= c->steps; s++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_step_result result = {0};
@@ -69,9 +71,10 @@ static outcome run_course(const course *c, const char *replay) {
 }
 
 static const course courses[] = {
-    {12, 1, 9},  /* each list runs once event by event */
-    {24, 2, 18}, /* each of six pairs of a list and a clipping */
-    {48, 20, 0}, /* 60 of them: none is remembered for long enough */
+    {12, 1, 9, false},  /* each list runs once event by event */
+    {12, 1, 9, true},   /* the same, with dropout */
+    {24, 2, 18, false}, /* each of six pairs of a list and a clipping */
+    {48, 20, 0, false}, /* 60 of them: none is remembered for long enough */
 };
 enum { N_COURSES = sizeof courses / sizeof *courses };
 

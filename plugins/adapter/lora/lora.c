@@ -18,33 +18,68 @@ static void lora_destroy(weft_adapter *self) {
     free(self->regex);
     free(self->layers);
     free(self->parts);
+    free(self->sites);
+    free(self->config_json);
     free(self);
+}
+
+static weft_status no_memory(weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
 }
 
 static char *copy_or(const char *text, const char *instead) {
     return strdup(strcmp(text, "auto") == 0 ? instead : text);
 }
 
+static weft_status take_keys(weft_adapter *self, const lora_config *keys, weft_error *err) {
+    self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
+    self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
+    self->dropout = keys->dropout == WEFT_AUTO_F64 ? 0 : keys->dropout;
+    self->dora = keys->dora == LORA_YES;
+    self->stabilised = keys->rank_stabilised == LORA_YES;
+    self->names = copy_or(keys->targets, "all-linear");
+    self->regex = strdup(keys->regex);
+    self->layers = copy_or(keys->layers, "all");
+    return self->names == NULL || self->regex == NULL || self->layers == NULL ? no_memory(err) : WEFT_OK;
+}
+
+static weft_status refuse_key(const char *key, const weft_adapter_source *source, weft_error *err) {
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "%s is another than %s has: an adapter that is continued is what it was; take the key out, or set "
+        "it to what stands there",
+        key, source->config_path);
+}
+
+/* What the keys say beside an adapter that is continued has to be what it is. */
+static weft_status compare_keys(const weft_adapter *self, const lora_config *keys, const weft_adapter_source *source,
+                                weft_error *err) {
+    if (keys->r != WEFT_AUTO_I64 && keys->r != self->r) return refuse_key("r", source, err);
+    if (keys->alpha != WEFT_AUTO_F64 && keys->alpha != self->alpha) return refuse_key("alpha", source, err);
+    if (keys->rank_stabilised != LORA_AUTO && (keys->rank_stabilised == LORA_YES) != (self->stabilised != 0))
+        return refuse_key("rank_stabilised", source, err);
+    if (keys->dora != LORA_AUTO && (keys->dora == LORA_YES) != (self->dora != 0))
+        return refuse_key("dora", source, err);
+    return WEFT_OK;
+}
+
 static weft_status lora_create(weft_adapter **out, const weft_host *host, const void *config,
                                const weft_adapter_source *source, weft_error *err) {
     const lora_config *keys = config;
     weft_adapter *self = calloc(1, sizeof *self);
+    weft_status status = self == NULL ? no_memory(err) : WEFT_OK;
     (void)host;
-    (void)source;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
-    self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
-    self->stabilised = keys->rank_stabilised == LORA_YES;
+    if (status != WEFT_OK) return status;
     self->gaussian = keys->init != LORA_KAIMING;
-    self->names = copy_or(keys->targets, "all-linear");
-    self->regex = strdup(keys->regex);
-    self->layers = copy_or(keys->layers, "all");
-    if (self->names == NULL || self->regex == NULL || self->layers == NULL) {
-        lora_destroy(self);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    }
-    *out = self;
-    return WEFT_OK;
+    if (source == NULL) status = take_keys(self, keys, err);
+    else status = lora_read(self, source, err);
+    if (status == WEFT_OK && source != NULL) status = compare_keys(self, keys, source, err);
+    if (status == WEFT_OK && keys->dropout != WEFT_AUTO_F64) self->dropout = keys->dropout; /* of training alone */
+    if (status == WEFT_OK && (self->names == NULL || self->regex == NULL || self->layers == NULL))
+        status = no_memory(err);
+    if (status == WEFT_OK) *out = self;
+    else lora_destroy(self);
+    return status;
 }
 
 double lora_scale(const weft_adapter *self) {
@@ -92,6 +127,29 @@ static void add_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t 
     job->claim(b->ctx, i);
 }
 
+/* What DoRA takes: a linear that is read whole. It starts where the update leaves the weight as it is. */
+static weft_status add_magnitude(weft_adapter *self, const weft_adapter_job *job, uint32_t i, weft_error *err) {
+    const weft_site *site = weft_adapter_site(job, i);
+    const weft_builder *b = job->builder;
+    const weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec,
+                                   .name = "lora_magnitude_vector",
+                                   .class_name = "Magnitude",
+                                   .role = WEFT_WEIGHT_GAIN,
+                                   .out = 1,
+                                   .in = site->out,
+                                   .init_form = WEFT_INIT_ROW_NORMS,
+                                   .init_of = site->weight};
+    int sliced = 0;
+    for (uint32_t k = 0; k < job->n_sites; k++) sliced |= weft_adapter_site(job, k)->whole == (int32_t)i;
+    if (site->kind != WEFT_SITE_LINEAR || sliced)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "dora = yes, and '%s' is %s, which it does not take: leave it out of targets, or set "
+                              "dora = no",
+                              site->path, sliced ? "read in parts" : "an embedding");
+    self->parts[i].magnitude = b->weight(b->ctx, site->module, &spec);
+    return WEFT_OK;
+}
+
 /* Rows of B for a weight that is read in slices. */
 static void slice_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t i) {
     const weft_site *site = weft_adapter_site(job, i);
@@ -102,20 +160,30 @@ static void slice_parts(weft_adapter *self, const weft_adapter_job *job, uint32_
     self->parts[i].b = b->slice(b->ctx, whole->b, site->first, site->out);
 }
 
+static weft_status add_chosen(weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
+        self->sites[i] = *weft_adapter_site(job, i);
+        if (chosen[i]) status = check_rank(self, &self->sites[i], err);
+        if (chosen[i] && status == WEFT_OK && self->dora) status = add_magnitude(self, job, i, err);
+        if (chosen[i] && status == WEFT_OK) add_parts(self, job, i);
+    }
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) slice_parts(self, job, i);
+    return status;
+}
+
 static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
     const targets wanted = {self->names, self->regex, self->layers, 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING};
     uint8_t *chosen = calloc((size_t)job->n_sites + 1, sizeof *chosen);
     weft_status status = WEFT_OK;
     self->n_sites = job->n_sites;
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
-    if (chosen == NULL || self->parts == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    self->sites = calloc((size_t)job->n_sites + 1, sizeof *self->sites);
+    if (chosen == NULL || self->parts == NULL || self->sites == NULL) status = no_memory(err);
     if (status == WEFT_OK) status = targets_choose(&wanted, job, chosen, err);
-    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
-        if (!chosen[i]) continue;
-        status = check_rank(self, weft_adapter_site(job, i), err);
-        if (status == WEFT_OK) add_parts(self, job, i);
-    }
-    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) slice_parts(self, job, i);
+    if (status == WEFT_OK) status = add_chosen(self, job, chosen, err);
+    if (status == WEFT_OK) self->config_json = lora_write(self, job, chosen);
+    if (status == WEFT_OK && self->config_json == NULL) status = no_memory(err);
     free(chosen);
     return status;
 }
@@ -131,11 +199,35 @@ static weft_value add_update(const weft_adapter *self, const lora_part *part, we
     return ops->add(g, y, a);
 }
 
+/* m / ||W + s B A|| (W x + s B A x) + bias. Where elements of x are dropped, W x is that of x, and what the factor adds
+ * to it that of what is left. */
+static weft_value lora_dora(const weft_adapter *self, const lora_part *part, weft_graph *g, const weft_ops *ops,
+                            weft_value x, weft_value dropped, weft_weight *weight) {
+    const weft_weight_norm_args args = {.struct_size = (uint32_t)sizeof args,
+                                        .magnitude = part->magnitude,
+                                        .weight = weight,
+                                        .down = part->a,
+                                        .up = part->b,
+                                        .factor = lora_scale(self)};
+    const weft_value y = ops->linear(g, dropped, weight);
+    const weft_value a = ops->linear(g, dropped, part->a);
+    weft_value sum = add_update(self, part, g, ops, y, a);
+    weft_value whole;
+    sum = ops->weight_norm(g, sum, &args);
+    if (dropped.id == x.id) return sum;
+    sum = ops->add(g, sum, ops->scale(g, y, -1.0));
+    whole = ops->linear(g, x, weight);
+    return ops->add(g, whole, sum);
+}
+
 static weft_value lora_linear(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
                               weft_weight *weight) {
     const lora_part *part = &self->parts[site];
-    const weft_value y = ops->linear(g, x, weight);
-    const weft_value a = ops->linear(g, x, part->a);
+    const weft_value dropped = ops->dropout(g, x, self->dropout);
+    weft_value y, a;
+    if (part->magnitude != NULL) return lora_dora(self, part, g, ops, x, dropped, weight);
+    y = ops->linear(g, x, weight);
+    a = ops->linear(g, dropped, part->a);
     return add_update(self, part, g, ops, y, a);
 }
 
@@ -147,6 +239,58 @@ static weft_value lora_embedding(const weft_adapter *self, uint32_t site, weft_g
     return add_update(self, part, g, ops, y, a);
 }
 
+/* ---- files ---- */
+
+/* PEFT keeps an embedding's two matrices and DoRA's magnitude as parameters and not as modules, and A of an embedding as
+ * (r, vocabulary). */
+static weft_status lora_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
+                               weft_error *err) {
+    const char *at = strstr(parameter, ".lora_embedding_");
+    const int64_t rows = out->dims[0];
+    char *end = strstr(out->name, ".weight");
+    (void)self;
+    (void)err;
+    if (end != NULL && strstr(parameter, ".lora_magnitude_vector") != NULL) *end = 0;
+    if (at == NULL || end == NULL) return WEFT_OK;
+    *end = 0;
+    if (strncmp(at, ".lora_embedding_A", 17) != 0) return WEFT_OK;
+    out->transposed = 1;
+    out->dims[0] = out->dims[1];
+    out->dims[1] = rows;
+    return WEFT_OK;
+}
+
+static const char *lora_config_json(const weft_adapter *self) {
+    return self->config_json;
+}
+
+/* With dora a row of the sum gets the norm that is trained. */
+static void set_norm(float *row, int64_t n, float norm) {
+    double squares = 0;
+    for (int64_t j = 0; j < n; j++) squares += (double)row[j] * (double)row[j];
+    for (int64_t j = 0; j < n; j++) row[j] *= norm / (float)sqrt(squares);
+}
+
+/* w += s B A, of an embedding (A B^T) for A is a table there. Sums in fp32, over the rank in its order. */
+static weft_status lora_merge(const weft_adapter *self, const weft_merge *what, weft_error *err) {
+    const lora_part *part = &self->parts[what->site];
+    const weft_site *site = &self->sites[what->site];
+    const int table = site->kind == WEFT_SITE_EMBEDDING;
+    const float *a = what->values(what->context, part->a), *b = what->values(what->context, part->b);
+    const float scale = (float)lora_scale(self);
+    (void)err;
+    for (int64_t i = 0; i < what->rows; i++) {
+        float *row = what->w + i * site->in;
+        for (int64_t k = 0; k < self->r; k++) {
+            const float left = scale * (table ? a : b)[(what->first + i) * self->r + k];
+            for (int64_t j = 0; j < site->in; j++) row[j] += left * (table ? b[j * self->r + k] : a[k * site->in + j]);
+        }
+        if (part->magnitude != NULL)
+            set_norm(row, site->in, what->values(what->context, part->magnitude)[what->first + i]);
+    }
+    return WEFT_OK;
+}
+
 static const weft_adapter_plugin lora_table = {(uint32_t)sizeof(weft_adapter_plugin),
                                                0,
                                                lora_create,
@@ -155,6 +299,9 @@ static const weft_adapter_plugin lora_table = {(uint32_t)sizeof(weft_adapter_plu
                                                lora_linear,
                                                lora_embedding,
                                                NULL,
+                                               lora_tensor,
+                                               lora_config_json,
+                                               lora_merge,
                                                NULL};
 
 WEFT_PLUGIN(adapter, 1, "lora", "0.1.0", "Low-rank updates of matrices (arXiv 2106.09685), as PEFT has them.",

@@ -11,6 +11,10 @@
       "The update is scaled by alpha / r; auto: 8, or that of from.")                                                  \
     K(ENUM, rank_stabilised, "auto", "auto,yes,no", "", WEFT_SAME,                                                     \
       "yes: scaled by alpha / sqrt(r) (arXiv 2312.03732); auto: no, or as from.")                                      \
+    K(F64, dropout, "auto", "[0,1) | auto", "", WEFT_SAME,                                                             \
+      "Of what A reads, in training; auto: 0, or that of from.")                                                       \
+    K(ENUM, dora, "auto", "auto,yes,no", "", WEFT_SAME,                                                                \
+      "yes: the norms of the updated rows are trained apart (arXiv 2402.09353); auto: no, or as from.")                \
     K(LIST, targets, "auto", "", "", WEFT_SAME,                                                                        \
       "Modules: names, patterns with *, or all-linear; auto: all-linear, or those of from.")                           \
     K(STR, regex, "", "", "", WEFT_SAME, "In place of targets: an expression that the whole path has to match.")       \
@@ -27,17 +31,25 @@ enum { LORA_KAIMING = 0 };
 /* The two matrices at one site; NULL: none. A slice has its whole's A, and the rows of B that are its. */
 typedef struct lora_part {
     weft_weight *a, *b;
+    weft_weight *magnitude; /* with dora; of a linear */
 } lora_part;
 
 struct weft_adapter {
     int64_t r;
-    double alpha;
-    int stabilised, gaussian;
+    double alpha, dropout;
+    int stabilised, gaussian, dora;
     char *names, *regex, *layers; /* owned */
     lora_part *parts;             /* [n_sites] */
+    weft_site *sites;             /* [n_sites] what a merge is told of them */
     uint32_t n_sites;
+    char *config_json; /* owned */
 };
 
 double lora_scale(const weft_adapter *self);
+
+/* Rank, scale and modules of an adapter_config.json. */
+weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, weft_error *err);
+/* One; the caller frees it. NULL: no memory. */
+char *lora_write(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen);
 
 #endif

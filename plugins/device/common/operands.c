@@ -92,8 +92,16 @@ void *operands_need_workspace(operands *c, weft_ref ref, int64_t bytes) {
 void operands_parts(operands *c, int64_t parts, int64_t width) {
     operands_size(c, "parts", parts, 1);
     if (c->status != WEFT_OK || width % parts == 0) return;
-    c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device %s: %lld elements cannot be cut into %lld equal parts.",
-                               c->kernel, operands_device, (long long)width, (long long)parts);
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "%s on device %s: %lld elements cannot be cut into %lld equal parts.", c->kernel,
+                               operands_device, (long long)width, (long long)parts);
+}
+
+void operands_shift(operands *c, const weft_multiply *args) {
+    if (c->status != WEFT_OK || args->shift.buffer == NULL || args->parts == args->width) return;
+    c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                               "%s on device %s: a shift is served where each element is a part of its own.", c->kernel,
+                               operands_device);
 }
 
 void operands_dropout(operands *c, const weft_dropout *args) {
@@ -121,8 +129,8 @@ void operands_prefix(operands *c, const weft_prefix *args) {
     operands_size(c, "head_dim", args->head_dim, 1);
     operands_size(c, "places", args->places, 1);
     operands_size(c, "rotary_dim", args->rotary_dim, 0);
-    if (c->status != WEFT_OK || (args->heads % args->kv_heads == 0 && args->rotary_dim % 2 == 0 &&
-                                 args->rotary_dim <= args->head_dim))
+    if (c->status != WEFT_OK ||
+        (args->heads % args->kv_heads == 0 && args->rotary_dim % 2 == 0 && args->rotary_dim <= args->head_dim))
         return;
     c->status = weft_error_set(c->err, WEFT_E_HOST,
                                "%s on device %s: %lld heads over %lld of keys, and %lld elements of %lld are turned; "

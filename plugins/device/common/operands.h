@@ -43,6 +43,8 @@ void *operands_need(operands *c, weft_ref ref, const char *name, int64_t rows, i
 void *operands_may(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);
 /* The parts of a row of `width` elements are equal. */
 void operands_parts(operands *c, int64_t parts, int64_t width);
+/* A shift is of single elements. */
+void operands_shift(operands *c, const weft_multiply *args);
 /* Sizes, probability and site of a dropout; the least word that keeps, and the factor of what is kept. */
 void operands_dropout(operands *c, const weft_dropout *args);
 uint32_t operands_least(double p);

@@ -7,7 +7,7 @@ typedef struct factors {
     const cpu_cells *cells;
     int64_t bytes, part; /* of an element; elements of a part */
     const void *x, *dy;
-    const float *by, *over;
+    const float *by, *over, *shift;
     void *y, *dx;
     float *dby, *runs;
 } factors;
@@ -22,6 +22,8 @@ static factors factors_look_up(const weft_device *device, const weft_multiply *a
     f.x = operands_need(c, args->x, "x", args->rows, args->width, f.bytes);
     f.by = operands_need(c, args->by, "by", args->parts, 1, 4);
     f.over = operands_may(c, args->over, "over", args->parts, 1, 4);
+    f.shift = operands_may(c, args->shift, "shift", args->parts, 1, 4);
+    operands_shift(c, args);
     return f;
 }
 
@@ -32,7 +34,8 @@ static float factor_of_part(const factors *f, int64_t p) {
 static void multiply_row(const factors *f, int64_t r) {
     const int64_t at = r * f->args->width;
     if (f->part == 1) {
-        f->cells->multiply(cpu_at(f->y, at, f->bytes), cpu_from(f->x, at, f->bytes), f->by, f->over, f->args->width);
+        f->cells->multiply(cpu_at(f->y, at, f->bytes), cpu_from(f->x, at, f->bytes), f->by, f->over, f->shift,
+                           f->args->width);
         return;
     }
     for (int64_t p = 0; p < f->args->parts; p++) {
@@ -65,7 +68,7 @@ static void multiply_row_backward(const factors *f, int64_t r, float *dby) {
     const void *dy = cpu_from(f->dy, at, f->bytes), *x = cpu_from(f->x, at, f->bytes);
     void *dx = cpu_at(f->dx, at, f->bytes);
     if (f->part == 1) {
-        f->cells->multiply_backward(dx, dby, dy, x, f->by, f->over, f->args->width, f->args->accumulate_dx);
+        f->cells->multiply_backward(dx, dby, dy, x, f->by, f->over, f->shift, f->args->width, f->args->accumulate_dx);
         return;
     }
     for (int64_t p = 0; p < f->args->parts; p++) {

@@ -57,11 +57,11 @@ typedef struct cpu_cells {
     float (*dot)(const void *a, const void *b, int64_t n);
     /* y = or += factor * x, or, where cap is over zero, cap tanh(factor * x / cap) */
     void (*scale)(void *y, const void *x, int64_t n, float factor, float cap, int accumulate);
-    /* y = x * by, or x * (by / over); over may be NULL */
-    void (*multiply)(void *y, const void *x, const float *by, const float *over, int64_t n);
-    /* dx (+)= dy * by, or dy * (by / over), dby += dy * x; dx, dby and over may be NULL, and dx may be dy */
+    /* y = (x - shift) f + shift with f = by, or by / over; over and shift may be NULL */
+    void (*multiply)(void *y, const void *x, const float *by, const float *over, const float *shift, int64_t n);
+    /* dx (+)= dy f, dby += dy (x - shift); dx, dby, over and shift may be NULL, and dx may be dy */
     void (*multiply_backward)(void *dx, float *dby, const void *dy, const void *x, const float *by, const float *over,
-                              int64_t n, int add_dx);
+                              const float *shift, int64_t n, int add_dx);
     /* y = or += what p keeps of x: elements from, ..., from + n - 1 of a row */
     void (*dropout)(void *y, const void *x, const cpu_drops *p, int64_t from, int64_t n, int accumulate);
     /* y = f(x) * up, or f(x) where up is NULL, by weft_activation_form */

@@ -49,17 +49,27 @@ INLINE vec CELLS(factor_at)(const float *by, const float *over, int64_t i, int64
     return v;
 }
 
-static void CELLS(multiply)(void *y, const void *x, const float *by, const float *over, int64_t n) {
+INLINE vec CELLS(shifted_at)(const void *x, const float *shift, int64_t i, int64_t n) {
+    vec v = CELL_GET(x, i, n);
+    if (shift != NULL) v -= vec_get(shift, i, n);
+    return v;
+}
+
+static void CELLS(multiply)(void *y, const void *x, const float *by, const float *over, const float *shift, int64_t n) {
     int64_t i;
-    for (i = 0; i < n; i += VEC_LANES) CELL_PUT(y, CELL_GET(x, i, n) * CELLS(factor_at)(by, over, i, n), i, n);
+    for (i = 0; i < n; i += VEC_LANES) {
+        vec v = CELLS(shifted_at)(x, shift, i, n) * CELLS(factor_at)(by, over, i, n);
+        if (shift != NULL) v += vec_get(shift, i, n);
+        CELL_PUT(y, v, i, n);
+    }
 }
 
 static void CELLS(multiply_backward)(void *dx, float *dby, const void *dy, const void *x, const float *by,
-                                     const float *over, int64_t n, int add_dx) {
+                                     const float *over, const float *shift, int64_t n, int add_dx) {
     int64_t i;
     for (i = 0; i < n; i += VEC_LANES) {
         const vec d = CELL_GET(dy, i, n);
-        if (dby != NULL) vec_put(dby, vec_get(dby, i, n) + d * CELL_GET(x, i, n), i, n);
+        if (dby != NULL) vec_put(dby, vec_get(dby, i, n) + d * CELLS(shifted_at)(x, shift, i, n), i, n);
         if (dx != NULL) {
             vec own = d * CELLS(factor_at)(by, over, i, n);
             if (add_dx) own += CELL_GET(dx, i, n);

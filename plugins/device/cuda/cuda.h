@@ -169,7 +169,7 @@ typedef struct cuda_product {
 /* Operands are not looked at. Notes that the product will be made: the way that it takes is chosen for all ranks
  * (weft/choices.h). */
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p);
-weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err);
+weft_status cuda_product_run(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err);
 
 /* ---- choices.c ---- */
 

@@ -14,6 +14,8 @@ static factors_call look_up_factors(operands *c, const weft_multiply *args) {
     call.x = operands_need(c, args->x, "x", args->rows, args->width, call.is_bf16 ? 2 : 4);
     call.by = operands_need(c, args->by, "by", args->parts, 1, 4);
     call.over = operands_may(c, args->over, "over", args->parts, 1, 4);
+    call.shift = operands_may(c, args->shift, "shift", args->parts, 1, 4);
+    operands_shift(c, args);
     return call;
 }
 
@@ -59,9 +61,11 @@ CUDA_KERNEL(multiply_backward, weft_multiply) {
     (void)lay_out_sums(room_at(workspace), args, &sums);
     sums.part = call.part;
     sums.over = call.over;
+    sums.shift = call.shift;
     sums.is_bf16 = call.is_bf16;
     sums.accumulate = args->accumulate_dby != 0;
     call.x = sums.a;
+    call.shift = NULL;
     call.accumulate = args->accumulate_dx != 0;
     if (sums.out != NULL) code = factor_sums_launch(&sums, stream);
     if (code == cudaSuccess && call.y != NULL) code = factors_launch(&call, stream);

@@ -26,7 +26,8 @@ template <typename T, bool Wide> static __global__ void __launch_bounds__(BLOCK)
     load<Wide>(v, static_cast<const T *>(c.x), at, n);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        v[i] *= factor_at(c.by, c.over, column / c.part);
+        const float shift = c.shift == nullptr ? 0.0f : c.shift[column];
+        v[i] = (v[i] - shift) * factor_at(c.by, c.over, column / c.part) + shift;
         if (++column == c.width) column = 0;
     }
     store_or_add<Wide>(static_cast<T *>(c.y), v, at, n, c.accumulate);
@@ -67,7 +68,10 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS) sum_products(const facto
         load<Wide>(a, static_cast<const T *>(c.a) + r * c.width, at, c.width);
         load<Wide>(b, static_cast<const T *>(c.b) + r * c.width, at, c.width);
 #pragma unroll
-        for (int i = 0; i < N; i++) sum[i] += a[i] * b[i];
+        for (int i = 0; i < N; i++) {
+            const float shift = c.shift == nullptr || at + i >= c.width ? 0.0f : c.shift[at + i];
+            sum[i] += a[i] * (b[i] - shift);
+        }
     }
 #pragma unroll
     for (int i = 0; i < N; i++) partial[part][column * N + i] = sum[i];

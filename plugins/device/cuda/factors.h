@@ -11,22 +11,23 @@
 extern "C" {
 #endif
 
-/* y = or += x v, v of element i of a row: by[i / part], over over[i / part] where that is there */
+/* y = or += (x - shift) v + shift, v of element i of a row: by[i / part], over over[i / part] where that is there; the
+ * shift, too, may be NULL */
 typedef struct factors_call {
     void *y;
     const void *x;
-    const float *by, *over;
+    const float *by, *over, *shift;
     int64_t rows, width, part;
     bool accumulate, is_bf16;
 } factors_call;
 cudaError_t factors_launch(const factors_call *call, cudaStream_t stream);
 
-/* out = or += of each part, over `over`: the sum over rows and elements of a b */
+/* out = or += of each part, over `over`: the sum over rows and elements of a (b - shift) */
 typedef struct factor_sums_call {
     float *out;
     float *runs; /* factor_sums_runs(rows) rows of (width) */
     const void *a, *b;
-    const float *over;
+    const float *over, *shift;
     int64_t rows, width, part;
     bool accumulate, is_bf16;
 } factor_sums_call;

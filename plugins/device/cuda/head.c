@@ -223,12 +223,12 @@ static weft_status chunk_gradients(const head *h, const head_chunk *c, bool firs
     if (h->dbias != NULL) status = chunk_columns(h, c->n, first, err);
     if (status == WEFT_OK && h->dx != NULL) {
         const cuda_product p = dx_of(h, c->n, c->dx);
-        status = cuda_multiply(h->device, h->stream, &p, err);
+        status = cuda_product_run(h->device, h->stream, &p, err);
         if (status == WEFT_OK) status = cuda_judge(head_clear_launch(c, h->stream), h->kernel, err);
     }
     if (status == WEFT_OK && h->dw != NULL) {
         const cuda_product p = dw_of(h, c->n, h->whole != NULL ? h->whole : h->dw, first);
-        status = cuda_multiply(h->device, h->stream, &p, err);
+        status = cuda_product_run(h->device, h->stream, &p, err);
     }
     return status;
 }
@@ -237,7 +237,7 @@ static weft_status chunk_run(const head *h, int64_t r0, int64_t n, weft_error *e
     const head_chunk c = chunk_of(h, r0, n);
     const cuda_product p = logits_of(h, n);
     weft_status status = cuda_judge(head_rows_launch(&c, h->stream), h->kernel, err);
-    if (status == WEFT_OK) status = cuda_multiply(h->device, h->stream, &p, err);
+    if (status == WEFT_OK) status = cuda_product_run(h->device, h->stream, &p, err);
     if (status == WEFT_OK) status = cuda_judge(head_losses_launch(&c, h->stream), h->kernel, err);
     return status == WEFT_OK && h->grad ? chunk_gradients(h, &c, r0 == 0, err) : status;
 }

@@ -41,5 +41,5 @@ CUDA_KERNEL(matmul, weft_matmul) {
     p.bias = at.bias;
     stream = cuda_stream(device, s);
     return weft_dtype_is_packed(args->dtype_b) ? cuda_packed_multiply(device, stream, &p, at.packed, err)
-                                               : cuda_multiply(device, stream, &p, err);
+                                               : cuda_product_run(device, stream, &p, err);
 }

@@ -43,13 +43,13 @@ static weft_status multiply_strip(weft_device *device, cudaStream_t stream, cons
     const weft_status status = cuda_judge(unpack_launch(stream, workspace, p->dtype_a, &from), "matmul", err);
     strip.b = workspace;
     strip.workspace = workspace + dense_bytes(p);
-    return status == WEFT_OK ? cuda_multiply(device, stream, &strip, err) : status;
+    return status == WEFT_OK ? cuda_product_run(device, stream, &strip, err) : status;
 }
 
 weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, const void *packed,
                                  weft_error *err) {
     weft_status status = WEFT_OK;
-    if (p->m <= 0 || p->n <= 0 || p->k <= 0) return cuda_multiply(device, stream, p, err);
+    if (p->m <= 0 || p->n <= 0 || p->k <= 0) return cuda_product_run(device, stream, p, err);
     for (int64_t first = 0; first < p->n && status == WEFT_OK; first += STRIP)
         status = multiply_strip(device, stream, p, packed, first, err);
     return status;

@@ -96,7 +96,7 @@ static weft_status multiply(weft_device *device, cudaStream_t stream, const cuda
                          "matmul", err);
 }
 
-weft_status cuda_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err) {
+weft_status cuda_product_run(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err) {
     const cuda_shape shape = shape_of(device, p);
     cuda_algorithm *by = NULL;
     weft_status status = WEFT_OK;

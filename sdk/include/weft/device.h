@@ -321,16 +321,18 @@ typedef struct weft_clip {
     weft_ref loss_scale; /* one fp64, a power of two, by which the gradients were multiplied (weft_head). Absent: 1 */
 } weft_clip;
 
-/* y = x v, or += dx; backward: dx (+)= dy v, dby (+)= the sums over rows and their parts of dy x, over `over`. Each row
- * has P parts of D / P elements that follow one another, and v[p] = by[p], or by[p] / over[p], is the factor of part p:
- * P = D scales channels (IA3, Liu et al., arXiv 2205.05638), one for each head or a single one is a gate. `over` is held
- * constant: the norms of DoRA's rows. y may lie on x, dx on dy. Sums over rows as in sum_rows. */
+/* y = x v, or (x - shift) v + shift; backward: dx (+)= dy v, dby (+)= the sums over rows and their parts of dy x, or dy
+ * (x - shift), over `over`. Each row has P parts of D / P elements that follow one another, and v[p] = by[p], or by[p] /
+ * over[p], is the factor of part p: P = D scales channels (IA3, Liu et al., arXiv 2205.05638), one for each head or a
+ * single one is a gate. `over` and `shift` are held constant: the norms of DoRA's rows, and a bias that is not scaled.
+ * y may lie on x, dx on dy. Sums over rows as in sum_rows. */
 typedef struct weft_multiply {
     uint32_t struct_size;
     uint32_t flags;
     weft_ref x, y;  /* (R,D) */
     weft_ref by;    /* (P) fp32 */
     weft_ref over;  /* (P) fp32; none: ones */
+    weft_ref shift; /* (P) fp32, with P = D; none: zeros */
     int64_t rows, width, parts;
     weft_ref dy, dx, dby; /* backward; dby: (P) fp32; dx and dby may be none */
     int32_t accumulate_dx, accumulate_dby;

@@ -38,9 +38,10 @@ typedef enum weft_weight_role {
 
 /* How a matrix starts where no file has it. */
 typedef enum weft_init_form {
-    WEFT_INIT_NORMAL = 0,  /* mean 0, deviation init_std; 0: zeros */
-    WEFT_INIT_UNIFORM = 1, /* in (-init_std, init_std): kaiming_uniform_ of PyTorch with a = sqrt(5) is 1 / sqrt(in) */
-    WEFT_INIT_CONSTANT = 2 /* every element is init_std */
+    WEFT_INIT_NORMAL = 0,   /* mean 0, deviation init_std; 0: zeros */
+    WEFT_INIT_UNIFORM = 1,  /* in (-init_std, init_std): kaiming_uniform_ of PyTorch with a = sqrt(5) is 1 / sqrt(in) */
+    WEFT_INIT_CONSTANT = 2, /* every element is init_std; of a gain as well */
+    WEFT_INIT_ROW_NORMS = 3 /* a gain: the 2-norms of the rows of `init_of` as they are at that moment */
 } weft_init_form;
 
 typedef struct weft_weight_spec {
@@ -70,6 +71,7 @@ typedef struct weft_weight_spec {
      * power of two up to 8 that divides `out`. `linear` alone reads it, and it is not packed. */
     int32_t transposed;
     int32_t reserved;
+    weft_weight *init_of; /* WEFT_INIT_ROW_NORMS: a matrix of the model's, with as many rows as the gain has elements */
 } weft_weight_spec;
 
 /* The host's side of `declare`. Mistakes are sticky, as in weft_ops. All [main]. */

@@ -181,7 +181,7 @@ typedef struct weft_ops {
      * the element: never from ranks, leaves or strategy. [required] */
     weft_value (*dropout)(weft_graph *g, weft_value x, double p);
     /* x times magnitude / ||W + factor U D||, row by row of the matrix, whose norms are constants to the backward: x is
-     * what the product with that matrix gave. No dense copy of it is made. [required] */
+     * what `linear` of that weight gave and what was added to it; a bias of the weight's is not scaled. No dense copy of it is made. [required] */
     weft_value (*weight_norm)(weft_graph *g, weft_value x, const weft_weight_norm_args *args);
     /* A matrix (out, in) as a value of `out` places, whatever the leaf's: rows of a trained prefix. `linear`, `scale`,
      * `add`, `activation`, norms and `multiply` take such values and give them, of one number of places. [required] */

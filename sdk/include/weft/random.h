@@ -1,8 +1,8 @@
 /* weft/random.h: random numbers from a counter, never from a state.
  *
- * A number is a function of a key (seed and what it is for) and a counter (row of the stream, call site, element): alike on
- * every rank, in any order, after any resume. Philox-4x32 with ten rounds: Salmon et al., "Parallel random numbers:
- * as easy as 1, 2, 3", SC 2011.
+ * A number is a function of a key (seed and what it is for) and a counter (row of the stream, call site, element):
+ * alike on every rank, in any order, after any resume. Philox-4x32 with ten rounds: Salmon et al., "Parallel random
+ * numbers: as easy as 1, 2, 3", SC 2011.
  */
 #ifndef WEFT_RANDOM_H
 #define WEFT_RANDOM_H

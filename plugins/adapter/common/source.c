@@ -1,0 +1,47 @@
+/* plugins/adapter/common/source.c: see source.h. */
+#include "source.h"
+
+#include <stdlib.h>
+
+weft_status source_open(json_t **out, const weft_adapter_source *source, const char *type, weft_error *err) {
+    json_error_t why;
+    json_t *config = json_loadb(source->config_text, (size_t)source->config_bytes, 0, &why);
+    const char *found = json_string_value(json_object_get(config, "peft_type"));
+    if (found != NULL && strcmp(found, type) == 0) {
+        *out = config;
+        return WEFT_OK;
+    }
+    json_decref(config);
+    return weft_error_set(err, WEFT_E_DATA, "%s: its peft_type is not %s: choose the adapter that it is",
+                          source->config_path, type);
+}
+
+weft_status source_integer(int64_t *out, const json_t *config, const char *key, int64_t asked,
+                           const weft_adapter_source *source, weft_error *err) {
+    const json_t *value = json_object_get(config, key);
+    if (!json_is_integer(value) || json_integer_value(value) < 1)
+        return weft_error_set(err, WEFT_E_DATA, "%s: %s is no whole number from 1 on", source->config_path, key);
+    *out = json_integer_value(value);
+    if (asked == WEFT_AUTO_I64 || asked == *out) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s is %lld, and %s has %s = %lld: an adapter that is continued is what it was; take the key "
+                          "out, or set it to what stands there",
+                          key, (long long)asked, source->config_path, key, (long long)*out);
+}
+
+weft_status source_list(char **out, const json_t *config, const char *key, const weft_adapter_source *source,
+                        weft_error *err) {
+    const json_t *list = json_object_get(config, key);
+    size_t bytes = 1, used = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        if (!json_is_string(json_array_get(list, i)))
+            return weft_error_set(err, WEFT_E_DATA, "%s: %s is no list of names", source->config_path, key);
+        bytes += json_string_length(json_array_get(list, i)) + 1;
+    }
+    *out = calloc(bytes, 1);
+    if (*out == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    for (size_t i = 0; i < json_array_size(list); i++)
+        used += (size_t)snprintf(*out + used, bytes - used, "%s%s", used > 0 ? "," : "",
+                                 json_string_value(json_array_get(list, i)));
+    return WEFT_OK;
+}

@@ -1,0 +1,118 @@
+/* prefix: trained keys and values before every document (Li and Liang, arXiv 2101.00190), as PEFT's PREFIX_TUNING
+ * without a projection has them: one softmax over them and the others, and real places count from `length`. */
+#include "../common/source.h"
+
+#include <stdlib.h>
+#include <weft/plugin.h>
+
+/* clang-format off */
+#define PREFIX_KEYS(K)                                                                                                 \
+    K(I64, length, "auto", "[1,64Ki] | auto", "places", WEFT_SAME,                                                     \
+      "Keys and values that are trained for each layer; auto: 20, or those of from.")                                  \
+    K(F64, init_std, "1", "[0,inf)", "", WEFT_SAME, "They start as normal numbers with this deviation; 1 in PEFT.")
+/* clang-format on */
+WEFT_KEYS(prefix_config, PREFIX_KEYS)
+
+typedef struct prefix_part {
+    weft_weight *k, *v;
+} prefix_part;
+
+struct weft_adapter {
+    int64_t length;
+    double init_std;
+    prefix_part *parts; /* [n_sites] */
+    char config_json[128];
+};
+
+static void prefix_destroy(weft_adapter *self) {
+    if (self == NULL) return;
+    free(self->parts);
+    free(self);
+}
+
+/* The length of one that is continued. */
+static weft_status read_length(weft_adapter *self, int64_t asked, const weft_adapter_source *source, weft_error *err) {
+    json_t *config = NULL;
+    weft_status status = source_open(&config, source, "PREFIX", err);
+    if (status != WEFT_OK) return status;
+    status = source_integer(&self->length, config, "length", asked, source, err);
+    json_decref(config);
+    return status;
+}
+
+static weft_status prefix_create(weft_adapter **out, const weft_host *host, const void *config,
+                                 const weft_adapter_source *source, weft_error *err) {
+    const prefix_config *keys = config;
+    weft_adapter *self = calloc(1, sizeof *self);
+    weft_status status = WEFT_OK;
+    (void)host;
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    self->length = keys->length == WEFT_AUTO_I64 ? 20 : keys->length;
+    self->init_std = keys->init_std;
+    if (source != NULL) status = read_length(self, keys->length, source, err);
+    (void)snprintf(self->config_json, sizeof self->config_json, "{\"peft_type\": \"PREFIX\", \"length\": %lld}",
+                   (long long)self->length);
+    if (status == WEFT_OK) *out = self;
+    else prefix_destroy(self);
+    return status;
+}
+
+static weft_weight *add_rows(const weft_adapter *self, const weft_adapter_job *job, const weft_site *site,
+                             const char *name) {
+    const weft_builder *b = job->builder;
+    const weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec,
+                                   .name = name,
+                                   .class_name = "Prefix",
+                                   .role = WEFT_WEIGHT_EMBEDDING,
+                                   .out = self->length,
+                                   .in = site->kv_heads * site->head_dim,
+                                   .init_std = self->init_std};
+    return b->weight(b->ctx, site->module, &spec);
+}
+
+static weft_status prefix_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
+    int any = 0;
+    self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
+    if (self->parts == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    for (uint32_t i = 0; i < job->n_sites; i++) {
+        const weft_site *site = weft_adapter_site(job, i);
+        if (site->kind != WEFT_SITE_ATTENTION) continue;
+        self->parts[i].k = add_rows(self, job, site, "prefix_k");
+        self->parts[i].v = add_rows(self, job, site, "prefix_v");
+        job->claim(job->builder->ctx, i);
+        any = 1;
+    }
+    if (any) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "plugin = prefix needs attention to stand before, and this model has none: choose another "
+                          "adapter");
+}
+
+static weft_value prefix_attention(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops,
+                                   weft_value q, weft_value k, weft_value v, weft_value starts,
+                                   const weft_attention_args *args) {
+    const weft_value keys = ops->matrix(g, self->parts[site].k);
+    const weft_value values = ops->matrix(g, self->parts[site].v);
+    return ops->attention_with_prefix(g, q, k, v, starts, keys, values, args);
+}
+
+static const char *prefix_config_json(const weft_adapter *self) {
+    return self->config_json;
+}
+
+static const weft_adapter_plugin prefix_table = {(uint32_t)sizeof(weft_adapter_plugin),
+                                                 0,
+                                                 prefix_create,
+                                                 prefix_destroy,
+                                                 prefix_declare,
+                                                 NULL,
+                                                 NULL,
+                                                 prefix_attention,
+                                                 NULL,
+                                                 prefix_config_json,
+                                                 NULL,
+                                                 NULL};
+
+WEFT_PLUGIN(adapter, 1, "prefix", "0.1.0",
+            "Trained keys and values of every layer (arXiv 2101.00190), as PEFT has them.", prefix_config, NULL,
+            prefix_table)

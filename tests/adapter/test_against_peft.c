@@ -1,0 +1,198 @@
+/* Adapters held against peft (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW
+ * steps, from adapters that begin at peft's numbers; and a prefix in generation, on the key-value cache. */
+#include "device_choice.h"
+#include "golden.h"
+#include "suite.h"
+#include "session/generate.h"
+#include "step/hidden.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_KEYS = 6 };
+
+static const struct {
+    const char *name, *base;
+    const char *keys[MOST_KEYS];
+} adapters[] = {
+    {"adapter-dora", "llama-gqa", {"adapter.plugin=lora", "adapter.r=3", "adapter.alpha=7", "adapter.dora=yes"}},
+    {"adapter-ia3", "llama-gqa", {"adapter.plugin=ia3"}},
+    {"adapter-prefix", "llama-bf16", {"adapter.plugin=prefix", "adapter.length=5"}},
+    {"adapter-llama-adapter", "llama-bf16", {"adapter.plugin=llama-adapter", "adapter.length=4", "adapter.layers=1"}}};
+enum { N_ADAPTERS = sizeof adapters / sizeof *adapters };
+
+typedef struct bench {
+    golden_batch batch;
+    golden_engine g;
+} bench;
+
+/* Element 0 of a trained parameter in a region that mirrors the trained ones. */
+static weft_ref mirrored(const weft_engine *engine, weft_ref region, const weft_parameter *p) {
+    return weft_ref_at(region, weft_layout_offset(engine->plan.layout, p));
+}
+
+static void begin_at_golden(const bench *b) {
+    weft_engine *engine = b->g.engine;
+    weft_error err = WEFT_ERROR_INIT;
+    int32_t n = 0;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        char name[256];
+        (void)snprintf(name, sizeof name, "start.%s", p->name);
+        ck_assert_int_eq(p->trainable, p->added);
+        if (!p->trainable) continue;
+        ck_assert_msg(engine->kernels->write(engine->device, NULL, engine->parameter_refs[i],
+                                             golden_floats(&b->batch, name), p->numel * 4, &err) == WEFT_OK,
+                      "%s", err.text);
+        n++;
+    }
+    ck_assert_int_gt(n, 0);
+}
+
+static void open_bench(bench *b, int i) {
+    const char *overrides[3 + MOST_KEYS] = {"optimizer.plugin=adamw", "optimizer.lr=1e-3",
+                                            "optimizer.weight_decay=0.01"};
+    size_t n = 3;
+    for (int k = 0; k < MOST_KEYS && adapters[i].keys[k] != NULL; k++) overrides[n++] = adapters[i].keys[k];
+    golden_batch_open(&b->batch, adapters[i].name);
+    golden_engine_open(&b->g, &b->batch, adapters[i].base, 1, overrides, n);
+    begin_at_golden(b);
+}
+
+static void close_bench(bench *b) {
+    golden_engine_close(&b->g);
+    golden_batch_close(&b->batch);
+}
+
+static void check_trained(const bench *b, const char *what, weft_ref region) {
+    const weft_engine *engine = b->g.engine;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        char name[256];
+        float *found = NULL;
+        if (!p->trainable) continue;
+        found = read_floats(engine, region.buffer == NULL ? engine->parameter_refs[i] : mirrored(engine, region, p),
+                            p->numel);
+        (void)snprintf(name, sizeof name, "%s.%s", what, p->name);
+        ck_assert_msg(relative_error(found, golden_floats(&b->batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
+                      relative_error(found, golden_floats(&b->batch, name), p->numel));
+        free(found);
+    }
+}
+
+START_TEST(loss_gradients_and_ten_steps) {
+    const weft_ref parameters = {NULL, 0};
+    bench b;
+    open_bench(&b, _i);
+    for (int step = 1; step <= 10; step++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_step_result result = {0};
+        ck_assert_msg(weft_stepper_train(b.g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s",
+                      err.text);
+        ck_assert_double_lt(
+            fabs(result.loss_sum / (double)b.batch.count / golden_doubles(&b.batch, "adamw10.loss")[step - 1] - 1.0),
+            1e-5);
+        ck_assert_double_lt(fabs(result.norm / golden_doubles(&b.batch, "adamw10.norm")[step - 1] - 1.0), 1e-4);
+        if (step == 1) check_trained(&b, "grad", b.g.engine->gradients.ref);
+    }
+    check_trained(&b, "adamw10", parameters);
+    close_bench(&b);
+}
+END_TEST
+
+/* Logits are a product with the last hidden states, and so are their means over places that have a target. */
+static void check_mean_logits(const bench *b, const double *mean, int64_t width) {
+    const weft_declared *declared = b->g.engine->plan.declared;
+    const int64_t vocabulary = declared->info.vocab_size, places = (int64_t)b->batch.rows * b->batch.length;
+    const float *logits = golden_floats(&b->batch, "logits"), *weights = golden_floats(&b->batch, "weights");
+    float *head = read_floats(b->g.engine, b->g.engine->parameter_refs[weft_declared_find(declared, "lm_head.weight")],
+                              vocabulary * width);
+    for (int64_t v = 0; v < vocabulary; v++) {
+        double found = 0.0, expected = 0.0;
+        for (int64_t i = 0; i < width; i++) found += (double)head[v * width + i] * mean[i];
+        for (int64_t i = 0; i < places; i++)
+            if (weights[i] != 0.0f) expected += (double)logits[i * vocabulary + v] / (double)b->batch.count;
+        ck_assert_double_eq_tol(found, expected, 1e-4);
+    }
+    free(head);
+}
+
+START_TEST(evaluation_gives_loss_and_logits) {
+    bench b;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_hidden *hidden = NULL;
+    weft_step_result result = {0};
+    double *mean = NULL;
+    open_bench(&b, _i);
+    ck_assert_msg(weft_hidden_create(&hidden, b.g.engine, &err) == WEFT_OK, "%s", err.text);
+    b.g.stepper->hidden = hidden;
+    weft_hidden_begin(hidden);
+    ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
+                  err.text);
+    ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
+    mean = calloc((size_t)weft_hidden_width(hidden), sizeof *mean);
+    weft_hidden_mean(hidden, mean);
+    check_mean_logits(&b, mean, weft_hidden_width(hidden));
+    free(mean);
+    weft_hidden_destroy(hidden);
+    close_bench(&b);
+}
+END_TEST
+
+/* ---- generation ---- */
+
+static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, bool cache) {
+    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = cache};
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
+                           WEFT_NEEDS(WEFT_PART_DEVICE) | WEFT_NEEDS(WEFT_PART_ADAPTER);
+    char path[4096], model[4200], plugin[64];
+    const char *overrides[2 + DEVICE_CHOICE_MOST + MOST_KEYS] = {model, plugin};
+    size_t n = 2 + device_choice_overrides(overrides + 2);
+    weft_generator *generator = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    golden_path(path, sizeof path, adapters[i].base);
+    golden_plugin(plugin, sizeof plugin, adapters[i].base);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    for (int k = 0; k < MOST_KEYS && adapters[i].keys[k] != NULL; k++) overrides[n++] = adapters[i].keys[k];
+    ck_assert_msg(weft_run_open(run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_generator_create(&generator, *run, n_prompt, &options, &err) == WEFT_OK, "%s", err.text);
+    return generator;
+}
+
+/* The logits behind a text that came at once, or a place at a time on the cache. */
+START_TEST(a_prefix_stands_before_cached_places) {
+    enum { PREFIX = 2, PLACES = 7 };
+    const int32_t text[PLACES] = {5, 17, 40, 3, 88, 21, 60};
+    weft_run *runs[2] = {NULL, NULL};
+    weft_generator *whole = open_generator(&runs[0], PREFIX, PLACES, true);
+    weft_generator *slow = open_generator(&runs[1], PREFIX, PLACES, true);
+    const int64_t vocabulary = weft_generator_model(whole)->vocab_size;
+    const float *at_once = NULL, *stepwise = NULL;
+    double largest = 0.0;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_generator_logits(whole, &at_once, text, 0, PLACES, &err) == WEFT_OK, "%s", err.text);
+    for (int64_t i = 0; i < PLACES; i++)
+        ck_assert_msg(weft_generator_logits(slow, &stepwise, text, i, i + 1, &err) == WEFT_OK, "%s", err.text);
+    for (int64_t v = 0; v < vocabulary; v++) {
+        ck_assert_double_eq_tol((double)at_once[v], (double)stepwise[v], 2e-5);
+        largest = fmax(largest, fabs((double)at_once[v]));
+    }
+    ck_assert_double_gt(largest, 0.1);
+    weft_generator_destroy(whole);
+    weft_generator_destroy(slow);
+    weft_run_close(runs[0]);
+    weft_run_close(runs[1]);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("against_peft");
+    TCase *tests = tcase_create("against_peft");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_ADAPTERS);
+    tcase_add_loop_test(tests, evaluation_gives_loss_and_logits, 0, N_ADAPTERS);
+    tcase_add_test(tests, a_prefix_stands_before_cached_places);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

@@ -1,0 +1,144 @@
+#!/bin/sh
+# The built-in adapters beside lora, and lora's dropout and dora: what is trained, one result under all strategies, what is
+# dropped whatever the split, after a resume and not at all in evaluation; and the sentences for what cannot be.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/plugins"
+
+make_run <<'INI'
+steps        = 6
+clip         = 0.5
+schedule     = constant
+[eval]
+every = none
+[optimizer]
+plugin = adamw
+lr     = 3e-3
+[adapter]
+plugin = lora
+[adapter.lora]
+r       = 3
+dropout = 0.3
+[device]
+threads = 1
+INI
+says() { # says FILE TEXT
+    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
+}
+losses() { # losses OUT: a line for each step
+    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl"
+}
+
+# ---- what cannot be is told
+
+refused "dora = yes, and 'model.embed_tokens' is an embedding, which it does not take" \
+    "$weft" plan run.ini adapter.lora.dora=yes adapter.lora.targets=embed_tokens
+refused "feedforward has 'model.layers.0.mlp.down_proj', which is none of the targets" \
+    "$weft" plan run.ini adapter.plugin=ia3 adapter.ia3.targets=k_proj
+refused "layers is 9, and this model has 3 blocks" "$weft" plan run.ini adapter.plugin=llama-adapter adapter.llama-adapter.layers=9
+cp -r model windowed
+sed 's/"model_type": *"llama"/"model_type": "mistral", "sliding_window": 8/; s/LlamaForCausalLM/MistralForCausalLM/' \
+    model/config.json >windowed/config.json
+refused "this model's attention has a window, with which no prefix is served: take a model without, or another adapter" \
+    "$weft" plan run.ini model.path=windowed model.plugin=mistral adapter.plugin=prefix
+refused "[adapter.lora] dropout = 1 is outside [0,1)" "$weft" plan run.ini adapter.lora.dropout=1
+
+# ---- what is trained: of each block q, o (40,40); k, v (20,40); gate, up (88,40); down (40,88)
+
+trained() { # trained NUMBER argument...: elements that a plan says are trained
+    number=$1
+    shift
+    "$weft" plan run.ini --json "$@" >plan.txt 2>log || failed "plan $*" log
+    tr -d ' \n' <plan.txt | grep -qF "\"trained\":$number," || failed "plan $*: not $number trained" plan.txt
+}
+trained $((3 * (3 * (2 * 80 + 2 * 60 + 3 * 128) + 336))) adapter.lora.dora=yes
+trained $((3 * (20 + 20 + 88))) adapter.plugin=ia3
+trained $((3 * 2 * 7 * 20)) adapter.plugin=prefix adapter.prefix.length=7
+trained $((2 * (4 * 40 + 1))) adapter.plugin=llama-adapter adapter.llama-adapter.length=4 adapter.llama-adapter.layers=2
+
+# ---- fresh ones change nothing: the loss of the first step is the base's
+
+first() { # first argument...: the loss of step 1
+    limit "$weft" train run.ini --overwrite train.steps=1 "$@" >log 2>&1 || failed "train $*" log
+    losses out
+}
+bare=$(first adapter.lora.dropout=0)
+[ "$(first adapter.lora.dropout=0 adapter.lora.dora=yes | cut -c1-14)" = "$(printf %s "$bare" | cut -c1-14)" ] ||
+    failed "dora begins elsewhere" log
+[ "$(first adapter.plugin=ia3)" = "$bare" ] || failed "ia3 begins elsewhere" log
+[ "$(first adapter.plugin=llama-adapter)" = "$bare" ] || failed "llama-adapter begins elsewhere" log
+
+# ---- dropout
+
+limit "$weft" train run.ini --overwrite >log 2>&1 || failed "train with dropout" log
+losses out >whole.txt
+limit "$weft" train run.ini --overwrite adapter.lora.dropout=0 >log 2>&1 || failed "train without" log
+losses out >without.txt
+! cmp -s whole.txt without.txt || failed "nothing was dropped" whole.txt
+limit "$weft" train run.ini --overwrite run.seed=2 >log 2>&1 || failed "another seed" log
+losses out >other.txt
+! cmp -s whole.txt other.txt || failed "another seed drops the same" other.txt
+# Other leaves, the same rows; activation checkpointing; a resume.
+limit "$weft" train run.ini --overwrite train.activation_checkpointing=yes >log 2>&1 || failed "checkpointing" log
+losses out >again.txt
+cmp -s whole.txt again.txt || failed "checkpointing drops other elements" whole.txt again.txt
+limit "$weft" train run.ini --overwrite train.micro_batch=3 >log 2>&1 || failed "leaves of three rows" log
+losses out >leaves.txt
+alike() { # alike FILE FILE: the last losses are within a millionth
+    { tail -n 1 "$1"; tail -n 1 "$2"; } | sed 's/.*: *//' |
+        awk 'NR == 1 { a = $1 } END { d = ($1 - a) / a; exit !(d < 1e-6 && d > -1e-6) }'
+}
+alike whole.txt leaves.txt || failed "leaves of three rows drop other elements" whole.txt leaves.txt
+! alike whole.txt without.txt || failed "a millionth tells no dropout" whole.txt without.txt
+limit "$weft" train run.ini --overwrite train.steps=3 checkpoint.every=3 >log 2>&1 || failed "half of it" log
+limit "$weft" train run.ini --resume >log 2>&1 || failed "resume" log
+tail -n 3 whole.txt >three.txt
+losses out | tail -n 3 >last.txt
+cmp -s three.txt last.txt || failed "a resume drops other elements" three.txt last.txt
+
+# ---- files: what a run leaves is read again, and merged where it can be
+
+sed 's|^path   = model|path   = base|; s|^start  = fresh|start  = weights|' run.ini >kept.ini
+limit "$weft" train run.ini --overwrite run.out=first train.steps=2 adapter.plugin=none >log 2>&1 || failed "a base" log
+mv first/model base
+loss() { # loss argument...: of an evaluation
+    limit "$weft" eval "$@" --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//' || failed "eval $*" log
+}
+near() { # near WHAT A B: to a ten-thousandth
+    awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-4 && d > -1e-4) }' || failed "$1: $2 and $3"
+}
+bare=$(loss kept.ini adapter.plugin=none)
+for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7" "llama-adapter adapter.llama-adapter.length=4"; do
+    # shellcheck disable=SC2086 # a plugin and its keys
+    limit "$weft" train kept.ini --overwrite optimizer.lr=0.03 adapter.plugin=$adapter >log 2>&1 || failed "train $adapter" log
+    with=$(loss out)
+    [ "$with" != "$bare" ] || failed "$adapter learned nothing"
+    [ "$(loss kept.ini --adapter out/model adapter.plugin="${adapter%% *}" adapter.lora.r=auto)" = "$with" ] ||
+        failed "$adapter is another one when it is read" log
+    case $adapter in
+    lora* | ia3)
+        limit "$weft" merge base out/model merged >log 2>&1 || failed "merge $adapter" log
+        near "$adapter merged" "$with" "$(loss kept.ini adapter.plugin=none model.path=merged)"
+        rm -rf merged
+        ;;
+    esac
+done
+
+# ---- several ranks
+
+has mpich || exit $((failures > 0))
+prove() { # prove argument...: all cells are equal
+    limit "$weft" prove run.ini comm.plugin=mpi-mpich --ranks 3 --steps 2 "$@" >out.txt 2>err.txt ||
+        failed "prove $*" out.txt err.txt
+    says out.txt " equal, 0 not covered, 0 different"
+}
+prove adapter.lora.dora=yes
+prove adapter.plugin=ia3
+prove adapter.plugin=prefix adapter.prefix.length=7
+if is_full; then
+    prove policy.plugin=class policy.classes=Linear,LlamaDecoderLayer train.precision=bf16
+    prove adapter.plugin=llama-adapter train.precision=bf16
+fi
+exit $((failures > 0))
