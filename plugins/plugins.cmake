@@ -31,7 +31,8 @@ foreach(row
     "data;instruct;PkgConfig::JANSSON"
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
-    "comm;self")
+    "comm;self"
+    "adapter;lora;PkgConfig::PCRE2")
   list(GET row 0 kind)
   list(GET row 1 id)
   list(REMOVE_AT row 0 1)
@@ -52,6 +53,9 @@ target_sources(weft-data-instruct PRIVATE ${data_common})
 # The Jinja of chat templates.
 file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
 target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
+# What adapters share.
+file(GLOB adapter_common CONFIGURE_DEPENDS plugins/adapter/common/*.c)
+target_sources(weft-adapter-lora PRIVATE ${adapter_common})
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
 target_sources(weft-device-cpu PRIVATE ${device_common})

@@ -205,6 +205,8 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     status = clear_states(engine, err);
     if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
     weft_safetensors_close(files);
+    if (status == WEFT_OK && engine->plan.declared->adapter != NULL)
+        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, true, err);
     if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
 }
@@ -213,7 +215,8 @@ static weft_status make_fresh(weft_engine *engine, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
     weft_status status = clear_states(engine, err);
     engine->stored_dtype = WEFT_F32;
-    if (status == WEFT_OK) status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, err);
+    if (status == WEFT_OK)
+        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, err);
     return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }
 

@@ -86,6 +86,7 @@ static void clear_parameter(weft_parameter *parameter) {
 
 void weft_declared_destroy(weft_declared *declared) {
     if (declared == NULL) return;
+    if (declared->adapter != NULL) WEFT_PLUGIN_TELL(declared->adapter_plugin, destroy, declared->adapter);
     if (declared->model != NULL) WEFT_PLUGIN_TELL(declared->plugin, destroy, declared->model);
     for (int32_t i = 0; i < declared->n_modules; i++) free_module(declared->modules[i]);
     for (int32_t i = 0; i < declared->n_parameters; i++) clear_parameter(&declared->parameters[i]);
@@ -103,6 +104,7 @@ void weft_declared_destroy(weft_declared *declared) {
     free(declared->weights);
     free(declared->tables);
     free(declared->segments);
+    free(declared->sites);
     free(declared->config_path);
     free(declared->config_text);
     free(declared);

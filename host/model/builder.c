@@ -8,6 +8,8 @@
 
 struct weft_builder_ctx {
     weft_declared *declared;
+    const char *who;  /* calls: "model" */
+    bool adds;        /* to a model that has declared itself */
     weft_error first; /* mistake */
 };
 
@@ -48,13 +50,14 @@ static void note_name(weft_builder_ctx *ctx, weft_lookup *names, const char *nam
 static bool is_module_name_good(weft_builder_ctx *ctx, const weft_module *parent, const char *name,
                                 const char *class_name) {
     if (name == NULL || class_name == NULL || class_name[0] == '\0')
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares a module without a name or a class");
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares a module without a name or a class",
+                          ctx->who);
     else if (strchr(name, '.') != NULL || (parent != NULL && name[0] == '\0'))
         weft_mistake_keep(
             &ctx->first, WEFT_E_PLUGIN,
-            "the model plugin declares a module named '%s': a name is one part of a path, without dots, and only a "
+            "the %s plugin declares a module named '%s': a name is one part of a path, without dots, and only a "
             "root may have none",
-            name);
+            ctx->who, name);
     return !weft_mistake_made(&ctx->first);
 }
 
@@ -76,7 +79,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     module->class_name = join_names(ctx, "", "", class_name);
     module->parent = parent == NULL ? -1 : parent->index;
     if (!weft_mistake_made(&ctx->first) && weft_declared_module(self, module->path) >= 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two modules with the path '%s'",
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two modules with the path '%s'", ctx->who,
                           module->path);
     note_name(ctx, &self->modules_by_path, module->path, module->index);
     return weft_mistake_made(&ctx->first) ? NULL : module;
@@ -104,6 +107,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     parameter->dims[1] = in == 0 ? 1 : in;
     parameter->numel = out * parameter->dims[1];
     parameter->trainable = true;
+    parameter->added = ctx->adds;
     parameter->dtype = WEFT_F32;
     parameter->unit = parameter->group = -1;
     note_name(ctx, &self->parameters_by_name, parameter->name, self->n_parameters);
@@ -116,19 +120,19 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
     if (spec->storage == 0) return;
     if (!weft_dtype_is_packed(spec->storage))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares '%s.%s' with the storage %d (%s); it is a packed type of "
+                          "the %s plugin declares '%s.%s' with the storage %d (%s); it is a packed type of "
                           "weft/blocks.h, or 0 where the host decides",
-                          module->path, spec->name, spec->storage, weft_dtype_name(spec->storage));
+                          ctx->who, module->path, spec->name, spec->storage, weft_dtype_name(spec->storage));
     else if (spec->role != WEFT_WEIGHT_LINEAR)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares '%s.%s' with the storage %s, and it is no linear: only a linear's "
+                          "the %s plugin declares '%s.%s' with the storage %s, and it is no linear: only a linear's "
                           "matrix is packed",
-                          module->path, spec->name, weft_dtype_name(spec->storage));
+                          ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
     else if (!weft_dtype_is_flat(spec->storage) && spec->in % block != 0)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares '%s.%s' with the storage %s and rows of %lld elements, which are "
+                          "the %s plugin declares '%s.%s' with the storage %s and rows of %lld elements, which are "
                           "no multiple of its blocks of %lld; leave this weight to the host (storage = 0)",
-                          module->path, spec->name, weft_dtype_name(spec->storage), (long long)spec->in,
+                          ctx->who, module->path, spec->name, weft_dtype_name(spec->storage), (long long)spec->in,
                           (long long)block);
 }
 
@@ -137,41 +141,48 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
         spec->name[0] == '\0') {
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares a weight without a module, a name or a whole spec");
+                          "the %s plugin declares a weight without a module, a name or a whole spec", ctx->who);
         return false;
     }
     name = spec->name;
     if (!weft_struct_known(spec, sizeof *spec))
         weft_mistake_keep(&ctx->first, WEFT_E_UNSUPPORTED,
-                          "the model plugin says something of '%s.%s' behind the %zu bytes that this host knows of a "
+                          "the %s plugin says something of '%s.%s' behind the %zu bytes that this host knows of a "
                           "weight; build the plugin with this host's headers, or use a later host",
-                          module->path, name, sizeof *spec);
+                          ctx->who, module->path, name, sizeof *spec);
     else if (spec->role != WEFT_WEIGHT_LINEAR && spec->role != WEFT_WEIGHT_EMBEDDING && spec->role != WEFT_WEIGHT_GAIN)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares '%s.%s' with the unknown role %d",
-                          module->path, name, spec->role);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares '%s.%s' with the unknown role %d",
+                          ctx->who, module->path, name, spec->role);
     else if (spec->in < 1 || (spec->role != WEFT_WEIGHT_GAIN && spec->out < 1) ||
              (spec->role != WEFT_WEIGHT_GAIN && spec->out > INT64_MAX / 64 / spec->in))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares '%s.%s' with the shape (%lld, %lld), which no weight can have",
-                          module->path, name, (long long)spec->out, (long long)spec->in);
+                          "the %s plugin declares '%s.%s' with the shape (%lld, %lld), which no weight can have",
+                          ctx->who, module->path, name, (long long)spec->out, (long long)spec->in);
     else if (spec->role == WEFT_WEIGHT_EMBEDDING && spec->has_bias)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares the embedding '%s.%s' with a bias, which an embedding lacks",
-                          module->path, name);
+                          "the %s plugin declares the embedding '%s.%s' with a bias, which an embedding lacks",
+                          ctx->who, module->path, name);
     else if (spec->has_padding &&
              (spec->role != WEFT_WEIGHT_EMBEDDING || spec->padding < 0 || spec->padding >= spec->out))
         weft_mistake_keep(
             &ctx->first, WEFT_E_PLUGIN,
-            "the model plugin declares '%s.%s' with the padding %d, which is a row of an embedding, from 0 to its last",
-            module->path, name, spec->padding);
+            "the %s plugin declares '%s.%s' with the padding %d, which is a row of an embedding, from 0 to its last",
+            ctx->who, module->path, name, spec->padding);
     else if (spec->gain_from_one && spec->role != WEFT_WEIGHT_GAIN)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares '%s.%s' with gain_from_one, and it is no norm's gain",
+                          "the %s plugin declares '%s.%s' with gain_from_one, and it is no norm's gain", ctx->who,
                           module->path, name);
     else if (!(spec->init_std >= 0))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares '%s.%s' with the deviation %g; it is at least 0", module->path,
-                          name, spec->init_std);
+                          "the %s plugin declares '%s.%s' with the deviation %g; it is at least 0", ctx->who,
+                          module->path, name, spec->init_std);
+    else if (spec->init_form < WEFT_INIT_NORMAL || spec->init_form > WEFT_INIT_CONSTANT)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares '%s.%s' with the unknown init_form %d",
+                          ctx->who, module->path, name, spec->init_form);
+    else if (spec->frozen != 0 && !ctx->adds)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the %s plugin declares '%s.%s' as frozen, which is for an adapter to say", ctx->who,
+                          module->path, name);
     else judge_storage(ctx, module, spec);
     return !weft_mistake_made(&ctx->first);
 }
@@ -192,7 +203,9 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     if (weft_mistake_made(&ctx->first)) return;
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
-    parameters[weight->parameter].init_std = !gain ? spec->init_std : spec->gain_from_one ? 0 : -1;
+    parameters[weight->parameter].init_form = gain ? WEFT_INIT_CONSTANT : spec->init_form;
+    parameters[weight->parameter].init_std = !gain ? spec->init_std : spec->gain_from_one ? 0 : 1;
+    parameters[weight->parameter].frozen = spec->frozen != 0;
     if (spec->storage != 0) {
         parameters[weight->parameter].dtype = spec->storage;
         parameters[weight->parameter].trainable = false;
@@ -234,14 +247,14 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
     weft_module *own = NULL;
     if (weft_mistake_made(&ctx->first)) return NULL;
     if (module == NULL || storage == NULL) {
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin ties '%s' to no weight or under no module",
-                          name == NULL ? "" : name);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin ties '%s' to no weight or under no module",
+                          ctx->who, name == NULL ? "" : name);
         return NULL;
     }
     if (weft_parameter_is_packed(&ctx->declared->parameters[storage->parameter])) {
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin ties '%s' to '%s', which is packed; what is packed has one name", name,
-                          ctx->declared->parameters[storage->parameter].name);
+                          "the %s plugin ties '%s' to '%s', which is packed; what is packed has one name", ctx->who,
+                          name, ctx->declared->parameters[storage->parameter].name);
         return NULL;
     }
     own = builder_module(ctx, module, name, class_name);
@@ -251,78 +264,22 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
     return weft_mistake_made(&ctx->first) ? NULL : storage;
 }
 
-/* ---- low-rank parts ---- */
-
-static bool is_sliced(const weft_declared *declared, const weft_weight *weight) {
-    for (int32_t i = 0; i < declared->n_weights; i++)
-        if (declared->weights[i]->is_slice && declared->weights[i]->parameter == weight->parameter) return true;
-    return false;
-}
-
-static bool low_rank_good(weft_builder_ctx *ctx, const weft_weight *weight, const weft_low_rank_spec *spec) {
-    const char *name = NULL;
-    if (weight == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_low_rank_spec)) {
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin gives a low-rank part to no weight, or without a whole spec");
-        return false;
-    }
-    name = ctx->declared->parameters[weight->parameter].name;
-    if (!weft_struct_known(spec, sizeof *spec))
-        weft_mistake_keep(&ctx->first, WEFT_E_UNSUPPORTED,
-                          "the model plugin says something of the low-rank part of '%s' behind the %zu bytes that this "
-                          "host knows of one; build the plugin with this host's headers, or use a later host",
-                          name, sizeof *spec);
-    else if (weight->role != WEFT_WEIGHT_LINEAR || weight->down != NULL || is_sliced(ctx->declared, weight))
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin gives '%s' a low-rank part, and it %s", name,
-                          weight->role != WEFT_WEIGHT_LINEAR ? "is no linear"
-                          : weight->down != NULL             ? "has one"
-                                                             : "is read in slices");
-    else if (spec->rank < 1 || !(spec->factor - spec->factor == 0))
-        weft_mistake_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the model plugin gives '%s' a part of rank %lld with the factor %g; a rank is at least 1 and "
-            "a factor finite",
-            name, (long long)spec->rank, spec->factor);
-    return !weft_mistake_made(&ctx->first);
-}
-
-static void builder_low_rank(weft_builder_ctx *ctx, weft_weight *weight, const weft_low_rank_spec *spec) {
-    weft_module *own = NULL;
-    weft_weight_spec small = {.struct_size = (uint32_t)sizeof small, .role = WEFT_WEIGHT_LINEAR};
-    if (weft_mistake_made(&ctx->first) || !low_rank_good(ctx, weight, spec)) return;
-    own = ctx->declared->modules[ctx->declared->parameters[weight->parameter].module];
-    small.class_name = spec->class_name;
-    small.name = spec->down;
-    small.out = spec->rank;
-    small.in = weight->in;
-    small.init_std = spec->init_std;
-    weight->down = builder_weight(ctx, own, &small);
-    small.name = spec->up;
-    small.out = weight->out;
-    small.in = spec->rank;
-    small.init_std = 0;
-    weight->up = builder_weight(ctx, own, &small);
-    weight->factor = spec->factor;
-}
-
 /* ---- slices ---- */
 
 static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int64_t first, int64_t rows) {
     const char *name = NULL;
     if (weight == NULL) {
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin takes a slice of no weight");
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of no weight", ctx->who);
         return false;
     }
     name = ctx->declared->parameters[weight->parameter].name;
-    if (weight->role != WEFT_WEIGHT_LINEAR || weight->is_slice || weight->down != NULL)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin takes a slice of '%s', which %s", name,
-                          weight->role != WEFT_WEIGHT_LINEAR ? "is no linear"
-                          : weight->is_slice                 ? "is a slice itself"
-                                                             : "has a low-rank part");
+    if (weight->role != WEFT_WEIGHT_LINEAR || weight->is_slice)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of '%s', which %s", ctx->who, name,
+                          weight->role != WEFT_WEIGHT_LINEAR ? "is no linear" : "is a slice itself");
     else if (first < 0 || rows < 1 || first > weight->out - rows)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin takes %lld rows from row %lld on of '%s', which has %lld", (long long)rows,
-                          (long long)first, name, (long long)weight->out);
+                          "the %s plugin takes %lld rows from row %lld on of '%s', which has %lld", ctx->who,
+                          (long long)rows, (long long)first, name, (long long)weight->out);
     return !weft_mistake_made(&ctx->first);
 }
 
@@ -350,11 +307,12 @@ static bool is_table_good(weft_builder_ctx *ctx, const char *name, int64_t width
     const weft_declared *self = ctx->declared;
     if (name == NULL || name[0] == '\0' || width < 1 || !has_fill)
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares a table '%s' without a name, a width or a fill function",
+                          "the %s plugin declares a table '%s' without a name, a width or a fill function", ctx->who,
                           name == NULL ? "" : name);
     for (int32_t i = 0; i < self->n_tables && !weft_mistake_made(&ctx->first); i++)
         if (strcmp(self->tables[i]->name, name) == 0)
-            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two tables named '%s'", name);
+            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two tables named '%s'", ctx->who,
+                              name);
     return !weft_mistake_made(&ctx->first);
 }
 
@@ -384,10 +342,10 @@ static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, cons
     if (weft_mistake_made(&ctx->first)) return UINT32_MAX;
     if (module == NULL || name == NULL || name[0] == '\0')
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the model plugin declares a segment '%s' without a name or a module",
+                          "the %s plugin declares a segment '%s' without a name or a module", ctx->who,
                           name == NULL ? "" : name);
     if (!weft_mistake_made(&ctx->first) && weft_lookup_find(&self->segments_by_name, name) >= 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the model plugin declares two segments named '%s'", name);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two segments named '%s'", ctx->who, name);
     array = weft_mistake_made(&ctx->first) ? NULL
                                            : grow_array(ctx, self->segments, self->n_segments, sizeof(weft_segment));
     if (array == NULL) return UINT32_MAX;
@@ -404,15 +362,89 @@ static void builder_carry(weft_builder_ctx *ctx, int64_t width) {
     if (width < 1 || (ctx->declared->carry_width != 0 && ctx->declared->carry_width != width))
         weft_mistake_keep(
             &ctx->first, WEFT_E_PLUGIN,
-            "the model plugin declares a carry of width %lld; it is at least 1 and the same for all segments",
+            "the %s plugin declares a carry of width %lld; it is at least 1 and the same for all segments", ctx->who,
             (long long)width);
     else ctx->declared->carry_width = width;
+}
+
+/* ---- an adapter ---- */
+
+static void refuse_shape(weft_builder_ctx *ctx, const char *what) {
+    weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                      "the adapter plugin declares a %s, which only a model has: it adds modules, weights and slices",
+                      what);
+}
+
+static weft_weight *refuse_tie(weft_builder_ctx *ctx, weft_module *module, const char *name, const char *class_name,
+                               weft_weight *storage) {
+    (void)module;
+    (void)name;
+    (void)class_name;
+    (void)storage;
+    refuse_shape(ctx, "tie");
+    return NULL;
+}
+
+static weft_table *refuse_table(weft_builder_ctx *ctx, const char *name, int64_t width,
+                                weft_status (*fill)(const weft_model *model, const char *name, int64_t rows, float *out,
+                                                    weft_error *err)) {
+    (void)name;
+    (void)width;
+    (void)fill;
+    refuse_shape(ctx, "table");
+    return NULL;
+}
+
+static uint32_t refuse_segment(weft_builder_ctx *ctx, weft_module *module, const char *name) {
+    (void)module;
+    (void)name;
+    refuse_shape(ctx, "segment");
+    return UINT32_MAX;
+}
+
+static void refuse_carry(weft_builder_ctx *ctx, int64_t width) {
+    (void)width;
+    refuse_shape(ctx, "carry");
+}
+
+/* Whether the adapter has a function for what is computed there. */
+static bool is_served(const weft_adapter_plugin *plugin, int32_t kind) {
+    switch (kind) {
+    case WEFT_SITE_LINEAR: return plugin->linear != NULL;
+    case WEFT_SITE_EMBEDDING: return plugin->embedding != NULL;
+    case WEFT_SITE_ATTENTION: return plugin->attention != NULL;
+    default: return false;
+    }
+}
+
+static void claim_one(weft_declared *self, uint32_t site) {
+    self->sites[site].claimed = true;
+    if (self->sites[site].view.weight != NULL) self->sites[site].view.weight->claim = (int32_t)site + 1;
+}
+
+/* What reads the whole in slices is claimed with it. */
+static void builder_claim(weft_builder_ctx *ctx, uint32_t site) {
+    weft_declared *self = ctx->declared;
+    const weft_site *view = site < (uint32_t)self->n_sites ? &self->sites[site].view : NULL;
+    if (weft_mistake_made(&ctx->first)) return;
+    if (view == NULL || view->whole >= 0)
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          view == NULL ? "the adapter plugin claims site %u of %d"
+                                       : "the adapter plugin claims site %u of %d, which is a slice: claim its whole",
+                          (unsigned)site, self->n_sites);
+    else if (!is_served(self->adapter_plugin, view->kind))
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the adapter plugin claims '%s', and has no function for such a site", view->path);
+    if (weft_mistake_made(&ctx->first)) return;
+    claim_one(self, site);
+    for (uint32_t i = 0; i < (uint32_t)self->n_sites; i++)
+        if (self->sites[i].view.whole == (int32_t)site) claim_one(self, i);
 }
 
 /* ---- the whole ---- */
 
 weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
-    weft_builder_ctx ctx = {.declared = declared, .first = WEFT_ERROR_INIT};
+    weft_builder_ctx ctx = {.declared = declared, .who = "model", .first = WEFT_ERROR_INIT};
     const weft_builder builder = {(uint32_t)sizeof builder,
                                   0,
                                   &ctx,
@@ -422,9 +454,27 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
                                   builder_table,
                                   builder_segment,
                                   builder_carry,
-                                  builder_low_rank,
                                   builder_slice};
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
+    return weft_mistake_tell(&ctx.first, status, err);
+}
+
+weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, weft_error *err) {
+    weft_builder_ctx ctx = {.declared = declared, .who = "adapter", .adds = true, .first = WEFT_ERROR_INIT};
+    const weft_builder builder = {(uint32_t)sizeof builder,
+                                  0,
+                                  &ctx,
+                                  builder_module,
+                                  builder_weight,
+                                  refuse_tie,
+                                  refuse_table,
+                                  refuse_segment,
+                                  refuse_carry,
+                                  builder_slice};
+    weft_status status = WEFT_OK;
+    job->builder = &builder;
+    job->claim = builder_claim;
+    WEFT_PLUGIN_CALL(status, declared->adapter_plugin, declare, err, declared->adapter, job);
     return weft_mistake_tell(&ctx.first, status, err);
 }

@@ -7,7 +7,7 @@
 #include "base/lookup.h"
 
 #include <stdbool.h>
-#include <weft/model.h>
+#include <weft/adapter.h>
 
 /* One storage. Tied names are aliases of it. */
 typedef struct weft_parameter {
@@ -18,13 +18,16 @@ typedef struct weft_parameter {
     int32_t rank;   /* 1 or 2 */
     int32_t role;   /* weft_weight_role of its weight object */
     bool is_bias;
+    bool added;      /* by the adapter: no file of the model has it */
+    bool frozen;     /* never trained, as the adapter says */
     bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected; never if packed */
     int64_t dims[2]; /* (out, in), or (n) */
     int64_t numel;
     int32_t dtype; /* weft_dtype that it is stored in: a packed one where the model says so; else fp32, unless somebody
                       says otherwise before the layout is made */
     bool scaled_by_rows; /* packed, with one scale for all blocks of a row */
-    double init_std;     /* normal; < 0: ones; 0: zeros */
+    int32_t init_form; /* weft_init_form */
+    double init_std;
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;
     int64_t offset; /* elements from the start of its group's region */
@@ -47,16 +50,15 @@ struct weft_weight {
     int64_t out, in;
     int32_t has_padding, padding; /* as in weft_weight_spec */
     int32_t gain_from_one;
-    weft_weight *down, *up; /* its low-rank part (weft_low_rank_spec); NULL: none */
-    double factor;
+    int32_t claim; /* 1 + the site at which the adapter computes in its place; 0: none */
     bool is_slice; /* rows first, ..., first + out - 1 of a parameter that has more */
     int64_t first;
 };
 
 enum { WEFT_WEIGHT_PARAMETERS = 2 };
 
-/* What a node that reads the weight reads: its matrix or gain, and what else its kernels take beside that. A low-rank
- * part is read by nodes of its own. Returns how many. */
+/* What a node that reads the weight reads: its matrix or gain, and what else its kernels take beside that. Returns how
+ * many. */
 static inline int32_t weft_weight_parameters(const weft_weight *weight, int32_t out[WEFT_WEIGHT_PARAMETERS]) {
     int32_t n = 0;
     out[n++] = weight->parameter;
@@ -82,6 +84,13 @@ typedef struct weft_segment {
     int32_t module;
 } weft_segment;
 
+/* A place that an adapter may claim; what the view points to is the declared model's. */
+typedef struct weft_declared_site {
+    weft_site view;
+    bool claimed;
+    int32_t segment, ordinal; /* attention: the how manieth of which segment */
+} weft_declared_site;
+
 typedef struct weft_declared {
     const weft_model_plugin *plugin;
     weft_model *model;
@@ -101,6 +110,10 @@ typedef struct weft_declared {
     int32_t n_segments;
     int64_t carry_width;
     weft_lookup modules_by_path, parameters_by_name, segments_by_name; /* parameters: aliases too */
+    const weft_adapter_plugin *adapter_plugin;                         /* NULL: none */
+    weft_adapter *adapter;
+    weft_declared_site *sites; /* [n_sites] of the adapter; 0: none */
+    int32_t n_sites;
     int32_t packed_wanted; /* a packed parameter that the last selection named, though none is trained; -1: none */
 } weft_declared;
 
@@ -109,8 +122,8 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
                                  const void *plugin_config, const char *config_path, weft_error *err);
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
-/* Sets `trainable`: "all", or a comma-separated list of head, first:N, last:N (blocks) and parameter names, in which
- * '*' stands for any text. An item that matches nothing is an error that shows names. Nothing changes on failure. What
+/* Sets `trainable`: "all", or a comma-separated list of adapter, head, first:N, last:N (blocks) and parameter names, in
+ * which '*' stands for any text. What the adapter declares as frozen stays so, without a word. An item that matches nothing is an error that shows names. Nothing changes on failure. What
  * is packed stays frozen; whether it may be named, `packed_wanted`, is for who trains to say. */
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
 

@@ -65,8 +65,8 @@ static weft_status refuse_no_match(const weft_declared *declared, const char *it
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
     return weft_error_set(
         err, WEFT_E_USER,
-        "'%s' is no parameter of this model; allowed are all, head, first:N, last:N and parameter names "
-        "in which * stands for any text. Its %d parameters begin with %s%s",
+        "'%s' is no parameter of this model; allowed are all, adapter, head, first:N, last:N and parameter "
+        "names in which * stands for any text. Its %d parameters begin with %s%s",
         item, declared->n_parameters, names, meant);
 }
 
@@ -104,7 +104,19 @@ static weft_status mark_blocks(const weft_declared *declared, const char *item, 
     return any ? WEFT_OK : refuse_no_match(declared, item, err);
 }
 
+static weft_status mark_added(const weft_declared *declared, bool *wanted, weft_error *err) {
+    bool any = false;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (declared->parameters[p].added) wanted[p] = any = true;
+    if (any) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "'adapter' names nothing: there is no adapter; choose one with [adapter] plugin, or give all, "
+        "head, first:N, last:N or parameter names");
+}
+
 static weft_status mark_item(const weft_declared *declared, const char *item, bool *wanted, weft_error *err) {
+    if (strcmp(item, "adapter") == 0) return mark_added(declared, wanted, err);
     if (strcmp(item, "all") == 0)
         return mark_matching(declared, "*", wanted) ? WEFT_OK : refuse_no_match(declared, item, err);
     if (strcmp(item, "head") == 0) return mark_head(declared, wanted, err);
@@ -117,7 +129,7 @@ static void mark_trained(weft_declared *declared, const bool *wanted) {
     declared->packed_wanted = -1;
     for (int32_t p = declared->n_parameters - 1; p >= 0; p--) {
         const bool is_packed = weft_parameter_is_packed(&declared->parameters[p]);
-        declared->parameters[p].trainable = wanted[p] && !is_packed;
+        declared->parameters[p].trainable = wanted[p] && !is_packed && !declared->parameters[p].frozen;
         if (wanted[p] && is_packed) declared->packed_wanted = p;
     }
 }
@@ -140,8 +152,8 @@ weft_status weft_declared_select(weft_declared *declared, const char *trainable,
     }
     if (status == WEFT_OK && !any)
         status = weft_error_set(err, WEFT_E_USER,
-                                "the list of what is trained is empty; allowed are all, head, first:N, last:N and "
-                                "parameter names in which * stands for any text");
+                                "the list of what is trained is empty; allowed are all, adapter, head, first:N, last:N "
+                                "and parameter names in which * stands for any text");
     if (status == WEFT_OK) mark_trained(declared, wanted);
 done:
     free(list);

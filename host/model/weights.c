@@ -103,7 +103,7 @@ static weft_status judge_files(int *leftovers, const weft_safetensors *files, co
     misfit found;
     memset(&found, 0, sizeof found);
     for (int32_t p = 0; p < declared->n_parameters; p++) {
-        if (weft_weights_tensor(files, &declared->parameters[p]) == NULL)
+        if (!declared->parameters[p].added && weft_weights_tensor(files, &declared->parameters[p]) == NULL)
             add_name(&found.missing, "%s", declared->parameters[p].name);
     }
     for (int32_t i = 0; i < files->n_tensors; i++) judge_tensor(&found, &files->tensors[i], declared);
@@ -248,13 +248,22 @@ static void draw_four_normals(double out[4], uint64_t seed, int32_t parameter, i
     }
 }
 
+static void draw_four_uniform(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
+    const weft_random4 r = weft_random(seed, WEFT_RANDOM_INIT, (uint64_t)parameter, (uint64_t)block);
+    for (int i = 0; i < 4; i++) out[i] = ((double)r.v[i] + 0.5) * 0x1p-31 - 1;
+}
+
 /* first is a multiple of 4. */
 static void draw(float *out, const init_job *job, int32_t parameter, int64_t first, int64_t n) {
-    const double std = job->declared->parameters[parameter].init_std;
-    double normals[4] = {0, 0, 0, 0};
+    const weft_parameter *p = &job->declared->parameters[parameter];
+    const bool constant = p->init_form == WEFT_INIT_CONSTANT || p->init_std == 0;
+    double four[4] = {1, 1, 1, 1};
     for (int64_t i = 0; i < n; i++) {
-        if (i % 4 == 0 && std > 0) draw_four_normals(normals, job->seed, parameter, (first + i) / 4);
-        out[i] = std >= 0 ? (float)(std * normals[i % 4]) : 1.0f;
+        if (i % 4 == 0 && !constant) {
+            if (p->init_form == WEFT_INIT_UNIFORM) draw_four_uniform(four, job->seed, parameter, (first + i) / 4);
+            else draw_four_normals(four, job->seed, parameter, (first + i) / 4);
+        }
+        out[i] = (float)(p->init_std * four[i % 4]);
     }
 }
 
@@ -278,23 +287,22 @@ static weft_status fill_from_random(void *context, int32_t parameter, int64_t fi
     return WEFT_OK;
 }
 
-weft_status weft_weights_init(const weft_region *region, uint64_t seed, weft_error *err) {
+weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, weft_error *err) {
     const weft_declared *declared = region->declared;
     init_job job = {seed, declared};
     weft_status status = WEFT_OK;
     const weft_numbers numbers = {draw_numbers, &job};
-    int32_t *all = malloc(((size_t)declared->n_parameters + 1) * sizeof *all);
+    int32_t n = 0, *drawn = malloc(((size_t)declared->n_parameters + 1) * sizeof *drawn);
     bool *is_packed = malloc(((size_t)declared->n_parameters + 1) * sizeof *is_packed);
-    if (all == NULL || is_packed == NULL)
+    if (drawn == NULL || is_packed == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
-        all[p] = p;
+        if (!added_alone || declared->parameters[p].added) drawn[n++] = p;
         is_packed[p] = weft_dtype_is_packed(weft_region_dtype(region, p));
     }
     if (status == WEFT_OK)
-        status =
-            weft_packing_fill(region, all, declared->n_parameters, is_packed, &numbers, fill_from_random, &job, err);
+        status = weft_packing_fill(region, drawn, n, is_packed, &numbers, fill_from_random, &job, err);
     free(is_packed);
-    free(all);
+    free(drawn);
     return status;
 }

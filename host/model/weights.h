@@ -12,7 +12,7 @@
 /* Bytes of data in one file of a saved model: what transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
 
-/* Reads all parameters, as far as the region keeps them; padding becomes zero. Refused: a missing, unexpected or
+/* Reads all parameters but those of an adapter, as far as the region keeps them; padding becomes zero. Refused: a missing, unexpected or
  * wrongly shaped tensor, a type other than fp32, bf16 and fp16, names of tied storage that differ. Names that end in
  * "rotary_emb.inv_freq", a buffer that old checkpoints carry, are passed over with a line in the log. */
 weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err);
@@ -26,12 +26,14 @@ weft_status weft_weights_load_files(const weft_region *region, weft_safetensors 
 weft_status weft_weights_read(const weft_region *region, weft_safetensors *files, const weft_tensor *const *tensors,
                               weft_error *err);
 
-/* A fresh start. A matrix is normal with mean 0 and its weight object's deviation, gains are one, biases zero. Element
+/* A fresh start, of all or of what an adapter added. A matrix is normal with mean 0 and its weight object's deviation,
+ * unless that says another form; gains are one, biases zero. Element
  * e of parameter p (declaration order) is made of weft_random(seed, WEFT_RANDOM_INIT, p, e / 4): its numbers v give two
  * pairs by Box and Muller ("A note on the generation of random normal deviates", 1958) in fp64, r = sqrt(-2 ln((v[0] +
  * 1) / 2^32)), a = 2 pi v[1] / 2^32: r cos a, r sin a, and the same of v[2], v[3], of which e takes number e % 4, times
- * the deviation, rounded once. So the weights depend on seed and model alone. */
-weft_status weft_weights_init(const weft_region *region, uint64_t seed, weft_error *err);
+ * the deviation, rounded once. A uniform one takes v[e % 4], as (v + 1/2) / 2^31 - 1 times its bound. So the weights
+ * depend on seed and model alone. */
+weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, weft_error *err);
 
 /* Only proves that the directory's files have each parameter in its shape, and nothing else; reads their headers. */
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err);

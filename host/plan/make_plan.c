@@ -1,6 +1,7 @@
 /* host/plan/make_plan.c: see make_plan.h. */
 #include "plan/make_plan.h"
 
+#include "adapter/attach.h"
 #include "plan/budget.h"
 #include "plan/stage.h"
 #include "plan/storage.h"
@@ -38,6 +39,18 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
     return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
 }
 
+static weft_status attach_adapter(weft_plan *plan, weft_error *err) {
+    const weft_run *run = plan->run;
+    const weft_part *part = &run->parts[WEFT_PART_ADAPTER];
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    if (part->loaded == NULL) return WEFT_OK;
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = weft_adapter_attach(plan->declared, run->host, weft_loaded_table(part->loaded, adapter), part->config,
+                                 NULL, err);
+    return weft_run_located(run, WEFT_PART_ADAPTER, weft_plugin_call_end(&call, status, err), err);
+}
+
 static weft_status declare_model(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_MODEL];
@@ -52,6 +65,7 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
                                   path, err);
     status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
+    if (status == WEFT_OK) status = attach_adapter(plan, err);
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status == WEFT_OK) status = weft_storage_choose(plan, err);
     return status == WEFT_OK ? lay_out_units(plan, err) : status;

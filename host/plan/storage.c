@@ -18,7 +18,7 @@ typedef struct choosing {
     weft_plan *plan;
     weft_safetensors *files; /* NULL: none are read */
     int32_t base;            /* weft_base */
-    bool *is_base;           /* [n_parameters] a linear of a block, and no low-rank part of another one */
+    bool *is_base;           /* [n_parameters] a linear of a block, and not what an adapter adds */
     bool takes_trained;      /* the selection leaves nothing of the base frozen */
 } choosing;
 
@@ -30,13 +30,8 @@ static bool is_below_blocks(const weft_declared *declared, int32_t module) {
 static void mark_base(bool *is_base, const weft_declared *declared) {
     for (int32_t i = 0; i < declared->n_parameters; i++) {
         const weft_parameter *p = &declared->parameters[i];
-        is_base[i] = p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0 &&
+        is_base[i] = !p->added && p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0 &&
                      is_below_blocks(declared, p->module);
-    }
-    for (int32_t i = 0; i < declared->n_weights; i++) {
-        const weft_weight *weight = declared->weights[i];
-        if (weight->down != NULL) is_base[weight->down->parameter] = false;
-        if (weight->up != NULL) is_base[weight->up->parameter] = false;
     }
 }
 

@@ -2,6 +2,7 @@
 #include "plugin/kinds.h"
 
 #include "config/config.h"
+#include <weft/adapter.h>
 #include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/model.h>
@@ -50,6 +51,7 @@ static const slot comm_slots[] = {
     SLOT(comm, all_gather), SLOT(comm, all_to_all), SLOT(comm, reduce_scatter), SLOT(comm, all_reduce),
     SLOT(comm, broadcast), SLOT(comm, barrier), SLOT(comm, send), SLOT(comm, recv), SLOT(comm, test),
     SLOT(comm, wait)};
+static const slot adapter_slots[] = {SLOT(adapter, create), SLOT(adapter, destroy), SLOT(adapter, declare)};
 
 typedef struct kind_row {
     const char *name;
@@ -64,7 +66,7 @@ typedef struct kind_row {
      WEFT_SIZE_1_0(weft_##name##_plugin)}
 static const kind_row kinds[] = {
     KIND(model, 1), KIND(optimizer, 1), KIND(data, 1), KIND(tokenizer, 1), KIND(device, 1),
-    KIND(strategy, 1), KIND(policy, 1), KIND(comm, 1)};
+    KIND(strategy, 1), KIND(policy, 1), KIND(comm, 1), KIND(adapter, 1)};
 /* clang-format on */
 
 static const kind_row *find_kind(const char *kind) {
@@ -81,7 +83,7 @@ int32_t weft_kind_interface(const char *kind) {
 }
 
 const char *weft_kind_list(void) {
-    return "model, optimizer, data, tokenizer, device, strategy, policy, comm";
+    return "model, optimizer, data, tokenizer, device, strategy, policy, comm, adapter";
 }
 
 weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {

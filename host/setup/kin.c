@@ -121,7 +121,8 @@ static void list_homes(char *out, size_t size, const weft_run *run, int32_t part
 }
 
 weft_status weft_kin_refuse(const weft_run *run, int32_t part, const char *key, weft_error *err) {
-    const char *kind = weft_part_name(part), *id = weft_run_id(run, part);
+    const char *kind = weft_part_name(part);
+    const char *id = run->parts[part].loaded == NULL ? "none" : weft_run_id(run, part);
     uint32_t flag = 0;
     const bool hosts = weft_offer_find(part, key, &flag) != NULL;
     char homes[300];

@@ -20,6 +20,7 @@ static const struct {
     [WEFT_PART_STRATEGY] = {"strategy", "single"}, [WEFT_PART_OPTIMIZER] = {"optimizer", "adamw"},
     [WEFT_PART_DATA] = {"data", "text"},           [WEFT_PART_TOKENIZER] = {"tokenizer", "bpe"},
     [WEFT_PART_DEVICE] = {"device", "cpu"},        [WEFT_PART_COMM] = {"comm", "self"},
+    [WEFT_PART_ADAPTER] = {"adapter", "none"},
 };
 
 const char *weft_part_name(int32_t part) {
@@ -71,6 +72,12 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     return status;
 }
 
+/* [train] trainable = auto, as the word that it stands for. */
+static void choose_trained(weft_run *run) {
+    if (strcmp(run->settings.train.trainable, "auto") != 0) return;
+    run->settings.train.trainable = run->parts[WEFT_PART_ADAPTER].loaded != NULL ? "adapter" : "all";
+}
+
 weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
                           uint32_t needs, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -80,6 +87,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     status = weft_config_load(&run->config, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_names(run, needs, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
+    if (status == WEFT_OK) choose_trained(run);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     }

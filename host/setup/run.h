@@ -20,14 +20,15 @@ typedef enum weft_part_kind {
     WEFT_PART_TOKENIZER = 5,
     WEFT_PART_DEVICE = 6,
     WEFT_PART_COMM = 7,
-    WEFT_N_PARTS = 8
+    WEFT_PART_ADAPTER = 8, /* none, unless the configuration names one */
+    WEFT_N_PARTS = 9
 } weft_part_kind;
 
 /* Masks of parts that a command needs. */
 #define WEFT_NEEDS(part) (1u << (part))
-#define WEFT_NEEDS_ALL   0xFFu
+#define WEFT_NEEDS_ALL   0xFFu /* of which an adapter is none */
 /* Parts of the configuration were exchanged, and it was judged as it is written: pins of what is gone hold nothing. */
-#define WEFT_NEEDS_NO_PINNED 0x100u
+#define WEFT_NEEDS_NO_PINNED 0x10000u
 /* What `weft generate` needs. */
 #define WEFT_NEEDS_TEXT                                                                                                \
     (WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |                     \

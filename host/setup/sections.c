@@ -69,8 +69,16 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
     return status;
 }
 
+/* [adapter] plugin = none is what no section says. */
+static bool wants_adapter(const weft_run *run) {
+    const char *name = NULL;
+    if (weft_config_plugin(run->config, &name, "adapter", "none", NULL) != WEFT_OK) return true; /* and be told why */
+    return strcmp(name, "none") != 0;
+}
+
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs) {
     const char *kind = weft_part_name(part);
+    if (part == WEFT_PART_ADAPTER) return wants_adapter(run);
     if ((needs & WEFT_NEEDS(part)) != 0 || weft_config_has_section(run->config, kind)) return true;
     return weft_config_plugin_section(run->config, kind, 0) != NULL;
 }
@@ -140,10 +148,11 @@ static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err)
     const char *kind = weft_part_name(part), *key = NULL;
     char own[100];
     weft_status status = WEFT_OK;
-    if (loaded == NULL) return WEFT_OK; /* judged before, so far as it could be */
+    if (loaded == NULL && part != WEFT_PART_ADAPTER) return WEFT_OK; /* judged before, so far as it could be */
     drop_keys_of_none(run, part);
     key = weft_config_stray(run->config, kind);
     if (key != NULL) return weft_kin_refuse(run, part, key, err);
+    if (loaded == NULL) return WEFT_OK;
     (void)snprintf(own, sizeof own, "%s.%s", kind, loaded->plugin->id);
     status = weft_kin_refuse_own(run, part, own, weft_offers_of(loaded), err);
     return status == WEFT_OK ? weft_config_doubles(run->config, kind, err) : status;

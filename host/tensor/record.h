@@ -74,6 +74,9 @@ struct weft_graph {
     int32_t hidden; /* EVALUATE: storage of what lm_head reads, in WEFT_PASS_UNTAPED; 0: there is none */
     int64_t state_bytes;
 
+    int32_t adapting;     /* 1 + the site for which the adapter is recording; 0: the model is */
+    int32_t n_attentions; /* calls of the model's so far */
+
     bool failed; /* `failure` holds the first mistake */
     bool open;   /* forward is running */
     bool planned;

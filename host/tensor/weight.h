@@ -1,7 +1,6 @@
 /* host/tensor/weight.h: products and look-ups over a weight object.
  *
- * The one place that knows how a weight object's matrix is stored, dense or packed; its low-rank part is weight objects
- * of its own, which ops/linear.c records as the products that they are. */
+ * The one place that knows how a weight object's matrix is stored, dense or packed. */
 #ifndef WEFT_HOST_TENSOR_WEIGHT_H
 #define WEFT_HOST_TENSOR_WEIGHT_H
 

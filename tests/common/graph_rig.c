@@ -83,6 +83,17 @@ static weft_value forward(const weft_model *model, uint32_t segment, weft_graph 
 
 static const weft_model_plugin rig_plugin = {.struct_size = (uint32_t)sizeof(weft_model_plugin), .forward = forward};
 
+/* A low-rank part, as an adapter records it: site i is weight i. */
+static weft_value adapt(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
+                        weft_weight *weight) {
+    const rig *r = (const rig *)(const void *)adapter;
+    const weft_value y = ops->linear(g, x, weight);
+    const weft_value down = ops->linear(g, x, r->weights[site + 1]);
+    return ops->add(g, y, ops->linear(g, ops->scale(g, down, 0.75), r->weights[site + 2]));
+}
+
+static const weft_adapter_plugin rig_adapter = {.struct_size = (uint32_t)sizeof(weft_adapter_plugin), .linear = adapt};
+
 static void declare_weight(rig *r, int32_t i) {
     const rig_weight *from = &r->model->weights[i];
     const bool gain = from->role == WEFT_WEIGHT_GAIN;
@@ -100,12 +111,11 @@ static void declare_weight(rig *r, int32_t i) {
                                 .out = from->out,
                                 .in = from->in,
                                 .gain_from_one = (r->model->from_one >> i & 1u) != 0,
-                                .down = low_rank ? &r->weight_storage[i + 1] : NULL,
-                                .up = low_rank ? &r->weight_storage[i + 2] : NULL,
-                                .factor = 0.75};
+                                .claim = low_rank ? i + 1 : 0};
     r->parameters[i] = parameter;
     r->weight_storage[i] = weight;
     r->weights[i] = &r->weight_storage[i];
+    r->sites[i].view.path = from->name;
 }
 
 static void declare_bias(rig *r, int32_t i) {
@@ -142,6 +152,10 @@ static void declare(rig *r) {
     r->table = r->table_list[0] = &r->table_storage;
     r->declared.plugin = &rig_plugin;
     r->declared.model = (weft_model *)(void *)r;
+    r->declared.adapter_plugin = &rig_adapter;
+    r->declared.adapter = (weft_adapter *)(void *)r;
+    r->declared.sites = r->sites;
+    r->declared.n_sites = RIG_WEIGHTS;
     r->declared.parameters = r->parameters;
     r->declared.weights = r->weights;
     r->declared.tables = r->table_list;

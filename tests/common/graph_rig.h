@@ -31,7 +31,7 @@ typedef struct rig_model {
     uint32_t biased;           /* bit i: weight i has a bias, whose parameter comes after those of all weights */
     uint32_t from_one;         /* bit i: weight i is a gain that is stored from one */
     uint32_t packed;           /* bit i: weight i is stored in WEFT_I8X64 */
-    uint32_t low_rank;         /* bit i: weight i has a low-rank part, of weights i + 1 and i + 2 */
+    uint32_t low_rank;         /* bit i: an adapter adds to weight i the product of weights i + 1 and i + 2 */
     bool fp32_alone;           /* an operator of its own takes no bf16 */
     int64_t carry_width;
     int64_t table_width; /* 0: no table */
@@ -46,6 +46,7 @@ struct rig {
     void *plugins, *config; /* of a device that was loaded */
     int32_t rows, length, dtype;
     weft_declared declared;
+    weft_declared_site sites[RIG_WEIGHTS]; /* of the adapter */
     weft_weight weight_storage[RIG_WEIGHTS], *weights[RIG_WEIGHTS];
     weft_parameter parameters[RIG_WEIGHTS];
     weft_module module;

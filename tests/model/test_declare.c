@@ -146,7 +146,8 @@ START_TEST(names_shapes_and_order_are_kept) {
     ck_assert_int_eq(d->parameters[0].dims[1], 4);
     ck_assert_int_eq(d->parameters[2].rank, 1);
     ck_assert(d->parameters[2].is_bias && d->parameters[2].init_std == 0 && d->parameters[2].numel == 4);
-    ck_assert(d->parameters[3].init_std < 0 && d->parameters[3].role == WEFT_WEIGHT_GAIN);
+    ck_assert(d->parameters[3].init_form == WEFT_INIT_CONSTANT && d->parameters[3].init_std == 1);
+    ck_assert(d->parameters[3].role == WEFT_WEIGHT_GAIN);
     ck_assert(d->parameters[1].init_std == 0.5);
     ck_assert_int_eq(weft_declared_numel(d, false), 7 * 4 + 3 * (16 + 4 + 4) + 4);
     ck_assert_int_eq(d->n_segments, 5);
@@ -223,43 +224,33 @@ START_TEST(a_weight_may_be_read_in_slices) {
 }
 END_TEST
 
-static void packed_with_a_part(const weft_builder *b) {
+static void packed_with_a_bias(const weft_builder *b) {
     weft_module *root = b->module(b->ctx, NULL, "", "Toy");
-    const weft_low_rank_spec part = {.struct_size = (uint32_t)sizeof part,
-                                     .down = "lora_A",
-                                     .up = "lora_B",
-                                     .class_name = "Small",
-                                     .rank = 3,
-                                     .factor = 0.5,
-                                     .init_std = 0.02};
     weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 5, 128);
     s.has_bias = 1;
     s.storage = WEFT_I8X64;
-    b->low_rank(b->ctx, b->weight(b->ctx, root, &s), &part);
+    b->weight(b->ctx, root, &s);
     b->segment(b->ctx, root, "all");
     b->carry(b->ctx, 128);
 }
 
-/* Whoever names a packed matrix is remembered, and it stays frozen; its bias and its low-rank part are like others. */
-START_TEST(a_weight_may_be_packed_and_have_a_low_rank_part) {
+/* Whoever names a packed matrix is remembered, and it stays frozen; its bias is like others. */
+START_TEST(a_weight_may_be_packed) {
     static const struct {
         const char *name, *module;
         int64_t rows, columns;
         double std;
         int32_t dtype;
-    } want[] = {{"w.weight", "w", 5, 128, 0.5, WEFT_I8X64},
-                {"w.bias", "w", 5, 1, 0, WEFT_F32},
-                {"w.lora_A.weight", "w.lora_A", 3, 128, 0.02, WEFT_F32},
-                {"w.lora_B.weight", "w.lora_B", 5, 3, 0, WEFT_F32}};
+    } want[] = {{"w.weight", "w", 5, 128, 0.5, WEFT_I8X64}, {"w.bias", "w", 5, 1, 0, WEFT_F32}};
     weft_error err = WEFT_ERROR_INIT;
     weft_declared *d = NULL;
-    the_script = packed_with_a_part;
+    the_script = packed_with_a_bias;
     the_info.layer_path = the_info.head_path = NULL;
     the_info.n_layers = 0;
     ck_assert_ok(declare(&d, &err), err);
-    ck_assert_int_eq(d->n_parameters, 4);
+    ck_assert_int_eq(d->n_parameters, 2);
     ck_assert_int_eq(d->packed_wanted, -1);
-    for (int32_t i = 0; i < 4; i++) {
+    for (int32_t i = 0; i < 2; i++) {
         const weft_parameter *p = &d->parameters[i];
         ck_assert_str_eq(p->name, want[i].name);
         ck_assert_str_eq(d->modules[p->module]->path, want[i].module);
@@ -269,15 +260,12 @@ START_TEST(a_weight_may_be_packed_and_have_a_low_rank_part) {
         ck_assert_int_eq(p->dtype, want[i].dtype);
         ck_assert_int_eq(p->trainable, want[i].dtype == WEFT_F32);
     }
-    ck_assert_ptr_eq(d->weights[0]->down, d->weights[1]);
-    ck_assert_ptr_eq(d->weights[0]->up, d->weights[2]);
-    ck_assert_double_eq(d->weights[0]->factor, 0.5);
     ck_assert_ok(weft_declared_select(d, "*", &err), err);
     ck_assert_int_eq(d->packed_wanted, 0);
-    ck_assert(!d->parameters[0].trainable && d->parameters[1].trainable && d->parameters[3].trainable);
-    ck_assert_ok(weft_declared_select(d, "*lora_A*", &err), err);
+    ck_assert(!d->parameters[0].trainable && d->parameters[1].trainable);
+    ck_assert_ok(weft_declared_select(d, "*bias", &err), err);
     ck_assert_int_eq(d->packed_wanted, -1);
-    ck_assert(!d->parameters[1].trainable && d->parameters[2].trainable);
+    ck_assert(!d->parameters[0].trainable && d->parameters[1].trainable);
     weft_declared_destroy(d);
 }
 END_TEST
@@ -379,44 +367,6 @@ static void packed_and_tied(const weft_builder *b) {
     s.storage = WEFT_I8X64;
     b->tie(b->ctx, root, "head", "Linear", b->weight(b->ctx, root, &s));
 }
-static weft_low_rank_spec low_rank_spec(void) {
-    const weft_low_rank_spec s = {
-        .struct_size = (uint32_t)sizeof s, .down = "d", .up = "u", .class_name = "Linear", .rank = 2, .factor = 1};
-    return s;
-}
-static void one_low_rank(const weft_builder *b, int32_t role, weft_low_rank_spec s) {
-    const weft_weight_spec w = spec("w", role, 4, 4);
-    b->low_rank(b->ctx, b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &w), &s);
-}
-static void low_rank_of_nothing(const weft_builder *b) {
-    const weft_low_rank_spec s = low_rank_spec();
-    b->low_rank(b->ctx, NULL, &s);
-}
-static void low_rank_of_a_table(const weft_builder *b) {
-    one_low_rank(b, WEFT_WEIGHT_EMBEDDING, low_rank_spec());
-}
-static void low_rank_twice(const weft_builder *b) {
-    const weft_weight_spec w = spec("w", WEFT_WEIGHT_LINEAR, 4, 4);
-    const weft_low_rank_spec s = low_rank_spec();
-    weft_weight *weight = b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &w);
-    b->low_rank(b->ctx, weight, &s);
-    b->low_rank(b->ctx, weight, &s);
-}
-static void low_rank_of_rank_zero(const weft_builder *b) {
-    weft_low_rank_spec s = low_rank_spec();
-    s.rank = 0;
-    one_low_rank(b, WEFT_WEIGHT_LINEAR, s);
-}
-static void low_rank_times_infinity(const weft_builder *b) {
-    weft_low_rank_spec s = low_rank_spec();
-    s.factor = 1e308 * 10;
-    one_low_rank(b, WEFT_WEIGHT_LINEAR, s);
-}
-static void low_rank_of_one_name(const weft_builder *b) {
-    weft_low_rank_spec s = low_rank_spec();
-    s.up = s.down;
-    one_low_rank(b, WEFT_WEIGHT_LINEAR, s);
-}
 static weft_weight *four_rows(const weft_builder *b, int32_t role) {
     const weft_weight_spec w = spec("w", role, 4, 4);
     return b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &w);
@@ -430,20 +380,18 @@ static void slice_of_a_table(const weft_builder *b) {
 static void slice_of_a_slice(const weft_builder *b) {
     b->slice(b->ctx, b->slice(b->ctx, four_rows(b, WEFT_WEIGHT_LINEAR), 0, 2), 0, 1);
 }
-static void slice_of_low_rank(const weft_builder *b) {
-    const weft_low_rank_spec s = low_rank_spec();
-    weft_weight *weight = four_rows(b, WEFT_WEIGHT_LINEAR);
-    b->low_rank(b->ctx, weight, &s);
-    b->slice(b->ctx, weight, 0, 1);
-}
 static void slice_beyond(const weft_builder *b) {
     b->slice(b->ctx, four_rows(b, WEFT_WEIGHT_LINEAR), 2, 3);
 }
-static void low_rank_of_slices(const weft_builder *b) {
-    const weft_low_rank_spec s = low_rank_spec();
-    weft_weight *weight = four_rows(b, WEFT_WEIGHT_LINEAR);
-    b->slice(b->ctx, weight, 0, 1);
-    b->low_rank(b->ctx, weight, &s);
+static void unknown_start(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
+    s.init_form = 7;
+    b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &s);
+}
+static void frozen_by_a_model(const weft_builder *b) {
+    weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
+    s.frozen = 1;
+    b->weight(b->ctx, b->module(b->ctx, NULL, "m", "Toy"), &s);
 }
 static void weight_nowhere(const weft_builder *b) {
     const weft_weight_spec s = spec("w", WEFT_WEIGHT_LINEAR, 2, 3);
@@ -520,18 +468,12 @@ static const struct {
     {packed_in_the_unknown, "'m.w' with the storage 9 (?); it is a packed type", WEFT_OK},
     {packed_in_part_of_a_block, "rows of 96 elements, which are no multiple of its blocks of 64", WEFT_OK},
     {packed_and_tied, "ties 'head' to 'w.weight', which is packed", WEFT_OK},
-    {low_rank_of_nothing, "a low-rank part to no weight", WEFT_OK},
-    {low_rank_of_a_table, "gives 'm.w.weight' a low-rank part, and it is no linear", WEFT_OK},
-    {low_rank_twice, "gives 'm.w.weight' a low-rank part, and it has one", WEFT_OK},
-    {low_rank_of_rank_zero, "'m.w.weight' a part of rank 0", WEFT_OK},
-    {low_rank_times_infinity, "with the factor inf", WEFT_OK},
-    {low_rank_of_one_name, "two modules with the path 'm.w.d'", WEFT_OK},
     {slice_of_nothing, "takes a slice of no weight", WEFT_OK},
     {slice_of_a_table, "takes a slice of 'm.w.weight', which is no linear", WEFT_OK},
     {slice_of_a_slice, "takes a slice of 'm.w.weight', which is a slice itself", WEFT_OK},
-    {slice_of_low_rank, "takes a slice of 'm.w.weight', which has a low-rank part", WEFT_OK},
     {slice_beyond, "takes 3 rows from row 2 on of 'm.w.weight', which has 4", WEFT_OK},
-    {low_rank_of_slices, "gives 'm.w.weight' a low-rank part, and it is read in slices", WEFT_OK},
+    {unknown_start, "'m.w' with the unknown init_form 7", WEFT_OK},
+    {frozen_by_a_model, "'m.w' as frozen, which is for an adapter to say", WEFT_OK},
     {weight_nowhere, "a weight without a module", WEFT_OK},
     {tie_to_nothing, "ties 'head' to no weight", WEFT_OK},
     {same_segment, "two segments named 's'", WEFT_OK},
@@ -685,7 +627,7 @@ int main(void) {
     tcase_add_test(tcase, a_weight_object_is_a_leaf_of_the_tree);
     tcase_add_test(tcase, a_tie_is_a_second_name_of_one_storage);
     tcase_add_test(tcase, a_weight_may_be_read_in_slices);
-    tcase_add_test(tcase, a_weight_may_be_packed_and_have_a_low_rank_part);
+    tcase_add_test(tcase, a_weight_may_be_packed);
     tcase_add_loop_test(tcase, the_first_mistake_is_reported_and_nothing_is_left, 0, LENGTH(mistakes));
     tcase_add_test(tcase, a_plugin_that_fails_is_quoted_or_blamed);
     tcase_add_test(tcase, what_info_says_must_exist);

@@ -54,7 +54,7 @@ static void save_fresh(int32_t dtype) {
     weft_error err = WEFT_ERROR_INIT;
     model m;
     model_open(&m, true);
-    ck_assert_ok(weft_weights_init(&m.region, 1, &err), err);
+    ck_assert_ok(weft_weights_init(&m.region, 1, false, &err), err);
     ck_assert_int_eq(unlink(scratch_path("config.json")), 0);
     ck_assert_ok(weft_weights_save(&m.region, scratch, dtype, WEFT_SHARD_BYTES, NULL, &err), err);
     model_close(&m);

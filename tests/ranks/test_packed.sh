@@ -1,5 +1,5 @@
 #!/bin/sh
-# A model whose linears are stored in 8-bit blocks and never trained, beside norms, an embedding and low-rank parts that
+# A model whose linears are stored in 8-bit blocks and never trained, beside norms, an embedding and an adapter that
 # are: it is held, cut, gathered and saved packed, gives one result under all strategies, plans to the byte, goes on from a
 # checkpoint on other ranks, and computes what the same model does with its linears unpacked.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
@@ -28,12 +28,16 @@ steps        = 6
 global_batch = 12
 micro_batch  = 1
 clip         = 0.5
-trainable    = model.embed_tokens.weight, *norm.weight, *.lora_*
+trainable    = model.embed_tokens.weight, *norm.weight, adapter
 [eval]
 every = none
 [optimizer]
 plugin = adamw
 lr     = 3e-3
+[adapter]
+plugin  = lora
+r       = 4
+targets = q_proj, down_proj
 [device]
 threads = 1
 INI
@@ -134,7 +138,7 @@ prove() { # prove CELLS argument...: as many cells, all equal
 }
 prove 38
 grep -q "3  fsdp full" out.txt || failed "no fsdp on 3 ranks" out.txt
-prove 38 model.path=plain model.start=weights train.precision=bf16 train.trainable=*.lora_*
+prove 38 model.path=plain model.start=weights train.precision=bf16 train.trainable=adapter
 
 for strategy in fsdp ddp mp; do
     "$weft" plan run.ini $MPI strategy.plugin=$strategy --ranks 3 --json --print-links >plan.json 2>log || failed "plan $strategy" log

@@ -17,6 +17,7 @@
 #include <weft/emit.h>
 #include <weft/model.h>
 #include <weft/native.h>
+#include <weft/adapter.h>
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/roof.h>

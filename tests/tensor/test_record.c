@@ -8,19 +8,13 @@
 
 enum { D = RIG_D, V = RIG_V, HD = RIG_HEAD };
 enum { TABLE = 0, GAIN = 1, MATRIX = 2, BIASED_GAIN = 3, ODD_GAIN = 4, FEW_PLACES = 5 };
-enum { PACKED = 6, LOW_RANK = 7 };
+enum { PACKED = 6 };
 
-static const rig_weight weights[] = {{"a.table.weight", WEFT_WEIGHT_EMBEDDING, V, D},
-                                     {"a.gain.weight", WEFT_WEIGHT_GAIN, D, D},
-                                     {"a.matrix.weight", WEFT_WEIGHT_LINEAR, 2 * D, D},
-                                     {"a.biased_gain.weight", WEFT_WEIGHT_GAIN, D, D},
-                                     {"a.odd.weight", WEFT_WEIGHT_GAIN, 3, 3},
-                                     {"a.places.weight", WEFT_WEIGHT_EMBEDDING, 2, D},
-                                     {"a.packed.weight", WEFT_WEIGHT_LINEAR, V, 64},
-                                     {"a.low.weight", WEFT_WEIGHT_LINEAR, V, D},
-                                     {"a.low.lora_A.weight", WEFT_WEIGHT_LINEAR, 2, D},
-                                     {"a.low.lora_B.weight", WEFT_WEIGHT_LINEAR, V, 2},
-                                     {0}};
+static const rig_weight weights[] = {
+    {"a.table.weight", WEFT_WEIGHT_EMBEDDING, V, D},   {"a.gain.weight", WEFT_WEIGHT_GAIN, D, D},
+    {"a.matrix.weight", WEFT_WEIGHT_LINEAR, 2 * D, D}, {"a.biased_gain.weight", WEFT_WEIGHT_GAIN, D, D},
+    {"a.odd.weight", WEFT_WEIGHT_GAIN, 3, 3},          {"a.places.weight", WEFT_WEIGHT_EMBEDDING, 2, D},
+    {"a.packed.weight", WEFT_WEIGHT_LINEAR, V, 64},    {0}};
 
 typedef weft_value use(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry);
 
@@ -94,17 +88,6 @@ static weft_value packed_table(const rig *r, weft_graph *g, const weft_ops *ops,
 static weft_value packed_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
     ops->lm_head(g, carry, r->weights[PACKED], NULL);
-    return none;
-}
-
-static weft_value low_rank_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    (void)carry;
-    return ops->embedding(g, ops->ids(g), r->weights[LOW_RANK]);
-}
-
-static weft_value low_rank_head(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
-    const weft_value none = {0};
-    ops->lm_head(g, carry, r->weights[LOW_RANK], NULL);
     return none;
 }
 
@@ -233,8 +216,6 @@ static const struct {
     {matrix_as_gain, 1, WEFT_E_PLUGIN, {"rms_norm matrix: ", "gain is needed"}},
     {packed_table, 1, WEFT_E_PLUGIN, {"embedding packed: ", "stored in int8x64, which `linear` alone reads"}},
     {packed_head, 2, WEFT_E_PLUGIN, {"lm_head packed: ", "stored in int8x64, which `linear` alone reads"}},
-    {low_rank_table, 1, WEFT_E_PLUGIN, {"embedding low: ", "a low-rank part, which `linear` alone adds"}},
-    {low_rank_head, 2, WEFT_E_PLUGIN, {"lm_head low: ", "a low-rank part, which `linear` alone adds"}},
     {no_weight, 1, WEFT_E_PLUGIN, {"linear: ", "the weight is NULL"}},
     {ids_as_numbers, 1, WEFT_E_PLUGIN, {"add: ", "`b` holds int32; fp32 is needed"}},
     {numbers_as_ids, 1, WEFT_E_PLUGIN, {"embedding table: ", "`ids` is 8 fp32 per place", "ids()"}},
@@ -267,15 +248,9 @@ static weft_value forward(const rig *r, uint32_t segment, weft_graph *g, const w
     return forward_now(r, g, ops, carry);
 }
 
-static const rig_model model = {"mistakes",
-                                .weights = weights,
-                                .carry_width = D,
-                                .biased = 1u << BIASED_GAIN,
-                                .packed = 1u << PACKED,
-                                .low_rank = 1u << LOW_RANK,
-                                .table_width = HD,
-                                .n_segments = 3,
-                                .forward = forward};
+static const rig_model model = {
+    "mistakes",        .weights = weights, .carry_width = D,  .biased = 1u << BIASED_GAIN, .packed = 1u << PACKED,
+    .table_width = HD, .n_segments = 3,    .forward = forward};
 
 static weft_graph_spec spec_of(const rig *r, int32_t mode) {
     const weft_graph_spec spec = {.mode = mode,

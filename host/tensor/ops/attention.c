@@ -2,6 +2,7 @@
  *
  * q, o: (B,T,H*d); k, v: (B,T,Hkv*d); starts: (B,T) int32; lse: (B,H,T), made for backward alone. In generation the
  * kernel first puts keys and values into the state, (B,cache_rows,Hkv,d) each, behind the places that it holds. */
+#include "tensor/adapt.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 
@@ -125,7 +126,9 @@ weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft
                              const weft_attention_args *args) {
     weft_node node = {
         .op = &weft_operator_attention, .inputs = {q, k, v, starts}, .n_inputs = 4, .state = graph->state_bytes};
+    const int32_t claim = weft_adapts_attention(graph);
     weft_value output;
+    if (claim != 0) return weft_adapt_attention(graph, claim, q, k, v, starts, args);
     weft_record_arguments(graph, &node, &node.attention, sizeof node.attention, args,
                           WEFT_SIZE_1_0(weft_attention_args));
     output = weft_record_node(graph, &node);

@@ -1,4 +1,5 @@
 /* host/tensor/ops/embedding.c: rows of a table, chosen by ids or by positions. ids: (B,T) int32, y: (B,T,D). */
+#include "tensor/adapt.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/weight.h"
@@ -61,5 +62,5 @@ const weft_operator weft_operator_embedding = {.name = "embedding",
 
 weft_value weft_op_embedding(weft_graph *graph, weft_value ids, weft_weight *table) {
     weft_node node = {.op = &weft_operator_embedding, .inputs = {ids}, .n_inputs = 1, .weight = table};
-    return weft_record_node(graph, &node);
+    return weft_adapts(graph, table) ? weft_adapt_embedding(graph, ids, table) : weft_record_node(graph, &node);
 }

@@ -46,9 +46,6 @@ weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, wef
                               weft_dtype_name(p->dtype));
     if (p != NULL && node->weight->is_slice)
         return weft_error_set(err, WEFT_E_PLUGIN, "the weight is a slice, which `linear` alone reads");
-    if (p != NULL && node->weight->down != NULL)
-        return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the weight has a low-rank part, which `linear` alone adds; leave that part out");
     return status;
 }
 

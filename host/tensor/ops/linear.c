@@ -1,8 +1,6 @@
-/* host/tensor/ops/linear.c: y = x W^T + bias over a weight object, which may have no bias, and factor (x D^T) U^T where
- * it has a low-rank part. x: (B,T,in), y: (B,T,out).
- *
- * The low-rank part is recorded as the products, the scale and the sum that it is: so x D^T lies on the tape where U is
- * trained, both gradients are those of any linear, and a base that is packed or frozen is no case of its own. */
+/* host/tensor/ops/linear.c: y = x W^T + bias over a weight object, which may have no bias, or what the adapter makes of
+ * it. x: (B,T,in), y: (B,T,out). */
+#include "tensor/adapt.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/weight.h"
@@ -37,16 +35,7 @@ static void linear_backward(weft_lowering *l, const weft_node *node) {
 const weft_operator weft_operator_linear = {
     .name = "linear", .inputs = {"x"}, .infer = linear_infer, .forward = linear_forward, .backward = linear_backward};
 
-static weft_value product(weft_graph *graph, weft_value x, const weft_weight *weight) {
-    weft_node node = {.op = &weft_operator_linear, .inputs = {x}, .n_inputs = 1, .weight = weight};
-    return weft_record_node(graph, &node);
-}
-
 weft_value weft_op_linear(weft_graph *graph, weft_value x, weft_weight *weight) {
-    const weft_value y = product(graph, x, weight);
-    weft_value part = {0};
-    if (weight == NULL || weight->down == NULL) return y;
-    part = product(graph, x, weight->down);
-    if (weight->factor != 1.0) part = weft_op_scale(graph, part, weight->factor);
-    return weft_op_add(graph, y, product(graph, part, weight->up));
+    weft_node node = {.op = &weft_operator_linear, .inputs = {x}, .n_inputs = 1, .weight = weight};
+    return weft_adapts(graph, weight) ? weft_adapt_linear(graph, x, weight) : weft_record_node(graph, &node);
 }

@@ -2,7 +2,8 @@
  *
  * A name is a class of the model, or else a part of one, in whatever case: `layer` stands for LlamaDecoderLayer. Where
  * chosen modules lie in one another, the inner one takes its parameters and the outer one the rest of its own. */
-#include <ctype.h>
+#include "../../common/distance.h"
+
 #include <strings.h>
 #include <weft/policy.h>
 
@@ -10,8 +11,6 @@
     K(LIST, classes, NULL, "", "", WEFT_SAME,                                                                          \
       "Classes whose modules are units: names such as LlamaDecoderLayer, or a part of one such as layer.")
 WEFT_KEYS(class_config, CLASS_KEYS)
-
-enum { NAME_SIZE = 128 };
 
 /* ---- names ---- */
 
@@ -43,24 +42,6 @@ static int fits(const weft_policy_job *job, const char *name, const weft_module_
 
 /* ---- a name that is none ---- */
 
-/* Letters that one name has to change to become the other (Levenshtein), whatever their case. */
-static size_t distance(const char *a, const char *b) {
-    size_t row[NAME_SIZE], i, j;
-    const size_t m = strnlen(b, NAME_SIZE - 1);
-    for (j = 0; j <= m; j++) row[j] = j;
-    for (i = 0; a[i] != 0; i++) {
-        size_t corner = row[0];
-        row[0] = i + 1;
-        for (j = 0; j < m; j++) {
-            const size_t changed = corner + (tolower((unsigned char)a[i]) != tolower((unsigned char)b[j]));
-            corner = row[j + 1];
-            row[j + 1] = (row[j] < corner ? row[j] : corner) + 1;
-            if (changed < row[j + 1]) row[j + 1] = changed;
-        }
-    }
-    return row[m];
-}
-
 static int seen_before(const weft_policy_job *job, uint32_t i) {
     uint32_t before;
     for (before = 0; before < i; before++)
@@ -75,7 +56,7 @@ static weft_status refuse(const weft_policy_job *job, const char *name, weft_err
     uint32_t i;
     for (i = 0; i < job->n_modules; i++) {
         const char *other = weft_policy_module(job, i)->class_name;
-        const size_t d = distance(name, other);
+        const size_t d = name_distance(name, other);
         if (d < best) nearest = other;
         if (d < best) best = d;
         if (seen_before(job, i) || used >= sizeof all) continue;

@@ -8,14 +8,13 @@
  * of one storage.
  *
  * A weight object may be made of several parameters, all of which a segment that reads it finds gathered, while
- * gradients go to those that are trained. They are joined in two ways. What an operator can be written with others for
- * is a weight object itself: a low-rank part is two small linears, and `linear` records the products, a scale and a
- * sum, so that backward, tape, storage and kernels are those that there are. What a kernel needs at once is a further
- * parameter of the same object, as the bias is and scales that lie apart from packed values will be: one more field of
- * the weight, one more ref of weft_matmul.
+ * gradients go to those that are trained. What a kernel needs at once is a further parameter of the same object, as the
+ * bias is and scales that lie apart from packed values will be: one more field of the weight, one more ref of
+ * weft_matmul. What can be written with other operators is weight objects of its own: adapters (weft/adapter.h) add
+ * theirs with the builder below, and record what `linear` is at the sites that they claim.
  *
- * Later users this serves: adapters (they call low_rank after `declare`), 4-bit weights (another storage, and scales
- * that are a parameter of their own), pipeline stages (segments are the cut points; the carry is all that crosses).
+ * Later users this serves: 4-bit weights (another storage, and scales that are a parameter of their own), pipeline
+ * stages (segments are the cut points; the carry is all that crosses).
  */
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H
@@ -36,6 +35,13 @@ typedef enum weft_weight_role {
     WEFT_WEIGHT_GAIN = 3       /* (in): a norm's, and "<name>.bias" if has_bias */
 } weft_weight_role;
 
+/* How a matrix starts where no file has it. */
+typedef enum weft_init_form {
+    WEFT_INIT_NORMAL = 0,  /* mean 0, deviation init_std; 0: zeros */
+    WEFT_INIT_UNIFORM = 1, /* in (-init_std, init_std): kaiming_uniform_ of PyTorch with a = sqrt(5) is 1 / sqrt(in) */
+    WEFT_INIT_CONSTANT = 2 /* every element is init_std */
+} weft_init_form;
+
 typedef struct weft_weight_spec {
     uint32_t struct_size;
     uint32_t flags;
@@ -44,7 +50,7 @@ typedef struct weft_weight_spec {
     int32_t role;           /* weft_weight_role */
     int32_t has_bias;       /* of a linear, or of LayerNorm's gain */
     int64_t out, in;
-    double init_std; /* of a fresh start: normal with this deviation; gains start as factors of one, biases at zero */
+    double init_std; /* of a fresh start: as init_form says; gains start as factors of one, biases at zero */
     /* An embedding: looking up the row `padding` gives it no gradient, as with padding_idx of torch.nn.Embedding.
      * Another use of the same storage (a tied head) still does. */
     int32_t has_padding, padding;
@@ -55,23 +61,9 @@ typedef struct weft_weight_spec {
      * Files may have it as it is stored, a U8 tensor (out, blocks of a row, bytes of a block), or in numbers, which are
      * packed as they are read, as those of a fresh start are. */
     int32_t storage;
+    int32_t init_form; /* weft_init_form */
+    int32_t frozen;    /* of an adapter: 1: never trained, as projections that stay as they were drawn */
 } weft_weight_spec;
-
-/* A low-rank part of a weight object (Hu et al., arXiv 2106.09685): linear(x, weight) becomes
- *
- *     x W^T + bias + factor (x D^T) U^T,    D (rank, in), U (out, rank)
- *
- * D and U are weight objects of their own, modules below the weight's with a parameter "weight" each, so policies and
- * checkpoints meet them as they meet any other: `trainable` may name them and leave W alone, however it is stored. */
-typedef struct weft_low_rank_spec {
-    uint32_t struct_size;
-    uint32_t flags;
-    const char *down, *up;  /* names of D and U below the weight's path: "lora_A", "lora_B" */
-    const char *class_name; /* of both: "Linear" */
-    int64_t rank;
-    double factor;   /* usually alpha / rank */
-    double init_std; /* of a fresh start's D; U starts at zero, so that the part adds nothing */
-} weft_low_rank_spec;
 
 /* The host's side of `declare`. Mistakes are sticky, as in weft_ops. All [main]. */
 typedef struct weft_builder {
@@ -93,12 +85,9 @@ typedef struct weft_builder {
     /* Segments in the order in which they run; returns the number that `forward` receives. name: "layers.3.attn". */
     uint32_t (*segment)(weft_builder_ctx *ctx, weft_module *module, const char *name);
     void (*carry)(weft_builder_ctx *ctx, int64_t width); /* the hidden state between segments is (B,T,width) */
-    /* Gives a linear its low-rank part; one each. `forward` says linear(x, weight) as before. */
-    void (*low_rank)(weft_builder_ctx *ctx, weft_weight *weight, const weft_low_rank_spec *spec);
     /* Rows first, ..., first + rows - 1 of a linear's matrix, and of its bias, as a weight object that `linear` reads:
      * for families that store several matrices as one (Phi-3's qkv_proj). It is a view: names, storage, gathers and
-     * saving are those of the whole, and gradients go to its rows. Neither has a low-rank part, and no slice has
-     * slices. */
+     * saving are those of the whole, and gradients go to its rows. No slice has slices. */
     weft_weight *(*slice)(weft_builder_ctx *ctx, weft_weight *weight, int64_t first, int64_t rows);
 } weft_builder;
 

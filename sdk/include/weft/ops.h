@@ -17,8 +17,8 @@
  * checks of its own, not even for NULL: every slot of the table can be called. What a host does not serve (`loss`, in
  * SDK 1.0) is such a mistake: the run stops before its first step with a sentence and WEFT_E_UNSUPPORTED.
  *
- * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, dense + low-rank, packed 4-bit)
- * is the host's affair, so adapters and quantisation need nothing of the model.
+ * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, packed 4-bit, or what an adapter
+ * makes of it, weft/adapter.h) is the host's affair, so adapters and quantisation need nothing of the model.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H

@@ -1,0 +1,22 @@
+/* plugins/adapter/common/targets.h: which sites a configuration means, as adapters say it: names, patterns, all linears,
+ * a regular expression; in all layers, or in some. */
+#ifndef WEFT_ADAPTER_TARGETS_H
+#define WEFT_ADAPTER_TARGETS_H
+
+#include <weft/adapter.h>
+
+typedef struct targets {
+    const char *names;  /* "q_proj,v_proj", "*.mlp.*", "all-linear"; "": a regular expression says it */
+    const char *regex;  /* that a whole path has to match, as PEFT's target_modules where it is one text; "": none */
+    const char *layers; /* "all", "first:N", "last:N", or "0,2,5" */
+    uint32_t kinds;     /* 1u << weft_site_kind that the adapter serves */
+} targets;
+
+/* chosen: [n_sites], set to 1 where it is; no slice is, for what holds for its whole holds for it. An item that matches
+ * nothing is refused by a sentence that begins with the key: "targets has 'qproj', ...". */
+weft_status targets_choose(const targets *self, const weft_adapter_job *job, uint8_t *chosen, weft_error *err);
+
+/* Whether `layers` has the block. n_layers: of the model. False for what is no such list as well. */
+int targets_has_layer(const char *layers, int64_t n_layers, int64_t layer);
+
+#endif

@@ -1,0 +1,161 @@
+/* lora: low-rank updates (Hu et al., arXiv 2106.09685) as PEFT has them, y = x W^T + bias + s (x A^T) B^T with A (r, in)
+ * and B (out, r), s = alpha / r, or alpha / sqrt(r) where rank_stabilised says so (Kalajdzievski, arXiv 2312.03732).
+ *
+ * At an embedding A is a table (vocabulary, r): the update of a row is s B times its row of A. */
+#include "lora.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <weft/plugin.h>
+
+WEFT_KEYS_TABLE(lora_config, LORA_KEYS)
+
+/* ---- from keys ---- */
+
+static void lora_destroy(weft_adapter *self) {
+    if (self == NULL) return;
+    free(self->names);
+    free(self->regex);
+    free(self->layers);
+    free(self->parts);
+    free(self);
+}
+
+static char *copy_or(const char *text, const char *instead) {
+    return strdup(strcmp(text, "auto") == 0 ? instead : text);
+}
+
+static weft_status lora_create(weft_adapter **out, const weft_host *host, const void *config,
+                               const weft_adapter_source *source, weft_error *err) {
+    const lora_config *keys = config;
+    weft_adapter *self = calloc(1, sizeof *self);
+    (void)host;
+    (void)source;
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
+    self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
+    self->stabilised = keys->rank_stabilised == LORA_YES;
+    self->gaussian = keys->init != LORA_KAIMING;
+    self->names = copy_or(keys->targets, "all-linear");
+    self->regex = strdup(keys->regex);
+    self->layers = copy_or(keys->layers, "all");
+    if (self->names == NULL || self->regex == NULL || self->layers == NULL) {
+        lora_destroy(self);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    }
+    *out = self;
+    return WEFT_OK;
+}
+
+double lora_scale(const weft_adapter *self) {
+    return self->alpha / (self->stabilised ? sqrt((double)self->r) : (double)self->r);
+}
+
+/* ---- what is added ---- */
+
+static weft_status check_rank(const weft_adapter *self, const weft_site *site, weft_error *err) {
+    if (self->r <= site->out && self->r <= site->in) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "r is %lld, and '%s' is (%lld, %lld): a rank is at most the smaller of the two. Lower r, or leave "
+        "this module out of targets",
+        (long long)self->r, site->path, (long long)site->out, (long long)site->in);
+}
+
+/* How A starts; both as PEFT. Of a table (vocabulary, r), its rows are PEFT's columns, and normal with deviation 1. */
+static void start_a(const weft_adapter *self, weft_weight_spec *spec, const weft_site *site) {
+    const int table = site->kind == WEFT_SITE_EMBEDDING;
+    spec->init_form = !table && !self->gaussian ? WEFT_INIT_UNIFORM : WEFT_INIT_NORMAL;
+    spec->init_std = table ? 0 : self->gaussian ? 1 / (double)self->r : 1 / sqrt((double)site->in);
+}
+
+/* PEFT starts an embedding's A at zero and its B as normal, a linear's the other way round. */
+static void add_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t i) {
+    const weft_site *site = weft_adapter_site(job, i);
+    const weft_builder *b = job->builder;
+    const int table = site->kind == WEFT_SITE_EMBEDDING;
+    weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec, .class_name = table ? "Embedding" : "Linear"};
+    spec.name = table ? "lora_embedding_A" : "lora_A";
+    spec.role = table ? WEFT_WEIGHT_EMBEDDING : WEFT_WEIGHT_LINEAR;
+    spec.out = table ? site->out : self->r;
+    spec.in = table ? self->r : site->in;
+    start_a(self, &spec, site);
+    self->parts[i].a = b->weight(b->ctx, site->module, &spec);
+    spec.name = table ? "lora_embedding_B" : "lora_B";
+    spec.class_name = "Linear";
+    spec.role = WEFT_WEIGHT_LINEAR;
+    spec.out = table ? site->in : site->out;
+    spec.in = self->r;
+    spec.init_form = WEFT_INIT_NORMAL;
+    spec.init_std = table ? 1 : 0;
+    self->parts[i].b = b->weight(b->ctx, site->module, &spec);
+    job->claim(b->ctx, i);
+}
+
+/* Rows of B for a weight that is read in slices. */
+static void slice_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t i) {
+    const weft_site *site = weft_adapter_site(job, i);
+    const weft_builder *b = job->builder;
+    const lora_part *whole = site->whole < 0 ? NULL : &self->parts[site->whole];
+    if (whole == NULL || whole->a == NULL) return;
+    self->parts[i].a = whole->a;
+    self->parts[i].b = b->slice(b->ctx, whole->b, site->first, site->out);
+}
+
+static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
+    const targets wanted = {self->names, self->regex, self->layers, 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING};
+    uint8_t *chosen = calloc((size_t)job->n_sites + 1, sizeof *chosen);
+    weft_status status = WEFT_OK;
+    self->n_sites = job->n_sites;
+    self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
+    if (chosen == NULL || self->parts == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    if (status == WEFT_OK) status = targets_choose(&wanted, job, chosen, err);
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
+        if (!chosen[i]) continue;
+        status = check_rank(self, weft_adapter_site(job, i), err);
+        if (status == WEFT_OK) add_parts(self, job, i);
+    }
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) slice_parts(self, job, i);
+    free(chosen);
+    return status;
+}
+
+/* ---- what is computed ---- */
+
+/* The scale stands where the values are narrow. */
+static weft_value add_update(const weft_adapter *self, const lora_part *part, weft_graph *g, const weft_ops *ops,
+                             weft_value y, weft_value a) {
+    const double scale = lora_scale(self);
+    if (scale != 1.0) a = ops->scale(g, a, scale);
+    a = ops->linear(g, a, part->b);
+    return ops->add(g, y, a);
+}
+
+static weft_value lora_linear(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
+                              weft_weight *weight) {
+    const lora_part *part = &self->parts[site];
+    const weft_value y = ops->linear(g, x, weight);
+    const weft_value a = ops->linear(g, x, part->a);
+    return add_update(self, part, g, ops, y, a);
+}
+
+static weft_value lora_embedding(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops,
+                                 weft_value ids, weft_weight *table) {
+    const lora_part *part = &self->parts[site];
+    const weft_value y = ops->embedding(g, ids, table);
+    const weft_value a = ops->embedding(g, ids, part->a);
+    return add_update(self, part, g, ops, y, a);
+}
+
+static const weft_adapter_plugin lora_table = {(uint32_t)sizeof(weft_adapter_plugin),
+                                               0,
+                                               lora_create,
+                                               lora_destroy,
+                                               lora_declare,
+                                               lora_linear,
+                                               lora_embedding,
+                                               NULL,
+                                               NULL};
+
+WEFT_PLUGIN(adapter, 1, "lora", "0.1.0", "Low-rank updates of matrices (arXiv 2106.09685), as PEFT has them.",
+            lora_config, NULL, lora_table)

@@ -1,0 +1,43 @@
+/* plugins/adapter/lora/lora.h: what the files of lora share. */
+#ifndef WEFT_LORA_H
+#define WEFT_LORA_H
+
+#include "../common/targets.h"
+
+/* clang-format off */
+#define LORA_KEYS(K)                                                                                                   \
+    K(I64, r, "auto", "[1,64Ki] | auto", "", WEFT_SAME, "Rank of the update; auto: 8, or that of from.")               \
+    K(F64, alpha, "auto", "(0,inf) | auto", "", WEFT_SAME,                                                             \
+      "The update is scaled by alpha / r; auto: 8, or that of from.")                                                  \
+    K(ENUM, rank_stabilised, "auto", "auto,yes,no", "", WEFT_SAME,                                                     \
+      "yes: scaled by alpha / sqrt(r) (arXiv 2312.03732); auto: no, or as from.")                                      \
+    K(LIST, targets, "auto", "", "", WEFT_SAME,                                                                        \
+      "Modules: names, patterns with *, or all-linear; auto: all-linear, or those of from.")                           \
+    K(STR, regex, "", "", "", WEFT_SAME, "In place of targets: an expression that the whole path has to match.")       \
+    K(LIST, layers, "auto", "", "", WEFT_SAME,                                                                         \
+      "Blocks: all, first:N, last:N, or numbers from 0; auto: all, or those of from.")                                 \
+    K(ENUM, init, "kaiming", "kaiming,gaussian", "", WEFT_SAME,                                                        \
+      "How A starts, as PEFT does it: uniform to 1 / sqrt(in), or normal with deviation 1 / r. B starts at zero.")
+/* clang-format on */
+WEFT_KEYS_STRUCT(lora_config, LORA_KEYS)
+
+enum { LORA_AUTO = 0, LORA_YES = 1 }; /* rank_stabilised */
+enum { LORA_KAIMING = 0 };
+
+/* The two matrices at one site; NULL: none. A slice has its whole's A, and the rows of B that are its. */
+typedef struct lora_part {
+    weft_weight *a, *b;
+} lora_part;
+
+struct weft_adapter {
+    int64_t r;
+    double alpha;
+    int stabilised, gaussian;
+    char *names, *regex, *layers; /* owned */
+    lora_part *parts;             /* [n_sites] */
+    uint32_t n_sites;
+};
+
+double lora_scale(const weft_adapter *self);
+
+#endif
