@@ -32,7 +32,7 @@ foreach(row
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
     "comm;self"
-    "adapter;lora;PkgConfig::PCRE2")
+    "adapter;lora;PkgConfig::JANSSON;PkgConfig::PCRE2")
   list(GET row 0 kind)
   list(GET row 1 id)
   list(REMOVE_AT row 0 1)

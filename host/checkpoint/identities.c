@@ -115,6 +115,17 @@ static void add_base(collector *self, const weft_settings *settings) {
                 add_key(self, false, "model", &table.keys[k], (const char *)settings + table.offset);
 }
 
+/* They decide what the adapter is; and what it stands on does. */
+static void add_adapter(collector *self, const weft_plan *plan) {
+    const weft_part *part = &plan->run->parts[WEFT_PART_ADAPTER];
+    const weft_loaded *loaded = part->loaded;
+    for (uint64_t i = 0; loaded != NULL && i < loaded->plugin->n_keys; i++) {
+        const void *row = (const char *)loaded->plugin->keys + i * loaded->plugin->key_stride;
+        add_key(self, false, "adapter", row, part->config);
+    }
+    if (loaded != NULL) add_identity(self, false, plan->origin.base, "the base's weights");
+}
+
 /* Its own, and those of the host that it offers. */
 static void add_optimizer_keys(collector *self, const weft_run *run) {
     const weft_part *part = &run->parts[WEFT_PART_OPTIMIZER];
@@ -206,6 +217,7 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
     add_numbers(&self, engine, data_fingerprint);
     if (self.status == WEFT_OK) add_model(&self, engine->plan.declared);
     add_plugins(&self, engine->plan.run);
+    add_adapter(&self, &engine->plan);
     add_optimizer_keys(&self, engine->plan.run);
     return self.status;
 }

@@ -2,6 +2,7 @@
  * where there are any, replace what was rounded; then each optimizer state. */
 #include "checkpoint/checkpoint.h"
 
+#include "adapter/load.h"
 #include "base/join.h"
 #include "base/sizes.h"
 #include "checkpoint/run_record.h"
@@ -100,9 +101,12 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
 static weft_status check_model(const weft_engine *engine, const char *path, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     weft_safetensors *files = NULL;
-    weft_status status = weft_safetensors_open_directory(&files, path, err);
+    const bool has_base = weft_plan_saves_base(&engine->plan);
+    weft_status status = has_base ? weft_safetensors_open_directory(&files, path, err) : WEFT_OK;
     if (status != WEFT_OK) return status;
-    status = weft_weights_check_files(engine->plan.declared, files, path, &why);
+    if (has_base) status = weft_weights_check_files(engine->plan.declared, files, path, &why);
+    if (status == WEFT_OK && engine->plan.declared->adapter != NULL)
+        status = weft_adapter_check(engine->plan.declared, path, &why);
     weft_safetensors_close(files);
     if (status == WEFT_OK) return WEFT_OK;
     if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", why.text);
@@ -150,6 +154,15 @@ weft_status weft_checkpoint_judge(const weft_engine *engine, const char *path, c
     return weft_peers_agree(&engine->peers, status, err);
 }
 
+/* The base of an adapter comes from where it always was. */
+static weft_status load_weights(const weft_engine *engine, const weft_region *parameters, const char *path,
+                                weft_error *err) {
+    const char *base = weft_plan_saves_base(&engine->plan) ? path : engine->plan.run->settings.model.path;
+    const weft_status status = weft_weights_load(parameters, base, err);
+    if (status != WEFT_OK || engine->plan.declared->adapter == NULL) return status;
+    return weft_adapter_load(parameters, path, err);
+}
+
 /* What this rank keeps. */
 static weft_status restore_own(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                weft_error *err) {
@@ -163,7 +176,7 @@ static weft_status restore_own(weft_engine *engine, const char *path, weft_ident
         status = weft_record_compare(&record, identities, inexact, engine->plan.run->host, path, err);
     if (status == WEFT_OK) status = restore_choices(engine, &record, inexact, err);
     if (status == WEFT_OK && inexact) warn_of_rounding(engine, path);
-    if (status == WEFT_OK) status = weft_weights_load(&parameters, path, err);
+    if (status == WEFT_OK) status = load_weights(engine, &parameters, path, err);
     if (status == WEFT_OK && record.masters != WEFT_MASTERS_NONE)
         status =
             restore_file(engine, path, "master", &parameters, false, inexact, "come from the rounded weights", err);

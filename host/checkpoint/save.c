@@ -3,6 +3,8 @@
  * rename changes what a reader sees. */
 #include "checkpoint/checkpoint.h"
 
+#include "adapter/save.h"
+#include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/join.h"
 #include "checkpoint/manifest.h"
@@ -27,7 +29,7 @@ static int32_t saved_dtype(const weft_engine *engine) {
     case WEFT_SAVE_FP32: return WEFT_F32;
     case WEFT_SAVE_BF16: return WEFT_BF16;
     case WEFT_SAVE_FP16: return WEFT_F16;
-    default: return engine->stored_dtype;
+    default: return weft_plan_saves_base(&engine->plan) ? engine->stored_dtype : WEFT_F32; /* as PEFT saves adapters */
     }
 }
 
@@ -60,6 +62,11 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
     return status;
 }
 
+/* Whether the save has the parameter. */
+static bool is_saved(const weft_engine *engine, int32_t parameter) {
+    return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
+}
+
 /* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type,
  * and what is packed is saved as it is. Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
@@ -70,7 +77,7 @@ static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool
         weft_staged_open(&staged, engine->kernels, engine->device, weft_f32_bytes(WEFT_REGION_PIECE), err);
     for (int32_t i = 0; i < engine->plan.declared->n_parameters && mine && status == WEFT_OK; i++) {
         const weft_parameter *p = &engine->plan.declared->parameters[i];
-        const bool may_lose = !p->trainable && !weft_parameter_is_packed(p);
+        const bool may_lose = !p->trainable && !weft_parameter_is_packed(p) && is_saved(engine, i);
         for (int64_t first = 0, end = 0; may_lose && first < p->numel && status == WEFT_OK; first = end)
             if (weft_region_written_by(&region, i, first, &end) == engine->peers.rank)
                 status = range_survives(&region, i, first, end, dtype, &staged, &mine, err);
@@ -107,7 +114,7 @@ static int64_t file_size(const char *directory, const char *name) {
 static int64_t estimate_model_bytes(const weft_engine *engine, int32_t dtype, const weft_text *text) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
-        bytes += weft_packed_file_bytes(&engine->plan.declared->parameters[i], dtype);
+        if (is_saved(engine, i)) bytes += weft_packed_file_bytes(&engine->plan.declared->parameters[i], dtype);
     bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
     bytes += TENSOR_BYTES * (int64_t)engine->plan.declared->n_parameters + (int64_t)engine->plan.declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
@@ -197,12 +204,30 @@ static weft_status tell_root(void *context, const char *path, const char *tensor
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its hashes", path);
 }
 
-static weft_status write_model(saving *self, weft_error *err) {
+static weft_status write_adapter(saving *self, const weft_region *region, const weft_roots *roots, weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
+    const weft_adapter_saving what = {.region = region,
+                                      .directory = self->directory,
+                                      .base = plan->run->settings.model.path,
+                                      .origin = plan->origin,
+                                      .dtype = self->dtype,
+                                      .own_alone = weft_plan_saves_base(plan)};
+    return plan->declared->adapter == NULL ? WEFT_OK : weft_adapter_save(&what, roots, err);
+}
+
+/* The base, unless it stays where it is, and the adapter, if there is one. */
+static weft_status write_weights(saving *self, const weft_roots *roots, weft_error *err) {
     const weft_region region = weft_engine_parameters(self->engine);
+    weft_status status = WEFT_OK;
+    if (weft_plan_saves_base(&self->engine->plan))
+        status = weft_weights_save(&region, self->directory, self->dtype, WEFT_SHARD_BYTES, roots, err);
+    return status == WEFT_OK ? write_adapter(self, &region, roots, err) : status;
+}
+
+static weft_status write_model(saving *self, weft_error *err) {
     const weft_peers *peers = &self->engine->peers;
     const weft_roots roots = {tell_root, self};
-    weft_status status = weft_weights_save(&region, self->directory, self->dtype, WEFT_SHARD_BYTES,
-                                           self->record == NULL ? NULL : &roots, err);
+    weft_status status = write_weights(self, self->record == NULL ? NULL : &roots, err);
     if (status != WEFT_OK) return status;
     if (weft_peers_first(peers)) status = copy_text(self->directory, self->text, err);
     return weft_peers_agree(peers, status, err);

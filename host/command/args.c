@@ -19,6 +19,7 @@ struct weft_args {
     size_t n_extra;
     bool *given; /* by flag */
     const char **values;
+    char *adapter;            /* --adapter as an override; NULL: not given */
     weft_directory directory; /* what stands for the INI file; empty: an INI file does */
 };
 
@@ -233,9 +234,22 @@ weft_status weft_args_locate(weft_args *self, weft_error *err) {
     return WEFT_OK;
 }
 
+/* --adapter DIR is adapter.from=DIR, --adapter NAME one of [adapter] named. */
+static bool take_adapter(weft_args *self, weft_error *err) {
+    const char *given = weft_args_declares(self, "adapter") ? weft_args_value(self, "adapter") : NULL;
+    if (given == NULL) return true;
+    if (asprintf(&self->adapter, "adapter.%s=%s", weft_is_directory(given) ? "from" : "use", given) < 0) {
+        self->adapter = NULL;
+        (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
+        return false;
+    }
+    self->overrides[self->n_overrides++] = self->adapter;
+    return true;
+}
+
 bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
     const size_t n_flags = count_flags(command);
-    const size_t room = (size_t)argc + 1 + WEFT_DIRECTORY_SAYS;
+    const size_t room = (size_t)argc + 2 + WEFT_DIRECTORY_SAYS;
     weft_args *self = calloc(1, sizeof *self);
     *out = self;
     if (self != NULL) {
@@ -249,7 +263,7 @@ bool weft_args_parse(weft_args **out, const weft_command *command, int argc, cha
         (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
         return false;
     }
-    return take_words(self, argc, argv, err) && check_counts(self, err);
+    return take_words(self, argc, argv, err) && check_counts(self, err) && take_adapter(self, err);
 }
 
 void weft_args_free(weft_args *self) {
@@ -258,6 +272,7 @@ void weft_args_free(weft_args *self) {
     free(self->extra);
     free(self->given);
     free(self->values);
+    free(self->adapter);
     weft_directory_clear(&self->directory);
     free(self);
 }

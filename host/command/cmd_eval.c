@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 static const weft_flag flags[] = {
+    {"adapter", "NAME|DIR", false, "With this adapter: a directory, or one of [adapter] named."},
     {"json", NULL, false, "Print an object instead of lines for people."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,
@@ -32,6 +33,8 @@ static void print_lines(const weft_evaluation *e, const weft_session *session, i
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
     (void)printf("model        %s\n", session->run->settings.model.path);
+    if (session->run->settings.adapter_from[0] != '\0')
+        (void)printf("adapter      %s\n", session->run->settings.adapter_from);
     (void)printf("measured on  %s: %s, %s in %s\n",
                  split == WEFT_SPLIT_ALL ? "all of [data] path" : "the validation documents",
                  weft_unit_counted(a, (int64_t)info->documents, "document"),

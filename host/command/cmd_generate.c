@@ -23,6 +23,7 @@ static const weft_flag flags[] = {
     {"template", "NAME", false,
      "With --chat: a template by name, as [data] template has them; without it the model's own."},
     {"system", "TEXT", false, "With --chat: a system message that comes first."},
+    {"adapter", "NAME|DIR", false, "With this adapter: a directory, or one of [adapter] named."},
     {"json", NULL, false, "Print ids and text of the continuation as an object."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,

@@ -1,6 +1,7 @@
 /* host/command/directory.c: see directory.h. */
 #include "command/directory.h"
 
+#include "adapter/tensors.h"
 #include "config/nearest.h"
 
 #include <dirent.h>
@@ -37,7 +38,9 @@ static weft_status say(weft_directory *self, const char *key, const char *value,
 
 /* Its configuration with what it has made in the place of what it began with. */
 static weft_status read_run(weft_directory *out, const char *path, weft_error *err) {
-    if (!directory_has(path, "model/config.json"))
+    const bool adapted = directory_has(path, "model/" WEFT_ADAPTER_CONFIG);
+    const bool whole = directory_has(path, "model/config.json");
+    if (!whole && !adapted)
         return weft_error_set(err, WEFT_E_USER,
                               "%s is a run that has not come to its end: there is no model/ in it yet. Give one of its "
                               "checkpoints, %s/checkpoints/step-N",
@@ -46,6 +49,8 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
         out->ini = NULL;
         return no_memory(err);
     }
+    if (adapted && say(out, "adapter.from", path, "model", err) != WEFT_OK) return WEFT_E_MEMORY;
+    if (!whole) return WEFT_OK; /* its base is where it was */
     if (say(out, "model.start", "weights", "", err) != WEFT_OK) return WEFT_E_MEMORY;
     return say(out, "model.path", path, "model", err);
 }

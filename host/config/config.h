@@ -29,6 +29,8 @@ typedef struct weft_config weft_config;
 
 /* For the host's own tables: a LIST whose elements are paths, each made absolute like a PATH. */
 #define WEFT_HOST_PATHS 0x80000000u
+/* ... a LIST whose elements are name:path, of which each path is made absolute. */
+#define WEFT_HOST_NAMED 0x10000000u
 /* ... a key that counts only where the section's plugin offers it; it may stand in that plugin's own section too. */
 #define WEFT_HOST_OFFERED 0x20000000u
 /* ... a STR whose range shows every form that it may have, for the help; what reads it judges. */

@@ -113,6 +113,57 @@ static weft_status check_pins(const weft_plugins_settings *self, const weft_conf
     return WEFT_OK;
 }
 
+enum { FROM_BYTES = 4096 };
+
+static weft_status refuse_use(const weft_adapter_settings *self, const weft_config *config, weft_error *err) {
+    char names[300] = "";
+    const char *rest = *self->named == '\0' ? NULL : self->named, *part = NULL;
+    size_t n = 0, used = 0;
+    while (weft_part_next(&rest, ',', &part, &n) && used < sizeof names)
+        used += (size_t)snprintf(names + used, sizeof names - used, "%s%.*s", used > 0 ? ", " : "",
+                                 (int)strcspn(part, ":,"), part);
+    return weft_config_reject(config, "adapter", "use", err, "is no name of an adapter; [adapter] named has %s",
+                              names[0] == '\0' ? "none: named = NAME:DIRECTORY gives one" : names);
+}
+
+/* The directory that `use` stands for. */
+static weft_status find_named(const weft_adapter_settings *self, char from[FROM_BYTES], const weft_config *config,
+                              weft_error *err) {
+    const char *rest = *self->named == '\0' ? NULL : self->named, *part = NULL;
+    const size_t length = strlen(self->use);
+    size_t n = 0;
+    while (weft_part_next(&rest, ',', &part, &n)) {
+        const char *colon = memchr(part, ':', n);
+        if (colon == NULL || colon == part || colon + 1 == part + n)
+            return weft_config_reject(
+                config, "adapter", "named", err,
+                "has an element without a name: write NAME:DIRECTORY, with one comma between two");
+        if ((size_t)(colon - part) != length || memcmp(part, self->use, length) != 0) continue;
+        (void)snprintf(from, FROM_BYTES, "%.*s", (int)(part + n - colon - 1), colon + 1);
+        return WEFT_OK;
+    }
+    return *self->use == '\0' ? WEFT_OK : refuse_use(self, config, err);
+}
+
+static weft_status choose_from(const weft_adapter_settings *self, char from[FROM_BYTES], const weft_config *config,
+                               weft_error *err) {
+    from[0] = '\0';
+    if (*self->from != '\0' && *self->use != '\0')
+        return weft_config_reject(config, "adapter", "use", err, "and from both name an adapter: take one of them out");
+    if (strlen(self->from) >= FROM_BYTES)
+        return weft_config_reject(config, "adapter", "from", err, "is longer than %d bytes", FROM_BYTES - 1);
+    (void)snprintf(from, FROM_BYTES, "%s", self->from);
+    return find_named(self, from, config, err);
+}
+
+weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[FROM_BYTES], weft_config *config,
+                                       weft_error *err) {
+    uint64_t n = 0;
+    const weft_key *keys = adapter_rows(&n);
+    const weft_status status = weft_config_fill(config, out, "adapter", keys, n, (uint32_t)sizeof(weft_key), err);
+    return status == WEFT_OK ? choose_from(out, from, config, err) : status;
+}
+
 static weft_status check_model(const weft_settings *self, const weft_config *config, weft_error *err) {
     if (*self->model.path != '\0') return WEFT_OK;
     return weft_config_reject(config, "model", "path", err,
@@ -122,6 +173,7 @@ static weft_status check_model(const weft_settings *self, const weft_config *con
 static weft_status check_rules(weft_settings *self, const weft_config *config, weft_error *err) {
     weft_status status = check_model(self, config, err);
     if (status == WEFT_OK) status = check_pins(&self->plugins, config, err);
+    if (status == WEFT_OK) status = choose_from(&self->adapter, self->adapter_from, config, err);
     if (status == WEFT_OK) status = parse_interval(&self->eval_every, self->eval.every, "eval", config, err);
     if (status != WEFT_OK) return status;
     return parse_interval(&self->checkpoint_every, self->checkpoint.every, "checkpoint", config, err);

@@ -55,7 +55,7 @@
     K(ENUM, precision, "fp32", "fp32,bf16", "", WEFT_SAME,                                                             \
       "bf16: operands of products and stored activations; sums, gradients of parameters and masters stay fp32.")       \
     K(LIST, trainable, "auto", "", "", WEFT_SAME,                                                                      \
-      "all, adapter, head, first:N, last:N (layers), or names with *; auto: the adapter if there is one, else all.")                              \
+      "all, adapter, head, first:N, last:N (layers), or names with *; auto: the adapter if there is one, else all.")   \
     K(BOOL, activation_checkpointing, "no", "", "", WEFT_SAME,                                                         \
       "Keep each segment's input alone and compute the rest again: less memory, same bits.")
 
@@ -69,6 +69,14 @@
     K(I64, keep, "3", "[1,inf)", "checkpoints", WEFT_SAME, "How many of the newest stay.")                             \
     K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "The one of the lowest evaluation loss stays too.")                   \
     K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.")
+
+/* Beside the keys of the adapter's plugin. */
+#define WEFT_ADAPTER_KEYS(K)                                                                                           \
+    K(PATH, from, "", "", "", WEFT_SAME,                                                                               \
+      "Directory of an adapter, as PEFT or a run wrote it, that is continued or measured; empty: a new one.")          \
+    K(LIST, named, "", "", "", WEFT_SAME | WEFT_HOST_NAMED, "Adapters by name, for use: chat:DIR, math:DIR.")          \
+    K(STR, use, "", "", "", WEFT_SAME, "Which of named stands for from.")                                              \
+    K(BOOL, any_base, "no", "", "", WEFT_SAME, "yes: an adapter that was made on other weights is taken as well.")
 
 /* These count where the plugin offers them (setup/offers.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
@@ -95,6 +103,7 @@
     S(tokenizer, WEFT_TOKENIZER_KEYS)                                                                                  \
     S(train, WEFT_TRAIN_KEYS)                                                                                          \
     S(strategy, WEFT_STRATEGY_KEYS)                                                                                    \
+    S(adapter, WEFT_ADAPTER_KEYS)                                                                                      \
     S(optimizer, WEFT_OPTIMIZER_KEYS)                                                                                  \
     S(eval, WEFT_EVAL_KEYS)                                                                                            \
     S(checkpoint, WEFT_CHECKPOINT_KEYS)                                                                                \
@@ -149,6 +158,7 @@ typedef struct weft_settings {
     weft_tokenizer_settings tokenizer;
     weft_train_settings train;
     weft_strategy_settings strategy;
+    weft_adapter_settings adapter;
     weft_optimizer_settings optimizer;
     weft_eval_settings eval;
     weft_checkpoint_settings checkpoint;
@@ -156,6 +166,7 @@ typedef struct weft_settings {
 
     weft_interval eval_every; /* [eval] every and [checkpoint] every, parsed */
     weft_interval checkpoint_every;
+    char adapter_from[4096]; /* [adapter] from, or the one of its names; "": none */
 } weft_settings;
 
 /* One section of the host: its rows fill `size` bytes at `offset` of a weft_settings. */
@@ -178,6 +189,11 @@ weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *
 
 /* Fills [model] alone: its directory says which plugin it needs, where nobody does. */
 weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err);
+
+/* Fills [adapter] alone: its directory says which plugin it needs, where nobody does. from: [adapter] from, or what
+ * [adapter] use stands for; "": none. */
+weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[4096], weft_config *config,
+                                       weft_error *err);
 
 /* Fills [run] alone: which ranks print their lines is asked before the first line. */
 weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err);

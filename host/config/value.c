@@ -182,13 +182,24 @@ static weft_status parse_path(weft_value *out, const weft_key *key, const char *
 }
 
 /* Appends an element to the list; as an absolute path where directory is given. */
-static weft_status append_element(char **list, const char *part, size_t n, const char *directory, weft_error *err) {
+/* named: what stands before the first colon is a name. */
+static char *absolute_element(const char *directory, const char *element, bool named) {
+    const char *colon = named ? strchr(element, ':') : NULL;
+    char *path = weft_path_absolute(directory, colon == NULL ? element : colon + 1), *whole = NULL;
+    if (colon == NULL || path == NULL) return path;
+    if (asprintf(&whole, "%.*s%s", (int)(colon + 1 - element), element, path) < 0) whole = NULL;
+    free(path);
+    return whole;
+}
+
+static weft_status append_element(char **list, const char *part, size_t n, const char *directory, bool named,
+                                  weft_error *err) {
     char *element = strndup(part, n);
     char *path = NULL;
     char *longer = NULL;
     weft_status status = WEFT_OK;
     if (element != NULL && directory != NULL) {
-        path = weft_path_absolute(directory, element);
+        path = absolute_element(directory, element, named);
         free(element);
         element = path;
     }
@@ -208,13 +219,14 @@ static weft_status parse_list(weft_value *out, const weft_key *key, const char *
     const char *part = NULL;
     size_t n = 0;
     char *list = strdup("");
+    const bool named = (key->flags & WEFT_HOST_NAMED) != 0;
     weft_status status = list == NULL ? refuse_no_memory(err) : WEFT_OK;
-    if ((key->flags & WEFT_HOST_PATHS) == 0) directory = NULL;
+    if ((key->flags & (WEFT_HOST_PATHS | WEFT_HOST_NAMED)) == 0) directory = NULL;
     while (status == WEFT_OK && weft_part_next(&rest, ',', &part, &n)) {
         if (n == 0) {
             status = weft_error_set(err, WEFT_E_USER, "has an empty element: give names with one comma between two");
         } else {
-            status = append_element(&list, part, n, directory, err);
+            status = append_element(&list, part, n, directory, named, err);
         }
     }
     if (status == WEFT_OK) return keep_text_value(out, list, err);

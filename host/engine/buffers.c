@@ -1,6 +1,7 @@
 /* host/engine/buffers.c: see buffers.h. */
 #include "engine/buffers.h"
 
+#include "adapter/load.h"
 #include "base/sizes.h"
 #include "engine/compute.h"
 #include "engine/fetch.h"
@@ -193,6 +194,16 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
     return status;
 }
 
+/* A new adapter is drawn, one that is continued read. */
+static weft_status start_adapter(const weft_engine *engine, const weft_region *region, weft_error *err) {
+    const weft_settings *settings = &engine->plan.run->settings;
+    weft_status status = WEFT_OK;
+    if (engine->plan.declared->adapter == NULL) return WEFT_OK;
+    status = weft_weights_init(region, (uint64_t)settings->run.seed, true, err);
+    if (status != WEFT_OK || settings->adapter_from[0] == '\0') return status;
+    return weft_adapter_load(region, settings->adapter_from, err);
+}
+
 /* The states are cleared while the disk works, and the compute copy is made as the weights come. */
 static weft_status load_files(weft_engine *engine, weft_error *err) {
     const char *directory = engine->plan.run->settings.model.path;
@@ -205,8 +216,7 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     status = clear_states(engine, err);
     if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
     weft_safetensors_close(files);
-    if (status == WEFT_OK && engine->plan.declared->adapter != NULL)
-        status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, true, err);
+    if (status == WEFT_OK) status = start_adapter(engine, &region, err);
     if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
 }
@@ -217,6 +227,8 @@ static weft_status make_fresh(weft_engine *engine, weft_error *err) {
     engine->stored_dtype = WEFT_F32;
     if (status == WEFT_OK)
         status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, err);
+    if (status == WEFT_OK && engine->plan.run->settings.adapter_from[0] != '\0')
+        status = weft_adapter_load(&region, engine->plan.run->settings.adapter_from, err);
     return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }
 

@@ -26,7 +26,7 @@ typedef struct weft_parameter {
     int32_t dtype; /* weft_dtype that it is stored in: a packed one where the model says so; else fp32, unless somebody
                       says otherwise before the layout is made */
     bool scaled_by_rows; /* packed, with one scale for all blocks of a row */
-    int32_t init_form; /* weft_init_form */
+    int32_t init_form;   /* weft_init_form */
     double init_std;
     /* Set by the layout (host/model/layout.h). */
     int32_t unit, group;
@@ -123,8 +123,9 @@ weft_status weft_declared_create(weft_declared **out, const weft_host *host, con
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
 /* Sets `trainable`: "all", or a comma-separated list of adapter, head, first:N, last:N (blocks) and parameter names, in
- * which '*' stands for any text. What the adapter declares as frozen stays so, without a word. An item that matches nothing is an error that shows names. Nothing changes on failure. What
- * is packed stays frozen; whether it may be named, `packed_wanted`, is for who trains to say. */
+ * which '*' stands for any text. What the adapter declares as frozen stays so, without a word. An item that matches
+ * nothing is an error that shows names. Nothing changes on failure. What is packed stays frozen; whether it may be
+ * named, `packed_wanted`, is for who trains to say. */
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
 
 /* Index of a parameter by any of its names; -1: none. */

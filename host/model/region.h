@@ -77,7 +77,7 @@ typedef struct weft_region_file {
     const weft_region *region;
     const char *path;              /* nothing is there yet */
     const weft_tensor_spec *specs; /* [n] fp32, bf16 or fp16; of what is packed: its bytes */
-    const int32_t *parameters;     /* [n] */
+    const int32_t *parameters;     /* [n]; -1: room that somebody else fills */
     int32_t n;                     /* at least one */
 } weft_region_file;
 

@@ -23,8 +23,9 @@ weft_status weft_stretches_make(weft_stretches *out, const weft_region_file *fil
     memset(out, 0, sizeof *out);
     status = add_stretch(out, &capacity, &header, err);
     for (int32_t t = 0; t < file->n && status == WEFT_OK; t++) {
-        const int32_t parameter = file->parameters[t], dtype = weft_region_file_dtype(file, t);
-        const int64_t numel = file->region->declared->parameters[parameter].numel;
+        const int32_t parameter = file->parameters[t];
+        const int32_t dtype = parameter < 0 ? 0 : weft_region_file_dtype(file, t);
+        const int64_t numel = parameter < 0 ? 0 : file->region->declared->parameters[parameter].numel;
         const int64_t at = weft_tensor_writer_offset(writer, t);
         for (int64_t first = 0, end = 0; first < numel && status == WEFT_OK; first = end) {
             const int32_t keeper = weft_region_written_by(file->region, parameter, first, &end);

@@ -12,9 +12,10 @@
 /* Bytes of data in one file of a saved model: what transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
 
-/* Reads all parameters but those of an adapter, as far as the region keeps them; padding becomes zero. Refused: a missing, unexpected or
- * wrongly shaped tensor, a type other than fp32, bf16 and fp16, names of tied storage that differ. Names that end in
- * "rotary_emb.inv_freq", a buffer that old checkpoints carry, are passed over with a line in the log. */
+/* Reads all parameters but those of an adapter, as far as the region keeps them; padding becomes zero. Refused: a
+ * missing, unexpected or wrongly shaped tensor, a type other than fp32, bf16 and fp16, names of tied storage that
+ * differ. Names that end in "rotary_emb.inv_freq", a buffer that old checkpoints carry, are passed over with a line in
+ * the log. */
 weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err);
 
 /* The same from files that are open; directory is their name in messages. */
@@ -47,11 +48,11 @@ const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft
 /* The type in which a directory's files hold most of their elements. */
 weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
 
-/* Writes model.safetensors, or model-00001-of-0000N.safetensors and their index where one file would hold more than
- * shard_bytes of data; config.json as it was read with dtype in place of its own; and generation_config.json where the
- * model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is packed stays so. The directory exists and
- * holds none of these files; each file is synced, and on failure what is there is not to be used. roots: may be NULL.
- * [collective] */
+/* Writes all parameters but those of an adapter: model.safetensors, or model-00001-of-0000N.safetensors and their index
+ * where one file would hold more than shard_bytes of data; config.json as it was read with dtype in place of its own;
+ * and generation_config.json where the model's directory has one. dtype: WEFT_F32, WEFT_BF16 or WEFT_F16; what is
+ * packed stays so. The directory exists and holds none of these files; each file is synced, and on failure what is
+ * there is not to be used. roots: may be NULL. [collective] */
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,
                               const weft_roots *roots, weft_error *err);
 

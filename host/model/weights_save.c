@@ -70,6 +70,7 @@ static void deal_to_shards(save_job *job, int64_t shard_bytes) {
         const int64_t bytes = weft_packed_file_bytes(parameter, job->dtype);
         job->shards[p] = -1;
         if (job->trainable_only && !parameter->trainable) continue;
+        if (!job->masters_only && parameter->added) continue;
         if (job->masters_only && weft_parameter_is_packed(parameter)) continue;
         if (filled > 0 && filled > shard_bytes - bytes) {
             job->n_shards++;
@@ -88,12 +89,13 @@ static void shard_name(char name[64], const save_job *job, int32_t shard) {
 /* The index's text as transformers writes it; NULL: no memory. */
 static char *index_text(const save_job *job) {
     const weft_declared *declared = job->region->declared;
-    const int64_t numel = weft_declared_numel(declared, false);
     json_t *map = json_object(), *index = NULL;
-    int64_t bytes = 0;
+    int64_t bytes = 0, numel = 0;
     char name[64], *text = NULL;
     bool good = map != NULL;
     for (int32_t p = 0; p < declared->n_parameters && good; p++) {
+        if (job->shards[p] < 0) continue;
+        numel += declared->parameters[p].numel;
         shard_name(name, job, job->shards[p]);
         good = json_object_set_new(map, declared->parameters[p].name, json_string(name)) == 0;
         bytes += weft_packed_file_bytes(&declared->parameters[p], job->dtype);

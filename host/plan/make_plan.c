@@ -2,6 +2,9 @@
 #include "plan/make_plan.h"
 
 #include "adapter/attach.h"
+#include "adapter/tensors.h"
+#include "base/join.h"
+#include "base/text.h"
 #include "plan/budget.h"
 #include "plan/stage.h"
 #include "plan/storage.h"
@@ -9,6 +12,8 @@
 #include "plugin/enter.h"
 
 #include <stdlib.h>
+
+enum { ADAPTER_CONFIG_LIMIT = 16 << 20 };
 
 /* What failed is what a key asks for. */
 static weft_status blame_key(const weft_run *run, const char *section, const char *key, weft_status status,
@@ -39,16 +44,67 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
     return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
 }
 
+/* What an adapter's directory says of itself, for the plugin; the text is to be freed. */
+static weft_status read_source(weft_adapter_source *out, char *path, const weft_run *run, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    char *text = NULL;
+    size_t bytes = 0;
+    weft_status status = weft_path_join(path, run->settings.adapter_from, WEFT_ADAPTER_CONFIG, &why);
+    if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, ADAPTER_CONFIG_LIMIT, &why);
+    if (status != WEFT_OK)
+        return blame_key(run, "adapter", run->settings.adapter.use[0] != '\0' ? "use" : "from", status, &why, "", err);
+    out->struct_size = (uint32_t)sizeof *out;
+    out->config_path = path;
+    out->config_text = text;
+    out->config_bytes = bytes;
+    return WEFT_OK;
+}
+
+/* Numbers that were learned on other weights mean nothing here, though their shapes fit. */
+static weft_status check_origin(const weft_plan *plan, weft_error *err) {
+    const weft_run *run = plan->run;
+    weft_adapter_origin of = {0};
+    const weft_status status = weft_origin_load(&of, run->settings.adapter_from, err);
+    if (status != WEFT_OK || of.base[0] == '\0' || plan->origin.base[0] == '\0' || run->settings.adapter.any_base)
+        return status;
+    if (strcmp(of.base, plan->origin.base) == 0) return WEFT_OK;
+    return weft_config_reject(run->config, "adapter", run->settings.adapter.use[0] != '\0' ? "use" : "from", err,
+                              "(%s) was made on other weights than those in %s: set [model] path to its base, or "
+                              "any_base = yes to take it all the same",
+                              run->settings.adapter_from, run->settings.model.path);
+}
+
+static weft_status note_origin(weft_plan *plan, weft_error *err) {
+    const weft_run *run = plan->run;
+    const weft_plugin *plugin = run->parts[WEFT_PART_ADAPTER].loaded->plugin;
+    weft_status status = WEFT_OK;
+    (void)snprintf(plan->origin.plugin, sizeof plan->origin.plugin, "%s", plugin->id);
+    (void)snprintf(plan->origin.version, sizeof plan->origin.version, "%s", plugin->version);
+    /* Without weights there is nothing to compare; that they lack is for who loads them to say. */
+    if (run->settings.model.start == WEFT_START_FRESH ||
+        weft_base_fingerprint(plan->origin.base, run->settings.model.path, NULL) != WEFT_OK)
+        plan->origin.base[0] = '\0';
+    if (run->settings.adapter_from[0] != '\0') status = check_origin(plan, err);
+    return status;
+}
+
 static weft_status attach_adapter(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_ADAPTER];
+    const bool continued = run->settings.adapter_from[0] != '\0';
+    weft_adapter_source source = {0};
     weft_plugin_call call;
+    char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     if (part->loaded == NULL) return WEFT_OK;
+    if (continued) status = read_source(&source, path, run, err);
+    if (status != WEFT_OK) return status;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = weft_adapter_attach(plan->declared, run->host, weft_loaded_table(part->loaded, adapter), part->config,
-                                 NULL, err);
-    return weft_run_located(run, WEFT_PART_ADAPTER, weft_plugin_call_end(&call, status, err), err);
+                                 continued ? &source : NULL, err);
+    status = weft_run_located(run, WEFT_PART_ADAPTER, weft_plugin_call_end(&call, status, err), err);
+    free((void *)(uintptr_t)source.config_text);
+    return status == WEFT_OK ? note_origin(plan, err) : status;
 }
 
 static weft_status declare_model(weft_plan *plan, weft_error *err) {
@@ -134,6 +190,13 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
     return WEFT_OK;
 }
 
+/* Beside an adapter modules of the base are trained as a whole, or not. */
+static weft_status check_modules(const weft_plan *self, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    const weft_status status = weft_adapter_check_whole(self->declared, &why);
+    return status == WEFT_OK ? WEFT_OK : blame_key(self->run, "train", "trainable", status, &why, "", err);
+}
+
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err) {
     const weft_stage_maker maker = {self, kernels, device};
@@ -141,6 +204,7 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     weft_graph_set_spec set = {0};
     self->spec = *spec;
     status = check_packed(self, kernels, device, err);
+    if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
     if (status == WEFT_OK && spec->training) {
         set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);
         status = weft_stage_make(&maker, &self->train, &set, spec->leaves, err);

@@ -7,6 +7,7 @@
 #ifndef WEFT_HOST_PLAN_PLAN_H
 #define WEFT_HOST_PLAN_PLAN_H
 
+#include "adapter/origin.h"
 #include "model/hold.h"
 #include "plan/graphs.h"
 #include "plan/make_job.h"
@@ -84,6 +85,7 @@ typedef struct weft_plan {
     bool in_order;              /* of its communicator: WEFT_COMM_IN_ORDER */
     bool base_is_trained;       /* [model] base stores what [train] trainable names: then nothing is trained */
     weft_declared *declared;
+    weft_adapter_origin origin; /* of the run's adapter; plugin "": there is none */
     weft_layout *layout;
     weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] that the optimizer keeps of each trained element */
     int64_t n_states;
@@ -94,6 +96,12 @@ typedef struct weft_plan {
     bool *in_products;                    /* [n_parameters] some graph reads it otherwise than by look-ups */
     weft_plan_bytes bytes;
 } weft_plan;
+
+/* What a save of the run has: the base's weights, unless an adapter stands on those of [model] path, which stay as they
+ * are. What is trained of them is saved with the adapter then. */
+static inline bool weft_plan_saves_base(const weft_plan *plan) {
+    return plan->declared->adapter == NULL || plan->run->settings.model.start == WEFT_START_FRESH;
+}
 
 /* Frees what the plan holds; one that was never opened is fine. */
 void weft_plan_close(weft_plan *self);

@@ -2,6 +2,7 @@
 #include "session/opening.h"
 #include "session/session.h"
 
+#include "adapter/load.h"
 #include "base/clock.h"
 #include "launch/signals.h"
 #include "launch/world.h"
@@ -115,12 +116,21 @@ static weft_status judge_settings(const weft_session *session, weft_session_kind
     return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
 }
 
+/* Of the model, and of the adapter that is continued. */
+static weft_status check_files(const weft_session *session, weft_error *err) {
+    const weft_settings *settings = &session->run->settings;
+    const weft_declared *declared = session->engine->plan.declared;
+    weft_status status = WEFT_OK;
+    if (settings->model.start != WEFT_START_FRESH) status = weft_weights_check(declared, settings->model.path, err);
+    if (status != WEFT_OK || settings->adapter_from[0] == '\0') return status;
+    return weft_adapter_check(declared, settings->adapter_from, err);
+}
+
 /* Weights that will be loaded are there, before anything is planned for them: a model may be large. */
 static weft_status judge_weights(const weft_session *session, weft_session_kind kind, weft_error *err) {
-    const weft_model_settings *model = &session->run->settings.model;
     const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE;
-    if (!loads || model->start == WEFT_START_FRESH) return WEFT_OK;
-    return weft_weights_check(session->engine->plan.declared, model->path, err);
+    if (!loads) return WEFT_OK;
+    return check_files(session, err);
 }
 
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
@@ -163,10 +173,7 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
 }
 
 weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
-    const weft_model_settings *model = &session->run->settings.model;
-    weft_status status = WEFT_OK;
-    if (model->start != WEFT_START_FRESH) status = weft_weights_check(session->engine->plan.declared, model->path, err);
-    return weft_peers_agree(weft_coherence_peers(session->engine), status, err);
+    return weft_peers_agree(weft_coherence_peers(session->engine), check_files(session, err), err);
 }
 
 /* What the user can do where the device has too little memory. */

@@ -1,6 +1,7 @@
 /* host/setup/family.c: see family.h. */
 #include "setup/family.h"
 
+#include <ctype.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,17 +15,38 @@ static bool could_be_id(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == n;
 }
 
-char *weft_family_read(const char *directory) {
-    char *path = NULL, *family = NULL;
-    json_t *config = NULL;
+/* A text of a file in the directory that could be an id, to be freed; NULL: there is none. of_peft: PREFIX_TUNING is
+ * prefix-tuning. */
+static char *read_id(const char *directory, const char *file, const char *key, bool of_peft) {
+    char *path = NULL, *id = NULL;
     const char *name = NULL;
-    if (asprintf(&path, "%s/config.json", directory) < 0) return NULL;
-    config = json_load_file(path, 0, NULL);
-    name = json_string_value(json_object_get(config, "model_type"));
-    if (name != NULL && could_be_id(name)) family = strdup(name);
-    json_decref(config);
+    json_t *object = NULL;
+    if (asprintf(&path, "%s/%s", directory, file) < 0) return NULL;
+    object = json_load_file(path, 0, NULL);
+    name = json_string_value(json_object_get(object, key));
+    if (name != NULL) id = strdup(name);
+    for (char *at = id; of_peft && at != NULL && *at != '\0'; at++)
+        *at = *at == '_' ? '-' : (char)tolower((unsigned char)*at);
+    if (id != NULL && !could_be_id(id)) {
+        free(id);
+        id = NULL;
+    }
+    json_decref(object);
     free(path);
-    return family;
+    return id;
+}
+
+char *weft_family_read(const char *directory) {
+    return read_id(directory, "config.json", "model_type", false);
+}
+
+void weft_family_find_adapter(weft_run *run) {
+    weft_adapter_settings settings;
+    char from[4096] = "";
+    if (weft_config_has_key(run->config, "adapter", "plugin")) return;
+    if (weft_settings_load_adapter(&settings, from, run->config, NULL) != WEFT_OK || from[0] == '\0') return;
+    run->adapter = read_id(from, "weft_adapter.json", "plugin", false);
+    if (run->adapter == NULL) run->adapter = read_id(from, "adapter_config.json", "peft_type", true);
 }
 
 static bool has_config(const char *directory) {

@@ -55,7 +55,9 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     weft_part *part = &run->parts[index];
     weft_status status = part->loaded == NULL ? weft_family_missing(run, err) : WEFT_OK;
     if (status == WEFT_OK)
-        status = weft_config_plugin(run->config, &name, parts[index].kind, weft_part_fallback(index), err);
+        status = weft_config_plugin(run->config, &name, parts[index].kind,
+                                    index == WEFT_PART_ADAPTER ? part->loaded->plugin->id : weft_part_fallback(index),
+                                    err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = calloc(1, (size_t)plugin->config_size + 1);
@@ -78,6 +80,17 @@ static void choose_trained(weft_run *run) {
     run->settings.train.trainable = run->parts[WEFT_PART_ADAPTER].loaded != NULL ? "adapter" : "all";
 }
 
+/* An adapter that is named and would be left out. */
+static weft_status check_adapter(const weft_run *run, weft_error *err) {
+    const char *key = run->settings.adapter.use[0] != '\0' ? "use" : "from";
+    if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_ADAPTER].loaded != NULL) return WEFT_OK;
+    return weft_config_reject(
+        run->config, "adapter", key, err,
+        "names %s, and no plugin: its adapter_config.json does not say which, so name it, as plugin "
+        "= lora, or correct the directory",
+        run->settings.adapter_from);
+}
+
 weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
                           uint32_t needs, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -87,6 +100,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     status = weft_config_load(&run->config, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_names(run, needs, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
+    if (status == WEFT_OK) status = check_adapter(run, err);
     if (status == WEFT_OK) choose_trained(run);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
@@ -105,6 +119,7 @@ void weft_run_close(weft_run *run) {
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
     weft_kin_forget(run);
+    free(run->adapter);
     free(run->family);
     free(run);
 }

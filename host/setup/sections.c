@@ -69,10 +69,18 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
     return status;
 }
 
+/* What a part's plugin is where nobody names it; NULL: it must be named. */
+static const char *fallback_of(const weft_run *run, int32_t part) {
+    if (part == WEFT_PART_MODEL) return run->family;
+    if (part == WEFT_PART_ADAPTER && run->adapter != NULL) return run->adapter;
+    return weft_part_fallback(part);
+}
+
 /* [adapter] plugin = none is what no section says. */
 static bool wants_adapter(const weft_run *run) {
     const char *name = NULL;
-    if (weft_config_plugin(run->config, &name, "adapter", "none", NULL) != WEFT_OK) return true; /* and be told why */
+    if (weft_config_plugin(run->config, &name, "adapter", fallback_of(run, WEFT_PART_ADAPTER), NULL) != WEFT_OK)
+        return true; /* and be told why */
     return strcmp(name, "none") != 0;
 }
 
@@ -106,7 +114,7 @@ static weft_status declare_keys(weft_run *run, int32_t index, weft_error *err) {
  * further: what is close to a key of the host may be that key. */
 static weft_status declare_part(weft_run *run, int32_t index, weft_error *err) {
     const char *kind = weft_part_name(index), *name = NULL;
-    const char *fallback = index == WEFT_PART_MODEL ? run->family : weft_part_fallback(index);
+    const char *fallback = fallback_of(run, index);
     const bool named = fallback != NULL || weft_config_has_key(run->config, kind, "plugin");
     weft_status status = weft_config_plugin(run->config, &name, kind, fallback, named ? err : NULL);
     if (!named) return weft_config_misspelt(run->config, kind, err);
@@ -248,6 +256,7 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
             weft_log(run->host, ranks.world.size > 1 ? WEFT_LOG_DEBUG : WEFT_LOG_INFO, "%s", ranks.why);
     }
     if (status == WEFT_OK) weft_family_find(run);
+    if (status == WEFT_OK) weft_family_find_adapter(run);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
         if (status == WEFT_OK) status = weft_kin_declare(run, i, err);

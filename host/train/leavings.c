@@ -1,6 +1,8 @@
 /* host/train/leavings.c: see leavings.h. Names are what is judged: what a run writes has names of a few forms. */
 #include "train/leavings.h"
 
+#include "adapter/origin.h"
+#include "adapter/tensors.h"
 #include "base/words.h"
 #include "checkpoint/best.h"
 
@@ -18,6 +20,9 @@ static bool begins_with(const char *name, const char *begin) {
 /* Of a Hugging Face directory: weights, their index, configuration, and the files of a tokenizer. */
 static bool is_of_model(const char *name) {
     static const char *const others[] = {"config.json",
+                                         WEFT_ADAPTER_WEIGHTS,
+                                         WEFT_ADAPTER_CONFIG,
+                                         WEFT_ADAPTER_ORIGIN,
                                          "generation_config.json",
                                          "special_tokens_map.json",
                                          "added_tokens.json",

@@ -134,6 +134,7 @@ static weft_status protect_inputs(const trainer *self, weft_error *err) {
     const weft_run *run = self->session->run;
     weft_status status = weft_output_protect(self->output, self->path, err);
     if (status == WEFT_OK) status = weft_output_protect(self->output, run->settings.model.path, err);
+    if (status == WEFT_OK) status = weft_output_protect(self->output, run->settings.adapter_from, err);
     if (status == WEFT_OK) status = weft_output_protect(self->output, self->session->text.directory, err);
     for (int32_t part = 0; part < WEFT_N_PARTS && status == WEFT_OK; part++) {
         const char *path = NULL;

@@ -1,5 +1,6 @@
-/* lora: low-rank updates (Hu et al., arXiv 2106.09685) as PEFT has them, y = x W^T + bias + s (x A^T) B^T with A (r, in)
- * and B (out, r), s = alpha / r, or alpha / sqrt(r) where rank_stabilised says so (Kalajdzievski, arXiv 2312.03732).
+/* lora: low-rank updates (Hu et al., arXiv 2106.09685) as PEFT has them, y = x W^T + bias + s (x A^T) B^T with A (r,
+ * in) and B (out, r), s = alpha / r, or alpha / sqrt(r) where rank_stabilised says so (Kalajdzievski, arXiv
+ * 2312.03732).
  *
  * At an embedding A is a table (vocabulary, r): the update of a row is s B times its row of A. */
 #include "lora.h"
@@ -18,33 +19,63 @@ static void lora_destroy(weft_adapter *self) {
     free(self->regex);
     free(self->layers);
     free(self->parts);
+    free(self->sites);
+    free(self->config_json);
     free(self);
+}
+
+static weft_status no_memory(weft_error *err) {
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
 }
 
 static char *copy_or(const char *text, const char *instead) {
     return strdup(strcmp(text, "auto") == 0 ? instead : text);
 }
 
+static weft_status take_keys(weft_adapter *self, const lora_config *keys, weft_error *err) {
+    self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
+    self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
+    self->stabilised = keys->rank_stabilised == LORA_YES;
+    self->names = copy_or(keys->targets, "all-linear");
+    self->regex = strdup(keys->regex);
+    self->layers = copy_or(keys->layers, "all");
+    return self->names == NULL || self->regex == NULL || self->layers == NULL ? no_memory(err) : WEFT_OK;
+}
+
+static weft_status refuse_key(const char *key, const weft_adapter_source *source, weft_error *err) {
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "%s is another than %s has: an adapter that is continued is what it was; take the key out, or set "
+        "it to what stands there",
+        key, source->config_path);
+}
+
+/* What the keys say beside an adapter that is continued has to be what it is. */
+static weft_status compare_keys(const weft_adapter *self, const lora_config *keys, const weft_adapter_source *source,
+                                weft_error *err) {
+    if (keys->r != WEFT_AUTO_I64 && keys->r != self->r) return refuse_key("r", source, err);
+    if (keys->alpha != WEFT_AUTO_F64 && keys->alpha != self->alpha) return refuse_key("alpha", source, err);
+    if (keys->rank_stabilised != LORA_AUTO && (keys->rank_stabilised == LORA_YES) != (self->stabilised != 0))
+        return refuse_key("rank_stabilised", source, err);
+    return WEFT_OK;
+}
+
 static weft_status lora_create(weft_adapter **out, const weft_host *host, const void *config,
                                const weft_adapter_source *source, weft_error *err) {
     const lora_config *keys = config;
     weft_adapter *self = calloc(1, sizeof *self);
+    weft_status status = self == NULL ? no_memory(err) : WEFT_OK;
     (void)host;
-    (void)source;
-    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
-    self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
-    self->stabilised = keys->rank_stabilised == LORA_YES;
+    if (status != WEFT_OK) return status;
     self->gaussian = keys->init != LORA_KAIMING;
-    self->names = copy_or(keys->targets, "all-linear");
-    self->regex = strdup(keys->regex);
-    self->layers = copy_or(keys->layers, "all");
-    if (self->names == NULL || self->regex == NULL || self->layers == NULL) {
-        lora_destroy(self);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    }
-    *out = self;
-    return WEFT_OK;
+    if (source == NULL) status = take_keys(self, keys, err);
+    else status = lora_read(self, source, err);
+    if (status == WEFT_OK && source != NULL) status = compare_keys(self, keys, source, err);
+    if (status == WEFT_OK && (self->names == NULL || self->regex == NULL || self->layers == NULL))
+        status = no_memory(err);
+    if (status == WEFT_OK) *out = self;
+    else lora_destroy(self);
+    return status;
 }
 
 double lora_scale(const weft_adapter *self) {
@@ -102,20 +133,29 @@ static void slice_parts(weft_adapter *self, const weft_adapter_job *job, uint32_
     self->parts[i].b = b->slice(b->ctx, whole->b, site->first, site->out);
 }
 
+static weft_status add_chosen(weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
+        self->sites[i] = *weft_adapter_site(job, i);
+        if (chosen[i]) status = check_rank(self, &self->sites[i], err);
+        if (chosen[i] && status == WEFT_OK) add_parts(self, job, i);
+    }
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) slice_parts(self, job, i);
+    return status;
+}
+
 static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
     const targets wanted = {self->names, self->regex, self->layers, 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING};
     uint8_t *chosen = calloc((size_t)job->n_sites + 1, sizeof *chosen);
     weft_status status = WEFT_OK;
     self->n_sites = job->n_sites;
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
-    if (chosen == NULL || self->parts == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    self->sites = calloc((size_t)job->n_sites + 1, sizeof *self->sites);
+    if (chosen == NULL || self->parts == NULL || self->sites == NULL) status = no_memory(err);
     if (status == WEFT_OK) status = targets_choose(&wanted, job, chosen, err);
-    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
-        if (!chosen[i]) continue;
-        status = check_rank(self, weft_adapter_site(job, i), err);
-        if (status == WEFT_OK) add_parts(self, job, i);
-    }
-    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) slice_parts(self, job, i);
+    if (status == WEFT_OK) status = add_chosen(self, job, chosen, err);
+    if (status == WEFT_OK) self->config_json = lora_write(self, job, chosen);
+    if (status == WEFT_OK && self->config_json == NULL) status = no_memory(err);
     free(chosen);
     return status;
 }
@@ -147,6 +187,47 @@ static weft_value lora_embedding(const weft_adapter *self, uint32_t site, weft_g
     return add_update(self, part, g, ops, y, a);
 }
 
+/* ---- files ---- */
+
+/* PEFT keeps an embedding's two matrices as parameters and not as modules, and A as (r, vocabulary). */
+static weft_status lora_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
+                               weft_error *err) {
+    const char *at = strstr(parameter, ".lora_embedding_");
+    const int64_t rows = out->dims[0];
+    char *end = strstr(out->name, ".weight");
+    (void)self;
+    (void)err;
+    if (at == NULL || end == NULL) return WEFT_OK;
+    *end = 0;
+    if (strncmp(at, ".lora_embedding_A", 17) != 0) return WEFT_OK;
+    out->transposed = 1;
+    out->dims[0] = out->dims[1];
+    out->dims[1] = rows;
+    return WEFT_OK;
+}
+
+static const char *lora_config_json(const weft_adapter *self) {
+    return self->config_json;
+}
+
+/* w += s B A, of an embedding (A B^T) for A is a table there. Sums in fp32, over the rank in its order. */
+static weft_status lora_merge(const weft_adapter *self, const weft_merge *what, weft_error *err) {
+    const lora_part *part = &self->parts[what->site];
+    const weft_site *site = &self->sites[what->site];
+    const int table = site->kind == WEFT_SITE_EMBEDDING;
+    const float *a = what->values(what->context, part->a), *b = what->values(what->context, part->b);
+    const float scale = (float)lora_scale(self);
+    (void)err;
+    for (int64_t i = 0; i < what->rows; i++) {
+        float *row = what->w + i * site->in;
+        for (int64_t k = 0; k < self->r; k++) {
+            const float left = scale * (table ? a : b)[(what->first + i) * self->r + k];
+            for (int64_t j = 0; j < site->in; j++) row[j] += left * (table ? b[j * self->r + k] : a[k * site->in + j]);
+        }
+    }
+    return WEFT_OK;
+}
+
 static const weft_adapter_plugin lora_table = {(uint32_t)sizeof(weft_adapter_plugin),
                                                0,
                                                lora_create,
@@ -155,6 +236,9 @@ static const weft_adapter_plugin lora_table = {(uint32_t)sizeof(weft_adapter_plu
                                                lora_linear,
                                                lora_embedding,
                                                NULL,
+                                               lora_tensor,
+                                               lora_config_json,
+                                               lora_merge,
                                                NULL};
 
 WEFT_PLUGIN(adapter, 1, "lora", "0.1.0", "Low-rank updates of matrices (arXiv 2106.09685), as PEFT has them.",

@@ -35,9 +35,16 @@ struct weft_adapter {
     int stabilised, gaussian;
     char *names, *regex, *layers; /* owned */
     lora_part *parts;             /* [n_sites] */
+    weft_site *sites;             /* [n_sites] what a merge is told of them */
     uint32_t n_sites;
+    char *config_json; /* owned */
 };
 
 double lora_scale(const weft_adapter *self);
+
+/* Rank, scale and modules of an adapter_config.json. */
+weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, weft_error *err);
+/* One; the caller frees it. NULL: no memory. */
+char *lora_write(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen);
 
 #endif

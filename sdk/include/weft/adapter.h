@@ -86,6 +86,30 @@ static inline const weft_site *weft_adapter_site(const weft_adapter_job *job, ui
     return (const weft_site *)(const void *)at;
 }
 
+/* How PEFT's file has a weight that the adapter added. The host fills it with "base_model.model." and the parameter's
+ * own name, and with its shape. */
+typedef struct weft_adapter_tensor {
+    uint32_t struct_size;
+    uint32_t flags;
+    int64_t dims[2];    /* as many elements as the parameter has */
+    int32_t rank;       /* 1 or 2 */
+    int32_t transposed; /* 1: the file's (n, m) is the parameter's (m, n) */
+    char name[512];
+} weft_adapter_tensor;
+
+/* Rows of the weight at a site, which become what the adapted model computes with. */
+typedef struct weft_merge {
+    uint32_t struct_size;
+    uint32_t flags;
+    float *w;            /* (rows, in): the base's, and then the merged ones */
+    int64_t first, rows; /* of the site's weight */
+    uint32_t site;
+    uint32_t reserved;
+    void *context; /* first argument of values */
+    /* All of a weight that the adapter added, in fp32. [any-thread] */
+    const float *(*values)(void *context, const weft_weight *weight);
+} weft_merge;
+
 typedef struct weft_adapter_plugin {
     uint32_t struct_size;
     uint32_t flags;
@@ -108,6 +132,17 @@ typedef struct weft_adapter_plugin {
     weft_value (*attention)(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops,
                             weft_value q, weft_value k, weft_value v, weft_value starts,
                             const weft_attention_args *args);
+
+    /* Names and shapes of one of its parameters as PEFT has them, where they are not what `out` already says.
+     * parameter: the host's name of it. [main] [optional: they are] */
+    weft_status (*tensor)(const weft_adapter *adapter, const char *parameter, weft_adapter_tensor *out,
+                          weft_error *err);
+    /* adapter_config.json as PEFT reads it, an object in JSON, without what is the host's to say (the base, modules
+     * that are saved whole, the task). Lives as long as the adapter. [main] [optional: {"peft_type": the id}] */
+    const char *(*config_json)(const weft_adapter *adapter);
+    /* Computes in fp32 what a linear or an embedding at a site would be without the adapter; a whole's site, never a
+     * slice's. [any-thread] [optional: it cannot be merged] */
+    weft_status (*merge)(const weft_adapter *adapter, const weft_merge *what, weft_error *err);
 
     const void *(*extension)(const weft_adapter *adapter, const char *id); /* [any-thread] [optional: none] */
 } weft_adapter_plugin;

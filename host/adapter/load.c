@@ -1,0 +1,176 @@
+/* host/adapter/load.c: see load.h. */
+#include "adapter/load.h"
+
+#include "adapter/tensors.h"
+#include "base/join.h"
+#include "base/sizes.h"
+#include "base/words.h"
+#include "model/convert.h"
+#include "model/weights.h"
+
+#include <stdlib.h>
+
+typedef struct loading {
+    const weft_declared *declared;
+    const char *directory;
+    weft_safetensors *files;
+    weft_adapter_list list;
+    const weft_tensor **tensors; /* [n_parameters] as they lie in the file; NULL: none */
+    const weft_tensor **turned;  /* [n_parameters] the other way round */
+    int32_t *indices;            /* of those */
+    int32_t n_turned;
+} loading;
+
+/* ---- what fits ---- */
+
+static bool is_floating(int32_t dtype) {
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
+static weft_status check_tensor(const loading *self, const weft_tensor *tensor, const weft_tensor_spec *spec,
+                                weft_error *err) {
+    bool same = tensor->rank == spec->rank;
+    char is[128] = "", should[128] = "";
+    for (int32_t d = 0; same && d < spec->rank; d++) same = tensor->dims[d] == spec->dims[d];
+    if (same && is_floating(tensor->dtype)) return WEFT_OK;
+    if (same)
+        return weft_error_set(err, WEFT_E_DATA, "%s: '%s' is %s; F32, BF16 and F16 are read", self->directory,
+                              tensor->name, weft_tensor_dtype_name(tensor->dtype));
+    for (int32_t d = 0; d < tensor->rank; d++)
+        weft_words_append(is, sizeof is, "%s%lld", d > 0 ? ", " : "", (long long)tensor->dims[d]);
+    for (int32_t d = 0; d < spec->rank; d++)
+        weft_words_append(should, sizeof should, "%s%lld", d > 0 ? ", " : "", (long long)spec->dims[d]);
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: '%s' is (%s), and this model with this adapter needs (%s): the adapter was made for "
+                          "another base, or with another rank",
+                          self->directory, tensor->name, is, should);
+}
+
+static weft_status place_entry(loading *self, const weft_adapter_entry *entry, weft_error *err) {
+    const weft_tensor_spec spec = weft_adapter_spec(entry, WEFT_F32);
+    const weft_tensor *tensor = weft_safetensors_find(self->files, entry->tensor.name);
+    if (tensor == NULL)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: lacks '%s': the adapter was made with other targets than its " WEFT_ADAPTER_CONFIG
+                              " says, or for another model",
+                              self->directory, entry->tensor.name);
+    if (entry->tensor.transposed) {
+        self->turned[entry->parameter] = tensor;
+        self->indices[self->n_turned++] = entry->parameter;
+    } else {
+        self->tensors[entry->parameter] = tensor;
+    }
+    return check_tensor(self, tensor, &spec, err);
+}
+
+static bool is_placed(const loading *self, const weft_tensor *tensor) {
+    for (int32_t i = 0; i < self->list.n; i++)
+        if (strcmp(self->list.entries[i].tensor.name, tensor->name) == 0) return true;
+    return false;
+}
+
+/* A module of the base that was saved whole. */
+static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
+    const int32_t p = weft_adapter_base_parameter(self->declared, tensor->name);
+    const weft_parameter *parameter = p < 0 ? NULL : &self->declared->parameters[p];
+    weft_tensor_spec spec = {.dtype = WEFT_F32};
+    if (is_placed(self, tensor)) return WEFT_OK;
+    if (parameter == NULL || weft_parameter_is_packed(parameter))
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: '%s' belongs to no weight of this model with this adapter: the adapter was made for "
+                              "another base, or with other targets than its " WEFT_ADAPTER_CONFIG " says",
+                              self->directory, tensor->name);
+    spec.rank = parameter->rank;
+    memcpy(spec.dims, parameter->dims, sizeof parameter->dims);
+    self->tensors[p] = tensor;
+    return check_tensor(self, tensor, &spec, err);
+}
+
+static weft_status open_loading(loading *self, const weft_declared *declared, const char *directory, weft_error *err) {
+    const size_t n = (size_t)declared->n_parameters + 1;
+    char path[WEFT_PATH_BYTES];
+    weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_WEIGHTS, err);
+    memset(self, 0, sizeof *self);
+    self->declared = declared;
+    self->directory = directory;
+    self->tensors = calloc(n, sizeof(const weft_tensor *));
+    self->turned = calloc(n, sizeof(const weft_tensor *));
+    self->indices = calloc(n, sizeof *self->indices);
+    if (self->tensors == NULL || self->turned == NULL || self->indices == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
+    if (status == WEFT_OK) status = weft_safetensors_open(&self->files, path, err);
+    if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, true, err);
+    for (int32_t i = 0; i < self->list.n && status == WEFT_OK; i++)
+        status = place_entry(self, &self->list.entries[i], err);
+    for (int32_t i = 0; status == WEFT_OK && i < self->files->n_tensors; i++)
+        status = place_base(self, &self->files->tensors[i], err);
+    return status;
+}
+
+static void close_loading(loading *self) {
+    weft_adapter_list_free(&self->list);
+    weft_safetensors_close(self->files);
+    free(self->indices);
+    free((void *)self->turned);
+    free((void *)self->tensors);
+}
+
+/* ---- reading ---- */
+
+/* Element e = (i, k) of (m, n) is the file's (k, i). */
+static weft_status fill_turned(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
+                               weft_error *err) {
+    const loading *self = context;
+    const weft_tensor *tensor = self->turned[parameter];
+    const int64_t width = weft_dtype_bytes(tensor->dtype), to = weft_dtype_bytes(dtype);
+    const int64_t rows = tensor->dims[1], columns = tensor->dims[0];
+    (void)err;
+    for (int64_t e = first; e < first + n; e++) {
+        float from = 0.0f; /* room for any of the three types, aligned */
+        memcpy(&from, tensor->data + (e % columns * rows + e / columns) * width, (size_t)width);
+        (void)weft_convert((char *)out + (e - first) * to, dtype, &from, tensor->dtype, 1);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_adapter_check(const weft_declared *declared, const char *directory, weft_error *err) {
+    loading self;
+    const weft_status status = open_loading(&self, declared, directory, err);
+    close_loading(&self);
+    return status;
+}
+
+weft_status weft_adapter_load(const weft_region *region, const char *directory, weft_error *err) {
+    loading self;
+    weft_status status = open_loading(&self, region->declared, directory, err);
+    if (status == WEFT_OK) status = weft_weights_read(region, self.files, self.tensors, err);
+    if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_turned, fill_turned, &self, err);
+    close_loading(&self);
+    return status;
+}
+
+static weft_status take_values(const loading *self, float **out, int32_t p, weft_error *err) {
+    const int64_t n = self->declared->parameters[p].numel;
+    const weft_tensor *tensor = self->tensors[p];
+    char *stored = NULL;
+    weft_status status = WEFT_OK;
+    if (tensor == NULL && self->turned[p] == NULL) return WEFT_OK;
+    *out = malloc((size_t)weft_f32_bytes(n) + 1);
+    stored = malloc((size_t)weft_f32_bytes(n) + 1);
+    if (*out == NULL || stored == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the adapter", self->directory);
+    else if (tensor == NULL) status = fill_turned((void *)(uintptr_t)self, p, 0, n, WEFT_F32, *out, err);
+    else status = weft_safetensors_read(self->files, stored, tensor, 0, tensor->bytes, err);
+    if (status == WEFT_OK && tensor != NULL) (void)weft_convert(*out, WEFT_F32, stored, tensor->dtype, n);
+    free(stored);
+    return status;
+}
+
+weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err) {
+    loading self;
+    weft_status status = open_loading(&self, declared, directory, err);
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
+        status = take_values(&self, &out[p], p, err);
+    close_loading(&self);
+    return status;
+}

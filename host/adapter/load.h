@@ -1,0 +1,19 @@
+/* host/adapter/load.h: an adapter of a directory as PEFT writes it, into the region of a model that it has joined. */
+#ifndef WEFT_HOST_ADAPTER_LOAD_H
+#define WEFT_HOST_ADAPTER_LOAD_H
+
+#include "model/region.h"
+
+/* Proves that the directory's file has each weight of the adapter in its shape, and nothing else but parameters of the
+ * base. WEFT_E_DATA: it belongs to another adapter or model. */
+weft_status weft_adapter_check(const weft_declared *declared, const char *directory, weft_error *err);
+
+/* Reads them, as far as the region keeps them; what else the file has are modules of the base, which take the place of
+ * the base's own. */
+weft_status weft_adapter_load(const weft_region *region, const char *directory, weft_error *err);
+
+/* The same on the host, in fp32 and whole: out[p] for each parameter that the file has, each to be freed; the others
+ * stay as they are. */
+weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err);
+
+#endif

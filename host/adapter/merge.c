@@ -1,0 +1,303 @@
+/* host/adapter/merge.c: see merge.h. */
+#include "adapter/merge.h"
+
+#include "adapter/load.h"
+#include "adapter/tensors.h"
+#include "base/file.h"
+#include "base/join.h"
+#include "base/text.h"
+#include "base/words.h"
+#include "model/config_json.h"
+#include "model/convert.h"
+#include "model/safetensors.h"
+#include "plugin/enter.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+
+enum { PIECE = 1 << 22, STRIP = 1 << 16, TEXT_LIMIT = 64 << 20 }; /* elements at once, and of one task; bytes */
+
+typedef struct merge {
+    const weft_merging *what;
+    weft_safetensors *files;
+    float **values; /* [n_parameters] of the adapter's file, in fp32; NULL: it has none */
+    int32_t *sites; /* [n_parameters] 1 + the site that is claimed; 0: none */
+    char *stored;   /* a piece as it is stored */
+    float *numbers; /* the same in fp32 */
+    json_t *map;    /* of the index */
+    int64_t bytes;  /* of all tensors */
+} merge;
+
+/* ---- what is merged ---- */
+
+static weft_status refuse_tied(const weft_site *view, weft_error *err) {
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "'%s' is tied to the head, which the adapter leaves as it is: merged into the one matrix that both "
+        "are, it would change the head too. Use the adapter as it is, or adapt an untied model",
+        view->path);
+}
+
+static weft_status find_sites(merge *self, weft_error *err) {
+    const weft_declared *declared = self->what->declared;
+    const weft_adapter_plugin *plugin = declared->adapter_plugin;
+    char title[256];
+    weft_plugin_title(title, sizeof title, plugin);
+    if (!WEFT_HAS(plugin, merge) || plugin->merge == NULL)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s cannot be merged into a model's weights", title);
+    for (int32_t i = 0; i < declared->n_sites; i++) {
+        const weft_site *view = &declared->sites[i].view;
+        if (!declared->sites[i].claimed || view->whole >= 0) continue;
+        if (view->weight == NULL)
+            return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                                  "%s changes '%s', which is attention and no weight: it cannot be merged", title,
+                                  view->path);
+        if (view->kind == WEFT_SITE_EMBEDDING && declared->parameters[view->weight->parameter].n_aliases > 0)
+            return refuse_tied(view, err);
+        self->sites[view->weight->parameter] = i + 1;
+    }
+    return WEFT_OK;
+}
+
+static const float *value_of(void *context, const weft_weight *weight) {
+    const merge *self = context;
+    return self->values[weight->parameter];
+}
+
+/* Rows of one tensor, cut into strips that threads take. */
+typedef struct strips {
+    const merge *self;
+    int32_t site;
+    int64_t first, rows, width, each; /* each: rows of a strip */
+    weft_error *errors;               /* [strips] */
+} strips;
+
+static void merge_strip(int64_t i, void *context) {
+    const strips *job = context;
+    const weft_declared *declared = job->self->what->declared;
+    const int64_t from = i * job->each, left = job->rows - from;
+    const weft_merge piece = {.struct_size = (uint32_t)sizeof piece,
+                              .w = job->self->numbers + from * job->width,
+                              .first = job->first + from,
+                              .rows = left < job->each ? left : job->each,
+                              .site = (uint32_t)job->site,
+                              .context = (void *)(uintptr_t)job->self,
+                              .values = value_of};
+    job->errors[i].code = (int32_t)declared->adapter_plugin->merge(declared->adapter, &piece, &job->errors[i]);
+}
+
+static weft_status merge_rows(const merge *self, int32_t site, int64_t first, int64_t rows, int64_t width,
+                              weft_error *err) {
+    strips job = {self, site, first, rows, width, STRIP / width + 1, NULL};
+    const int64_t n = (rows + job.each - 1) / job.each;
+    weft_status status = WEFT_OK;
+    job.errors = calloc((size_t)n, sizeof *job.errors);
+    if (job.errors == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
+    for (int64_t i = 0; i < n; i++) job.errors[i].struct_size = (uint32_t)sizeof *job.errors;
+    self->what->host->parallel_for(self->what->host, n, merge_strip, &job);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++)
+        if (job.errors[i].code != WEFT_OK)
+            status = weft_error_set(err, (weft_status)job.errors[i].code, "%s", job.errors[i].text);
+    free(job.errors);
+    return status;
+}
+
+/* ---- tensors ---- */
+
+static weft_status refuse_packed(const weft_tensor *tensor, weft_error *err) {
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "'%s' is stored in blocks (%s): an update of low rank that is packed again loses most of what it "
+        "learned. Merge into the model that was packed, which has all of its digits",
+        tensor->name, weft_tensor_dtype_name(tensor->dtype));
+}
+
+static bool is_floating(int32_t dtype) {
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
+}
+
+static int32_t dtype_of(const merge *self, const weft_tensor *tensor) {
+    return self->what->dtype != 0 && is_floating(tensor->dtype) ? self->what->dtype : tensor->dtype;
+}
+
+/* Elements [first, first + n) of a tensor into numbers, merged where the adapter says so. */
+static weft_status make_numbers(const merge *self, const weft_tensor *tensor, int32_t parameter, int64_t first,
+                                int64_t n, weft_error *err) {
+    const int64_t width = weft_dtype_bytes(tensor->dtype);
+    const int64_t row = tensor->rank < 2 ? 1 : tensor->dims[1];
+    const int32_t site = parameter < 0 ? 0 : self->sites[parameter];
+    const bool replaced = parameter >= 0 && self->values[parameter] != NULL;
+    weft_status status = WEFT_OK;
+    if (replaced) {
+        memcpy(self->numbers, self->values[parameter] + first, (size_t)n * sizeof(float));
+    } else {
+        status = weft_safetensors_read(self->files, self->stored, tensor, first * width, n * width, err);
+        if (status == WEFT_OK) (void)weft_convert(self->numbers, WEFT_F32, self->stored, tensor->dtype, n);
+    }
+    return status == WEFT_OK && site > 0 ? merge_rows(self, site - 1, first / row, n / row, row, err) : status;
+}
+
+/* What is not merged and keeps its type is copied as it is. */
+static weft_status write_tensor(const merge *self, weft_tensor_writer *writer, int32_t i, const weft_tensor *tensor,
+                                weft_error *err) {
+    const int32_t to = dtype_of(self, tensor), parameter = weft_declared_find(self->what->declared, tensor->name);
+    const bool changed = to != tensor->dtype ||
+                         (parameter >= 0 && (self->sites[parameter] > 0 || self->values[parameter]));
+    const int64_t unit = changed && tensor->rank == 2 ? tensor->dims[1] : 1; /* whole rows */
+    const int64_t most = PIECE / unit > 0 ? PIECE / unit * unit : unit;
+    const int64_t width = weft_dtype_bytes(tensor->dtype), out = weft_dtype_bytes(to);
+    weft_status status = WEFT_OK;
+    for (int64_t first = 0; first < tensor->numel && status == WEFT_OK; first += most) {
+        const int64_t n = tensor->numel - first < most ? tensor->numel - first : most;
+        if (changed) status = make_numbers(self, tensor, parameter, first, n, err);
+        else status = weft_safetensors_read(self->files, self->stored, tensor, first * width, n * width, err);
+        if (changed && status == WEFT_OK) (void)weft_convert(self->stored, to, self->numbers, WEFT_F32, n);
+        if (status == WEFT_OK) status = weft_tensor_writer_write(writer, i, first * out, self->stored, n * out, err);
+    }
+    return status;
+}
+
+static weft_status check_tensor(const merge *self, const weft_tensor *tensor, weft_error *err) {
+    const int32_t parameter = weft_declared_find(self->what->declared, tensor->name);
+    if (is_floating(tensor->dtype) || parameter < 0 || self->sites[parameter] == 0) return WEFT_OK;
+    return refuse_packed(tensor, err);
+}
+
+static const char *name_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+static weft_status write_list(merge *self, const char *path, const weft_tensor **tensors, const weft_tensor_spec *specs,
+                              int32_t n, weft_error *err) {
+    weft_tensor_writer *writer = NULL;
+    weft_status status = weft_tensor_writer_create(&writer, path, specs, n, err);
+    if (status != WEFT_OK) return status;
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        status = write_tensor(self, writer, i, tensors[i], err);
+        (void)json_object_set_new(self->map, tensors[i]->name, json_string(name_of(path)));
+        self->bytes += weft_dtype_span(specs[i].dtype, tensors[i]->numel);
+    }
+    if (status == WEFT_OK) return weft_tensor_writer_finish(writer, err);
+    weft_tensor_writer_cancel(writer);
+    return status;
+}
+
+static weft_status write_file(merge *self, int32_t file, weft_error *err) {
+    const weft_safetensors *files = self->files;
+    const size_t most = (size_t)files->n_tensors + 1;
+    const weft_tensor **tensors = calloc(most, sizeof(const weft_tensor *));
+    weft_tensor_spec *specs = calloc(most, sizeof *specs);
+    char path[WEFT_PATH_BYTES];
+    int32_t n = 0;
+    weft_status status = weft_path_join(path, self->what->directory, name_of(files->files[file].path), err);
+    if (tensors == NULL || specs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
+    for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++) {
+        const weft_tensor *tensor = &files->tensors[i];
+        if (tensor->file != file) continue;
+        status = check_tensor(self, tensor, err);
+        specs[n] = (weft_tensor_spec){.name = tensor->name, .dtype = dtype_of(self, tensor), .rank = tensor->rank};
+        memcpy(specs[n].dims, tensor->dims, sizeof tensor->dims);
+        tensors[n++] = tensor;
+    }
+    if (status == WEFT_OK) status = write_list(self, path, tensors, specs, n, err);
+    free(specs);
+    free((void *)tensors);
+    return status;
+}
+
+/* ---- what lies beside ---- */
+
+static weft_status write_text(const merge *self, const char *name, const char *text, size_t n, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    const weft_status status = weft_path_join(path, self->what->directory, name, err);
+    return status == WEFT_OK ? weft_file_replace(path, text, n, err) : status;
+}
+
+static weft_status write_index(const merge *self, weft_error *err) {
+    json_t *index =
+        json_pack("{s:{s:I}, s:O}", "metadata", "total_size", (json_int_t)self->bytes, "weight_map", self->map);
+    char *text = index == NULL ? NULL : json_dumps(index, JSON_INDENT(2) | JSON_SORT_KEYS);
+    const weft_status status = text == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the index")
+                                            : write_text(self, "model.safetensors.index.json", text, strlen(text), err);
+    free(text);
+    json_decref(index);
+    return status;
+}
+
+/* Texts of a model's directory: configuration, tokenizer, templates. */
+static bool is_copied(const char *name) {
+    if (weft_words_end(name, ".index.json") || strncmp(name, "adapter_", 8) == 0 || name[0] == '.') return false;
+    return weft_words_end(name, ".json") || weft_words_end(name, ".txt") || weft_words_end(name, ".model") ||
+           weft_words_end(name, ".jinja");
+}
+
+static weft_status copy_text(const merge *self, const char *name, weft_error *err) {
+    char path[WEFT_PATH_BYTES], *text = NULL, *changed = NULL;
+    size_t n = 0;
+    weft_status status = weft_path_join(path, self->what->base, name, err);
+    if (status == WEFT_OK) status = weft_text_read(&text, &n, path, TEXT_LIMIT, err);
+    if (status == WEFT_OK && strcmp(name, "config.json") == 0 && self->what->dtype != 0)
+        changed = weft_config_json_with_dtype(text, n, self->what->dtype, &n);
+    if (status == WEFT_OK) status = write_text(self, name, changed != NULL ? changed : text, n, err);
+    free(changed);
+    free(text);
+    return status;
+}
+
+static weft_status copy_texts(const merge *self, weft_error *err) {
+    DIR *directory = opendir(self->what->base);
+    const struct dirent *entry = NULL;
+    weft_status status = WEFT_OK;
+    if (directory == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", self->what->base, strerror(errno));
+    while (status == WEFT_OK && (entry = readdir(directory)) != NULL)
+        if (is_copied(entry->d_name)) status = copy_text(self, entry->d_name, err);
+    (void)closedir(directory);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+static weft_status open_merge(merge *self, weft_error *err) {
+    const size_t n = (size_t)self->what->declared->n_parameters + 1;
+    int64_t longest = 1;
+    weft_status status = weft_safetensors_open_directory(&self->files, self->what->base, err);
+    if (status != WEFT_OK) return status;
+    for (int32_t i = 0; i < self->files->n_tensors; i++)
+        if (self->files->tensors[i].rank > 1 && self->files->tensors[i].dims[1] > longest)
+            longest = self->files->tensors[i].dims[1];
+    self->values = calloc(n, sizeof *self->values);
+    self->sites = calloc(n, sizeof *self->sites);
+    self->stored = malloc((size_t)(PIECE + longest) * 8);
+    self->numbers = malloc((size_t)(PIECE + longest) * sizeof *self->numbers);
+    self->map = json_object();
+    if (self->values == NULL || self->sites == NULL || self->stored == NULL || self->numbers == NULL ||
+        self->map == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
+    status = find_sites(self, err);
+    return status == WEFT_OK ? weft_adapter_values(self->values, self->what->declared, self->what->adapter, err)
+                             : status;
+}
+
+static void close_merge(merge *self) {
+    for (int32_t i = 0; self->values != NULL && i < self->what->declared->n_parameters; i++) free(self->values[i]);
+    json_decref(self->map);
+    free(self->numbers);
+    free(self->stored);
+    free(self->sites);
+    free(self->values);
+    weft_safetensors_close(self->files);
+}
+
+weft_status weft_adapter_merge(const weft_merging *what, weft_error *err) {
+    merge self = {.what = what};
+    weft_status status = open_merge(&self, err);
+    for (int32_t i = 0; status == WEFT_OK && i < self.files->n_files; i++) status = write_file(&self, i, err);
+    if (status == WEFT_OK && self.files->n_files > 1) status = write_index(&self, err);
+    if (status == WEFT_OK) status = copy_texts(&self, err);
+    close_merge(&self);
+    return status;
+}

@@ -1,0 +1,41 @@
+/* host/adapter/tensors.h: what adapter_model.safetensors has: the adapter's own weights by the names that PEFT gives
+ * them, and parameters of the base that are trained beside it, whole modules that PEFT lists as modules_to_save. */
+#ifndef WEFT_HOST_ADAPTER_TENSORS_H
+#define WEFT_HOST_ADAPTER_TENSORS_H
+
+#include "model/declare.h"
+#include "model/safetensors.h"
+
+#define WEFT_ADAPTER_WEIGHTS "adapter_model.safetensors"
+#define WEFT_ADAPTER_CONFIG  "adapter_config.json"
+#define WEFT_ADAPTER_PREFIX  "base_model.model." /* of names in the file */
+
+typedef struct weft_adapter_entry {
+    weft_adapter_tensor tensor;
+    int32_t parameter;
+} weft_adapter_entry;
+
+typedef struct weft_adapter_list {
+    weft_adapter_entry *entries;
+    int32_t n;
+} weft_adapter_list;
+
+/* Whether the parameter is the adapter's to save: its own, or trained beside it. */
+bool weft_adapter_saves(const weft_declared *declared, int32_t parameter);
+
+/* own_alone: without what is trained of the base. weft_adapter_list_free afterwards, also on failure. */
+weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, bool own_alone,
+                                   weft_error *err);
+void weft_adapter_list_free(weft_adapter_list *list);
+
+/* The tensor of an entry as the file has it; its name lives as long as the list. */
+weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtype);
+
+/* A parameter of the base by its name in an adapter's file, which may say `base_layer` where PEFT wraps a table that it
+ * saves as well; -1: it is none. */
+int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name);
+
+/* Refuses by name a part of a module that is trained: PEFT saves whole ones. */
+weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err);
+
+#endif

@@ -1,0 +1,110 @@
+/* host/command/cmd_merge.c: `weft merge`. No device is opened, and nothing is planned but the model's tree. */
+#include "command/cli.h"
+
+#include "adapter/merge.h"
+#include "base/join.h"
+#include "checkpoint/staging.h"
+#include "plan/make_plan.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const weft_flag flags[] = {
+    {"dtype", "TYPE", false, "Type of the merged weights: fp32, bf16 or fp16; by default each tensor's own."},
+    {"any-base", NULL, false, "Merge although the adapter was made on other weights."},
+    {NULL, NULL, false, NULL},
+};
+
+typedef struct merge_command {
+    const char *base, *adapter, *out;
+    char parent[WEFT_PATH_BYTES], name[256];
+    int32_t dtype;
+} merge_command;
+
+static weft_status read_dtype(int32_t *out, const char *text, weft_error *err) {
+    static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+    for (int i = 0; text != NULL && i < 3; i++)
+        if (strcmp(text, weft_dtype_name(dtypes[i])) == 0) *out = dtypes[i];
+    if (text == NULL || *out != 0) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "--dtype is '%s'; it is fp32, bf16 or fp16. A merged model is not packed: its update would be lost "
+        "between the steps of the blocks",
+        text);
+}
+
+/* The directory that is to appear, which nothing has the name of. */
+static weft_status split_out(merge_command *self, weft_error *err) {
+    size_t n = strlen(self->out);
+    const char *slash = NULL;
+    char whole[WEFT_PATH_BYTES];
+    while (n > 1 && self->out[n - 1] == '/') n--;
+    if (n >= sizeof whole) return weft_error_set(err, WEFT_E_USER, "%s: the path is too long", self->out);
+    (void)snprintf(whole, sizeof whole, "%.*s", (int)n, self->out);
+    if (access(whole, F_OK) == 0)
+        return weft_error_set(err, WEFT_E_USER, "%s is there already: give the name of a directory that is to be made",
+                              whole);
+    slash = strrchr(whole, '/');
+    (void)snprintf(self->parent, sizeof self->parent, "%.*s",
+                   slash == NULL ? 1 : (int)(slash - whole) + (slash == whole), slash == NULL ? "." : whole);
+    (void)snprintf(self->name, sizeof self->name, "%.255s", slash == NULL ? whole : slash + 1);
+    return self->name[0] != '\0' ? WEFT_OK
+                                 : weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory", self->out);
+}
+
+static weft_status open_plan(weft_run **run, weft_plan *plan, const weft_args *args, const merge_command *self,
+                             weft_error *err) {
+    char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16];
+    const char *const overrides[] = {model, from, "adapter.any_base=yes"};
+    const size_t n = weft_args_has(args, "any-base") ? 3 : 2;
+    weft_status status = WEFT_OK;
+    (void)snprintf(model, sizeof model, "model.path=%s", self->base);
+    (void)snprintf(from, sizeof from, "adapter.from=%s", self->adapter);
+    status = weft_run_open(run, NULL, overrides, n, WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY), err);
+    return status == WEFT_OK ? weft_plan_open(plan, *run, err) : status;
+}
+
+static weft_status merge_into(const merge_command *self, const weft_run *run, const weft_plan *plan, weft_error *err) {
+    weft_merging what = {.declared = plan->declared,
+                         .host = run->host,
+                         .base = run->settings.model.path,
+                         .adapter = run->settings.adapter_from,
+                         .dtype = self->dtype};
+    weft_staging staging = {0};
+    weft_status status = weft_staging_begin(&staging, self->parent, self->name, err);
+    if (status != WEFT_OK) return status;
+    what.directory = staging.path;
+    status = weft_adapter_merge(&what, err);
+    if (status == WEFT_OK) status = weft_staging_commit(&staging, err);
+    weft_staging_cancel(&staging);
+    return status;
+}
+
+static weft_exit run_merge(const weft_args *args, weft_error *err) {
+    merge_command self = {weft_args_extra(args, 0), weft_args_extra(args, 1), weft_args_extra(args, 2), "", "", 0};
+    weft_run *run = NULL;
+    weft_plan plan = {.world = 1, .nodes = 1};
+    weft_status status = read_dtype(&self.dtype, weft_args_value(args, "dtype"), err);
+    if (status == WEFT_OK) status = split_out(&self, err);
+    if (status == WEFT_OK) status = open_plan(&run, &plan, args, &self, err);
+    if (status == WEFT_OK) status = merge_into(&self, run, &plan, err);
+    if (status == WEFT_OK) (void)printf("merged     %s\n", self.out);
+    weft_plan_close(&plan);
+    weft_run_close(run);
+    return weft_exit_from(status);
+}
+
+const weft_command weft_command_merge = {
+    .name = "merge",
+    .summary = "Make one model of a base and an adapter.",
+    .usage = "BASE ADAPTER OUT",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 3,
+    .max_extra = 3,
+    .flags = flags,
+    .more = "BASE is a model's directory, ADAPTER one with adapter_config.json, as PEFT or a run's model/ has it. OUT "
+            "is made as\n"
+            "a whole, file by file as BASE has them; no device is needed. Sums are formed in fp32 and rounded once.",
+    .run = run_merge,
+};

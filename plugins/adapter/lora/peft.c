@@ -1,0 +1,159 @@
+/* plugins/adapter/lora/peft.c: adapter_config.json of a LoRA, both ways. What PEFT can say and this adapter cannot do
+ * is refused by its key: a key that is passed over would change what is computed. */
+#include "lora.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+/* ---- reading ---- */
+
+typedef struct reading {
+    const weft_adapter_source *source;
+    json_t *config;
+    weft_error *err;
+} reading;
+
+static weft_status refuse(const reading *self, const char *key, const char *why) {
+    return weft_error_set(self->err, WEFT_E_DATA, "%s: %s %s", self->source->config_path, key, why);
+}
+
+/* null, false, 0, "", [] and {} say nothing. */
+static int says_nothing(const json_t *value) {
+    return value == NULL || json_is_null(value) || json_is_false(value) ||
+           (json_is_number(value) && json_number_value(value) == 0) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+static weft_status check_rest(const reading *self) {
+    static const struct {
+        const char *key, *why;
+    } unknown[] = {{"use_dora", "is true: choose [adapter] plugin = dora"},
+                   {"fan_in_fan_out", "is true, which is for matrices stored as (in, out); this model's are (out, in)"},
+                   {"rank_pattern", "gives modules ranks of their own, and here all have one"},
+                   {"alpha_pattern", "gives modules scales of their own, and here all have one"},
+                   {"exclude_modules", "leaves modules out; list those that are meant in target_modules"},
+                   {"lora_bias", "is true, and B has no bias here"},
+                   {"layer_replication", "repeats blocks, and a model is as its config.json says here"},
+                   {"trainable_token_indices", "trains rows of an embedding alone, which is not served"},
+                   {"target_parameters", "adapts parameters that no module reads as a linear, which is not served"},
+                   {"alora_invocation_tokens", "switches the adapter on within a text, which is not served"},
+                   {"megatron_config", "is of another trainer's layers"}};
+    const char *bias = json_string_value(json_object_get(self->config, "bias"));
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (!says_nothing(json_object_get(self->config, unknown[i].key)))
+            return refuse(self, unknown[i].key, unknown[i].why);
+    if (bias != NULL && strcmp(bias, "none") != 0)
+        return refuse(self, "bias", "is not none: biases that are trained beside an adapter are modules_to_save here");
+    return WEFT_OK;
+}
+
+/* The words of a list of texts or numbers, with commas; a lone number too. NULL: no memory, or something else in it. */
+static char *join_list(const json_t *list) {
+    char *all = strdup("");
+    for (size_t i = 0; all != NULL && i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        char number[32] = "", *longer = NULL;
+        const char *text = json_is_string(item) ? json_string_value(item) : number;
+        if (json_is_integer(item)) (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(item));
+        else if (!json_is_string(item)) text = "";
+        longer = malloc(strlen(all) + strlen(text) + 2);
+        if (longer != NULL) (void)sprintf(longer, "%s%s%s", all, *all == 0 ? "" : ",", text);
+        free(all);
+        all = longer;
+    }
+    return all;
+}
+
+static weft_status read_modules(weft_adapter *self, const reading *from) {
+    const json_t *modules = json_object_get(from->config, "target_modules");
+    const json_t *layers = json_object_get(from->config, "layers_to_transform");
+    const int is_text = json_is_string(modules),
+              is_all = is_text && strcmp(json_string_value(modules), "all-linear") == 0;
+    char number[32];
+    if (!is_text && (!json_is_array(modules) || json_array_size(modules) == 0))
+        return refuse(from, "target_modules", "is neither a list of names nor one expression");
+    self->names = is_text ? strdup(is_all ? "all-linear" : "") : join_list(modules);
+    self->regex = strdup(is_text && !is_all ? json_string_value(modules) : "");
+    (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(layers));
+    if (layers == NULL || json_is_null(layers)) self->layers = strdup("all");
+    else self->layers = json_is_integer(layers) ? strdup(number) : join_list(layers);
+    return WEFT_OK;
+}
+
+static weft_status read_all(weft_adapter *self, const reading *from) {
+    const json_t *r = json_object_get(from->config, "r"), *alpha = json_object_get(from->config, "lora_alpha");
+    const char *type = json_string_value(json_object_get(from->config, "peft_type"));
+    weft_status status = WEFT_OK;
+    if (type == NULL || strcmp(type, "LORA") != 0)
+        return refuse(from, "peft_type", "is not LORA: choose the adapter that it is");
+    if (!json_is_integer(r) || json_integer_value(r) < 1) return refuse(from, "r", "is no whole number from 1 on");
+    if (!json_is_number(alpha) || !(json_number_value(alpha) > 0))
+        return refuse(from, "lora_alpha", "is no number above 0");
+    status = check_rest(from);
+    self->r = json_integer_value(r);
+    self->alpha = json_number_value(alpha);
+    self->stabilised = json_is_true(json_object_get(from->config, "use_rslora"));
+    return status == WEFT_OK ? read_modules(self, from) : status;
+}
+
+weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, weft_error *err) {
+    json_error_t why;
+    reading from = {source, json_loadb(source->config_text, (size_t)source->config_bytes, 0, &why), err};
+    weft_status status = WEFT_OK;
+    if (!json_is_object(from.config))
+        status = weft_error_set(err, WEFT_E_DATA, "%s: is no object in JSON%s%s", source->config_path,
+                                from.config == NULL ? ": " : "", from.config == NULL ? why.text : "");
+    if (status == WEFT_OK) status = read_all(self, &from);
+    json_decref(from.config);
+    return status;
+}
+
+/* ---- writing ---- */
+
+static const char *last_name(const char *path) {
+    const char *dot = strrchr(path, '.');
+    return dot == NULL ? path : dot + 1;
+}
+
+/* Whether all sites of the name are chosen: then the name says it, else each path does. */
+static int is_chosen_everywhere(const weft_adapter_job *job, const uint8_t *chosen, const char *name) {
+    for (uint32_t i = 0; i < job->n_sites; i++) {
+        const weft_site *site = weft_adapter_site(job, i);
+        if (site->whole < 0 && site->weight != NULL && !chosen[i] && strcmp(last_name(site->path), name) == 0) return 0;
+    }
+    return 1;
+}
+
+static int has_text(const json_t *list, const char *text) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(json_string_value(json_array_get(list, i)), text) == 0) return 1;
+    return 0;
+}
+
+static json_t *list_modules(const weft_adapter_job *job, const uint8_t *chosen) {
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < job->n_sites; i++) {
+        const weft_site *site = weft_adapter_site(job, i);
+        const char *name = last_name(site->path);
+        if (!chosen[i]) continue;
+        if (!is_chosen_everywhere(job, chosen, name)) name = site->path;
+        if (!has_text(list, name)) (void)json_array_append_new(list, json_string(name));
+    }
+    return list;
+}
+
+char *lora_write(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen) {
+    json_t *config = json_pack("{s:s, s:I, s:f, s:f, s:b, s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:b, s:b}", "peft_type",
+                               "LORA", "r", (json_int_t)self->r, "lora_alpha", self->alpha, "lora_dropout", 0.0,
+                               "use_rslora", self->stabilised, "bias", "none", "fan_in_fan_out", 0, "target_modules",
+                               list_modules(job, chosen), "layers_to_transform", json_null(), "init_lora_weights",
+                               self->gaussian ? "gaussian" : "true", "rank_pattern", json_object(), "alpha_pattern",
+                               json_object(), "use_dora", 0, "lora_bias", 0);
+    char *text = NULL;
+    if (!self->gaussian) (void)json_object_set_new(config, "init_lora_weights", json_true());
+    text = config == NULL ? NULL : json_dumps(config, JSON_SORT_KEYS);
+    json_decref(config);
+    return text;
+}

@@ -1,0 +1,127 @@
+#!/bin/sh
+# What a run with an adapter leaves and what is made of it: an adapter's directory of a few files, checkpoints without the
+# base, a resume on other ranks, evaluation and generation with it, several by name, another base, and a merged model.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/plugins"
+
+make_run <<'INI'
+steps        = 6
+[eval]
+every = none
+[checkpoint]
+every = 3
+[optimizer]
+plugin = adamw
+lr     = 1e-2
+[device]
+threads = 1
+INI
+says() { # says FILE TEXT
+    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
+}
+train() { # train argument...: a run, with its words in log
+    limit "$weft" train run.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
+}
+same() { # same WHAT A B: the same file
+    cmp -s "$2" "$3" || failed "$1: $2 and $3 differ"
+}
+loss() { # loss argument...: of an evaluation
+    limit "$weft" eval run.ini --json "$@" 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//' || failed "eval $*" log
+}
+near() { # near WHAT TOLERANCE A B: numbers
+    awk -v a="$3" -v b="$4" -v most="$2" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && d < most) }' ||
+        failed "$1: $3 and $4"
+}
+
+# A base, whose head is tied to its embedding, and one that learned something else.
+train run.out=first train.steps=2 checkpoint.every=none
+mv first/model base
+cp run.ini fresh.ini
+sed 's|^path   = model|path   = base|; s|^start  = fresh|start  = weights|' fresh.ini >plain.ini
+cat plain.ini - >run.ini <<'INI'
+[adapter]
+plugin  = lora
+r       = 4
+alpha   = 8
+named   = one:out/model, two:other/model
+INI
+
+# ---- what a run leaves
+
+train run.out=out train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens
+for file in adapter_config.json adapter_model.safetensors weft_adapter.json tokenizer.json; do
+    [ -s "out/model/$file" ] || failed "no out/model/$file"
+done
+[ ! -e out/model/model.safetensors ] && [ ! -e out/checkpoints/step-6/model.safetensors ] || failed "the base was saved again"
+says out/model/adapter_config.json '"model.norm"'
+says out/checkpoints/step-6/state/exp_avg.safetensors 'q_proj.lora_A.weight'
+! grep -qF 'q_proj.weight' out/checkpoints/step-6/state/exp_avg.safetensors || failed "states of what is frozen"
+train run.out=other run.seed=9 adapter.r=2 adapter.alpha=auto 'adapter.targets=*.q_proj'
+
+# ---- it is read again
+
+with=$(loss --adapter out/model adapter.r=auto train.trainable=all)
+near "by name" 1e-9 "$with" "$(loss --adapter one)"
+near "as a run's directory" 1e-9 "$with" "$("$weft" eval out --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
+[ "$with" != "$(loss)" ] || failed "an adapter that changes nothing"
+[ "$with" != "$(loss --adapter two adapter.r=auto adapter.alpha=auto)" ] || failed "two adapters that are one"
+limit "$weft" generate run.ini --adapter one --prompt e2 --tokens 8 --temperature 0 --json >a.txt 2>log || failed "generate" log
+limit "$weft" generate out --prompt e2 --tokens 8 --temperature 0 --json --no-cache >b.txt 2>log || failed "generate of a run" log
+same "with the cache and without" a.txt b.txt
+train run.out=again train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.from=out/model \
+    train.trainable=adapter,model.norm.weight
+same "an adapter that was read and saved" out/model/adapter_model.safetensors again/model/adapter_model.safetensors
+
+# ---- what does not fit is told
+
+refused "[adapter] use = three is no name of an adapter; [adapter] named has one, two" "$weft" eval run.ini --adapter three
+refused "[adapter] r is another than $dir/out/model/adapter_config.json has" "$weft" eval run.ini --adapter one adapter.r=3
+refused "[adapter] from = base cannot be used: $dir/base/adapter_config.json: cannot be opened" "$weft" eval run.ini adapter.from=base
+limit "$weft" train plain.ini --overwrite run.out=changed train.steps=3 checkpoint.every=none >log 2>&1 || failed "another base" log
+refused "was made on other weights than those in $dir/changed/model: set [model] path to its base, or any_base = yes" \
+    "$weft" eval run.ini --adapter one model.path=changed/model
+limit "$weft" eval run.ini --adapter one model.path=changed/model adapter.any_base=yes >log 2>&1 || failed "any base" log
+sed 's/"r": 4/"r": 5/' out/model/adapter_config.json >config.json
+cp -r out/model wrong
+mv config.json wrong/adapter_config.json
+refused "is (4, 521), and this model with this adapter needs (5, 521): the adapter was made for another base" "$weft" eval run.ini adapter.r=auto --adapter wrong
+sed 's/"use_dora": false/"use_dora": true/' out/model/adapter_config.json >wrong/adapter_config.json
+refused "use_dora is true: choose [adapter] plugin = dora" "$weft" eval run.ini --adapter wrong
+
+# ---- merged
+
+refused "'model.embed_tokens' is tied to the head" "$weft" merge base out/model merged
+[ ! -e merged ] || failed "a refused merge left something"
+train run.out=plain train.trainable=adapter,*norm.weight
+limit "$weft" merge base plain/model merged >log 2>&1 || failed "merge" log
+near "a merged model" 1e-5 "$(loss adapter.from=plain/model)" \
+    "$("$weft" eval plain.ini model.path=merged --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
+for file in config.json tokenizer.json model.safetensors; do [ -s "merged/$file" ] || failed "no merged/$file"; done
+limit "$weft" merge base plain/model narrow --dtype bf16 >log 2>&1 || failed "merge to bf16" log
+says narrow/config.json '"bfloat16"'
+near "merged to bf16" 1e-2 "$(loss adapter.from=plain/model)" \
+    "$("$weft" eval plain.ini model.path=narrow --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
+refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
+refused "merged is there already" "$weft" merge base plain/model merged
+
+# ---- other ranks: the same bytes, also after a resume on fewer and fewer
+
+has mpich || exit $((failures > 0))
+many="comm.plugin=mpi-mpich strategy.plugin=fsdp"
+part="train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens"
+train run.out=many $part $many --ranks 4 train.steps=2 checkpoint.every=2
+for ranks in 2 1; do
+    steps=$((8 - 2 * ranks))
+    [ $ranks = 2 ] || steps=6
+    where=$many
+    [ $ranks != 1 ] || where=
+    limit "$weft" train run.ini --resume run.out=many $part $where $([ $ranks = 1 ] || echo --ranks $ranks) train.steps=$steps \
+        checkpoint.every=2 >log 2>&1 || failed "a resume on $ranks ranks" log
+done
+same "resumed on 4, 2 and 1 ranks" out/model/adapter_model.safetensors many/model/adapter_model.safetensors
+limit "$weft" train run.ini --resume run.out=many $part model.path=changed/model train.steps=8 >log 2>&1 && failed "another base was resumed"
+says log "the base's weights"
+exit $((failures > 0))

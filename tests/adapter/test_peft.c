@@ -1,0 +1,191 @@
+/* LoRA held against PEFT on transformers (tests/golden/make_peft.py): logits, loss, the gradient of every trained
+ * parameter, and ten clipped AdamW steps, of adapters that PEFT wrote: on all linears, on an embedding beside a norm
+ * that is trained whole, in some layers, and on matrices that the model reads in slices. */
+#include "device_choice.h"
+#include "golden.h"
+#include "suite.h"
+#include "adapter/merge.h"
+#include "plan/make_plan.h"
+#include "session/generate.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+static const struct {
+    const char *name, *base, *trainable;
+} cases[] = {{"peft-lora", "llama-gqa", "train.trainable=auto"},
+             {"peft-lora-parts", "llama-tied", "train.trainable=adapter,model.norm.weight"},
+             {"peft-lora-layers", "llama-tied", "train.trainable=auto"},
+             {"peft-lora-fused", "family-phi3", "train.trainable=adapter"}};
+enum { N_CASES = sizeof cases / sizeof *cases };
+
+static char from[4200];
+
+static void name_adapter(int i) {
+    char path[4096];
+    golden_path(path, sizeof path, cases[i].name);
+    (void)snprintf(from, sizeof from, "adapter.from=%s", path);
+}
+
+static void open_engine(golden_engine *g, golden_batch *batch, int i) {
+    const char *const overrides[] = {from, cases[i].trainable, "optimizer.plugin=adamw", "optimizer.lr=1e-3",
+                                     "optimizer.weight_decay=0.01"};
+    name_adapter(i);
+    golden_batch_open(batch, cases[i].name);
+    golden_engine_open(g, batch, cases[i].base, 1, overrides, 5);
+}
+
+/* prefix: "grad." or "adamw10."; values of each trained parameter. Returns how many there are. */
+static int compare_trained(const golden_engine *g, const golden_batch *batch, const char *prefix, bool gradients) {
+    const weft_engine *engine = g->engine;
+    int n = 0;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        const weft_ref gradient = weft_ref_at(engine->gradients.ref, weft_layout_offset(engine->plan.layout, p));
+        char name[256];
+        float *found = NULL;
+        if (!p->trainable) continue;
+        (void)snprintf(name, sizeof name, "%s%s", prefix, p->name);
+        found = read_floats(engine, gradients ? gradient : engine->parameter_refs[i], p->numel);
+        ck_assert_msg(relative_error(found, golden_floats(batch, name), p->numel) < 1e-4, "%s is off by %.3g", name,
+                      relative_error(found, golden_floats(batch, name), p->numel));
+        free(found);
+        n++;
+    }
+    return n;
+}
+
+static int count_tensors(const golden_batch *batch, const char *prefix) {
+    int n = 0;
+    for (int32_t i = 0; i < batch->file->n_tensors; i++)
+        n += strncmp(batch->file->tensors[i].name, prefix, strlen(prefix)) == 0;
+    return n;
+}
+
+START_TEST(loss_gradients_and_ten_steps) {
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    open_engine(&g, &batch, _i);
+    for (int step = 1; step <= 10; step++) {
+        weft_step_result result = {0};
+        ck_assert_msg(weft_stepper_train(g.stepper, &result, (uint64_t)step, 1e-3, 0.5, &err) == WEFT_OK, "%s",
+                      err.text);
+        if (step == 1) ck_assert_int_eq(compare_trained(&g, &batch, "grad.", true), count_tensors(&batch, "grad."));
+        ck_assert_double_lt(
+            fabs(result.loss_sum / (double)result.n_targets / golden_doubles(&batch, "adamw10.loss")[step - 1] - 1.0),
+            1e-5);
+        ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[step - 1] - 1.0), 1e-4);
+    }
+    (void)compare_trained(&g, &batch, "adamw10.", false);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+static const int32_t *ints(const golden_batch *batch, const char *name) {
+    return (const int32_t *)(const void *)weft_safetensors_find(batch->file, name)->data;
+}
+
+START_TEST(logits_of_every_place) {
+    const weft_generate_options options = {.tokens = 1, .top_p = 1.0, .cache = false};
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
+                           WEFT_NEEDS(WEFT_PART_DEVICE);
+    char path[4096], model[4200], plugin[64];
+    const char *overrides[3 + DEVICE_CHOICE_MOST] = {model, plugin, from};
+    const size_t n = 3 + device_choice_overrides(overrides + 3);
+    golden_batch batch;
+    weft_run *run = NULL;
+    weft_generator *generator = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    name_adapter(_i);
+    golden_path(path, sizeof path, cases[_i].base);
+    golden_plugin(plugin, sizeof plugin, cases[_i].base);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    golden_batch_open(&batch, cases[_i].name);
+    ck_assert_msg(weft_run_open(&run, NULL, overrides, n, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_generator_create(&generator, run, batch.length, &options, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t i = 0; i < batch.rows * batch.length; i++) {
+        const int64_t vocabulary = weft_generator_model(generator)->vocab_size, at = batch.positions[i];
+        const float *found = NULL, *expected = golden_floats(&batch, "logits") + i * vocabulary;
+        if (golden_floats(&batch, "weights")[i] == 0.0f && at == 0) continue;
+        ck_assert_msg(weft_generator_logits(generator, &found, ints(&batch, "ids") + i - at, 0, at + 1, &err) ==
+                          WEFT_OK,
+                      "%s", err.text);
+        for (int64_t v = 0; v < vocabulary; v++)
+            ck_assert_double_lt(fabs((double)found[v] - (double)expected[v]), 1e-4);
+    }
+    weft_generator_destroy(generator);
+    weft_run_close(run);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+/* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is
+ * refused. */
+START_TEST(merged_weights) {
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY);
+    char path[4096], model[4200], plugin[64], out[] = "/tmp/weft-merged-XXXXXX", command[128];
+    const char *const overrides[] = {model, plugin, from};
+    golden_batch batch;
+    weft_run *run = NULL;
+    weft_plan plan = {.world = 1, .nodes = 1};
+    weft_merging merging = {0};
+    weft_safetensors *merged = NULL;
+    weft_status status = WEFT_OK;
+    weft_error err = WEFT_ERROR_INIT;
+    name_adapter(_i);
+    golden_path(path, sizeof path, cases[_i].base);
+    golden_plugin(plugin, sizeof plugin, cases[_i].base);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
+    golden_batch_open(&batch, cases[_i].name);
+    ck_assert_msg(weft_run_open(&run, NULL, overrides, 3, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_plan_open(&plan, run, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_ptr_nonnull(mkdtemp(out));
+    merging.declared = plan.declared;
+    merging.host = run->host;
+    merging.base = path;
+    merging.adapter = run->settings.adapter_from;
+    merging.directory = out;
+    status = weft_adapter_merge(&merging, &err);
+    if (strcmp(cases[_i].name, "peft-lora-parts") == 0) {
+        ck_assert_int_eq(status, WEFT_E_USER);
+        ck_assert_msg(strstr(err.text, "'model.embed_tokens' is tied to the head") != NULL, "%s", err.text);
+    } else {
+        int n = 0;
+        ck_assert_msg(status == WEFT_OK, "%s", err.text);
+        ck_assert_msg(weft_safetensors_open_directory(&merged, out, &err) == WEFT_OK, "%s", err.text);
+        for (int32_t i = 0; i < batch.file->n_tensors; i++) {
+            const weft_tensor *expected = &batch.file->tensors[i];
+            const weft_tensor *found = NULL;
+            if (strncmp(expected->name, "merged.", 7) != 0) continue;
+            found = weft_safetensors_find(merged, expected->name + 7);
+            ck_assert_msg(found != NULL && found->dtype == WEFT_F32 && found->numel == expected->numel, "%s",
+                          expected->name);
+            ck_assert_double_lt(relative_error((const float *)(const void *)found->data,
+                                               (const float *)(const void *)expected->data, found->numel),
+                                1e-6);
+            n++;
+        }
+        ck_assert_int_eq(n, 2);
+        weft_safetensors_close(merged);
+    }
+    (void)snprintf(command, sizeof command, "rm -rf %s", out);
+    ck_assert_int_eq(system(command), 0);
+    weft_plan_close(&plan);
+    weft_run_close(run);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("peft");
+    TCase *tests = tcase_create("peft");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_CASES);
+    tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
+    tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}

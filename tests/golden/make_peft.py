@@ -1,0 +1,147 @@
+"""peft-*: LoRA adapters as PEFT writes them, on golden models that are there, each with expected.safetensors.
+
+Random A and B (B not zero), saved by save_pretrained. Expected, of PEFT on transformers: logits, the gradient of each
+trained parameter, ten clipped AdamW steps as make_llama.py takes them, and weights that merge_and_unload gives.
+Names are Weft's: without base_model.model. and .default, an embedding's A as (vocabulary, r)."""
+import json
+import pathlib
+import shutil
+import sys
+
+import peft
+import torch
+import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+import make_families  # noqa: E402
+import make_llama  # noqa: E402
+from make_llama import ADAMW, CLIP, STEPS, in_double, losses  # noqa: E402
+
+LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+CASES = {
+    "peft-lora": dict(base="llama-gqa", seed=11, double=True,
+                      lora=dict(r=4, lora_alpha=6, target_modules=LINEARS)),
+    "peft-lora-parts": dict(base="llama-tied", seed=12, double=True,
+                            lora=dict(r=3, lora_alpha=8, use_rslora=True, modules_to_save=["model.norm"],
+                                      target_modules=["q_proj", "embed_tokens", "down_proj"])),
+    "peft-lora-layers": dict(base="llama-tied", seed=13, double=True,
+                             lora=dict(r=2, lora_alpha=2, layers_to_transform=[0, 2],
+                                       target_modules=["k_proj", "v_proj", "up_proj"])),
+    "peft-lora-fused": dict(base="family-phi3", seed=21, double=True,
+                            lora=dict(r=2, lora_alpha=5, target_modules=r".*\.(qkv|gate_up|o)_proj")),
+}
+MERGED = 2  # weights of each case that are kept as merge_and_unload has them
+
+
+def own_name(name):
+    """Weft's name of a trained parameter of a PeftModel."""
+    name = name.removeprefix("base_model.model.").replace(".modules_to_save.default", "").replace(".default", "")
+    return name + ".weight" if "lora_embedding" in name else name
+
+
+def own_shape(name, value):
+    return value.T if "lora_embedding_A" in name else value
+
+
+def trained(model):
+    return {own_name(n): (n, p) for n, p in model.named_parameters() if p.requires_grad}
+
+
+def make_adapter(spec, base, where):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32),
+                           LoraConfig(task_type="CAUSAL_LM", **spec["lora"]))
+    rng = torch.Generator().manual_seed(spec["seed"])
+    with torch.no_grad():
+        for name, (_, p) in sorted(trained(model).items()):
+            p.copy_((1 if "norm" in name else 0) + 0.3 * torch.randn(p.shape, generator=rng))
+    model.save_pretrained(where)
+    for file in where.iterdir():
+        if file.name == "README.md":
+            file.unlink()
+    path = where / "adapter_config.json"
+    config = json.loads(path.read_text())
+    config["base_model_name_or_path"] = "../" + base.name
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
+def load(spec, base, where):
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = PeftModel.from_pretrained(model, where, is_trainable=True)
+    return model.double() if spec["double"] else model
+
+
+def logits_packed(model, batch):
+    """A window is the other script's to know."""
+    of = make_families if getattr(model.config, "sliding_window", None) else make_llama
+    return of.logits_packed(model, batch)
+
+
+def run(model, batch):
+    out, parts = {}, trained(model)
+    logits = logits_packed(model, batch)
+    total = losses(logits, batch)[1]
+    total.backward()
+    out["logits"], out["loss_sum"] = logits.detach(), total.detach().double().reshape(1)
+    for name, (n, p) in parts.items():
+        out["grad." + name] = own_shape(n, p.grad.clone())
+    count, kept = int((batch["weights"] != 0).sum()), {"loss": [], "norm": []}
+    optimizer = torch.optim.AdamW([p for _, p in parts.values()], foreach=False, **ADAMW)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        mean = losses(logits_packed(model, batch), batch)[1] / count
+        mean.backward()
+        norm = torch.nn.utils.clip_grad_norm_([p for _, p in parts.values()], CLIP, foreach=False)
+        kept["norm"].append(norm.item())
+        kept["loss"].append(mean.item())
+        optimizer.step()
+    for name, (n, p) in parts.items():
+        out["adamw10." + name] = own_shape(n, p.detach().clone())
+    for key, values in kept.items():
+        out["adamw10." + key] = torch.tensor(values, dtype=torch.float64)
+    return out
+
+
+def merged(spec, base, where):
+    """The weights that merging changes most early in the file: enough to hold a merge against."""
+    before = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).state_dict()
+    after = load(spec, base, where).merge_and_unload().state_dict()
+    names = [k for k in sorted(after) if k in before and not torch.equal(before[k].double(), after[k].double())]
+    return {"merged." + k: after[k] for k in names[:1] + names[-MERGED + 1:]}
+
+
+def make(name, spec, out):
+    where, base = out / name, HERE / spec["base"]
+    shutil.rmtree(where, ignore_errors=True)
+    where.mkdir(parents=True)
+    make_adapter(spec, base, where)
+    kept = load_file(base / "expected.safetensors")
+    batch = {k: kept[k] for k in ("ids", "targets", "weights", "starts")}
+    if spec["double"]:
+        with in_double():
+            expected = run(load(spec, base, where), batch)
+    else:
+        expected = run(load(spec, base, where), batch)
+    expected |= merged(spec, base, where)
+    tensors = dict(batch, count=kept["count"])
+    for key, value in expected.items():
+        tensors[key] = value if value.dim() == 1 and key in ("loss_sum", "adamw10.loss", "adamw10.norm") else value.float()
+    save_file({k: v.contiguous() for k, v in sorted(tensors.items())}, where / "expected.safetensors")
+    for file in where.iterdir():
+        file.chmod(0o644)
+    losses10 = tensors["adamw10.loss"]
+    print(f"{name}: {sum(f.stat().st_size for f in where.iterdir())} bytes; loss {losses10[0]:.4f} to {losses10[-1]:.4f}; "
+          f"peft {peft.__version__}, transformers {transformers.__version__}")
+    assert losses10[-1] < losses10[0] and all(torch.isfinite(v.double()).all() for v in tensors.values())
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    transformers.logging.set_verbosity_error()
+    for case, what in ((c, w) for c, w in CASES.items() if len(sys.argv) < 3 or c == sys.argv[2]):
+        make(case, what, pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE)
