@@ -12,8 +12,8 @@ weft_status weft_adapter_check(const weft_declared *declared, const char *direct
  * the base's own. */
 weft_status weft_adapter_load(const weft_region *region, const char *directory, weft_error *err);
 
-/* The same on the host, in fp32 and whole: out[p] for each parameter that the file has, each to be freed; the others stay
- * as they are. */
+/* The same on the host, in fp32 and whole: out[p] for each parameter that the file has, each to be freed; the others
+ * stay as they are. */
 weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err);
 
 #endif

@@ -1,7 +1,7 @@
 /* host/adapter/origin.h: which base an adapter was made on.
  *
- * An adapter's directory has weft_adapter.json beside PEFT's two files: the plugin that made it, and a fingerprint of the
- * base's weights. On other weights its numbers mean nothing, and its shapes may fit all the same. */
+ * An adapter's directory has weft_adapter.json beside PEFT's two files: the plugin that made it, and a fingerprint of
+ * the base's weights. On other weights its numbers mean nothing, and its shapes may fit all the same. */
 #ifndef WEFT_HOST_ADAPTER_ORIGIN_H
 #define WEFT_HOST_ADAPTER_ORIGIN_H
 

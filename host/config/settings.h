@@ -58,7 +58,7 @@
     K(ENUM, precision, "fp32", "fp32,bf16", "", WEFT_SAME,                                                             \
       "bf16: operands of products and stored activations; sums, gradients of parameters and masters stay fp32.")       \
     K(LIST, trainable, "auto", "", "", WEFT_SAME,                                                                      \
-      "all, adapter, head, first:N, last:N (layers), or names with *; auto: the adapter if there is one, else all.")                              \
+      "all, adapter, head, first:N, last:N (layers), or names with *; auto: the adapter if there is one, else all.")   \
     K(BOOL, activation_checkpointing, "no", "", "", WEFT_SAME,                                                         \
       "Keep each segment's input alone and compute the rest again: less memory, same bits.")
 

@@ -137,8 +137,9 @@ weft_status weft_declared_create_with(weft_declared **out, const weft_host *host
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
 /* Sets `trainable`: "all", or a comma-separated list of adapter, head, first:N, last:N (blocks) and parameter names, in
- * which '*' stands for any text. What the adapter declares as frozen stays so, without a word. An item that matches nothing is an error that shows names. Nothing changes on failure. What
- * is packed stays frozen; whether it may be named, `packed_wanted`, is for who trains to say. */
+ * which '*' stands for any text. What the adapter declares as frozen stays so, without a word. An item that matches
+ * nothing is an error that shows names. Nothing changes on failure. What is packed stays frozen; whether it may be
+ * named, `packed_wanted`, is for who trains to say. */
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
 
 /* Index of a parameter by any of its names; -1: none. */

@@ -20,18 +20,23 @@ static int64_t smallest_grid(const weft_declared *declared) {
     return grid;
 }
 
-/* The largest power of two that pads all parameters together by less than PADDING_PERCENT; the least where none does.
- */
+/* Less than PADDING_PERCENT of all parameters, or of those that an adapter adds, is padding on that grid. */
+static bool pads_little(const weft_declared *declared, int64_t grid, bool added_alone) {
+    double padded = 0, used = 0; /* exact below 2^53 elements */
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        if (added_alone && !declared->parameters[p].added) continue;
+        used += (double)declared->parameters[p].numel;
+        padded += (double)weft_round_up(declared->parameters[p].numel, grid);
+    }
+    return used <= 0 || padded - used < used * PADDING_PERCENT / 100;
+}
+
+/* The largest power of two that pads all parameters together by less than PADDING_PERCENT, and what an adapter adds as
+ * well: small beside the rest, it is what has gradients and states. The least where none does. */
 static int64_t choose_grid(const weft_declared *declared) {
     const int64_t least = smallest_grid(declared);
-    for (int64_t grid = GRID_MAX; grid > least; grid /= 2) {
-        double padded = 0, used = 0; /* exact below 2^53 elements */
-        for (int32_t p = 0; p < declared->n_parameters; p++) {
-            used += (double)declared->parameters[p].numel;
-            padded += (double)weft_round_up(declared->parameters[p].numel, grid);
-        }
-        if (padded - used < used * PADDING_PERCENT / 100) return grid;
-    }
+    for (int64_t grid = GRID_MAX; grid > least; grid /= 2)
+        if (pads_little(declared, grid, false) && pads_little(declared, grid, true)) return grid;
     return least;
 }
 

@@ -15,9 +15,10 @@
 /* Bytes of data in one file of a saved model: what transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
 
-/* Reads all parameters but those of an adapter, as far as the region keeps them; padding becomes zero. Refused: a missing, unexpected or
- * wrongly shaped tensor, a type other than fp32, bf16 and fp16, names of tied storage that differ. Names that end in
- * "rotary_emb.inv_freq", a buffer that old checkpoints carry, are passed over with a line in the log. */
+/* Reads all parameters but those of an adapter, as far as the region keeps them; padding becomes zero. Refused: a
+ * missing, unexpected or wrongly shaped tensor, a type other than fp32, bf16 and fp16, names of tied storage that
+ * differ. Names that end in "rotary_emb.inv_freq", a buffer that old checkpoints carry, are passed over with a line in
+ * the log. */
 weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err);
 
 /* The same from files that are open; directory is their name in messages. */

@@ -1,6 +1,6 @@
 /* LoRA held against PEFT on transformers (tests/golden/make_peft.py): logits, loss, the gradient of every trained
- * parameter, and ten clipped AdamW steps, of adapters that PEFT wrote: on all linears, on an embedding beside a norm that
- * is trained whole, in some layers, and on matrices that the model reads in slices. */
+ * parameter, and ten clipped AdamW steps, of adapters that PEFT wrote: on all linears, on an embedding beside a norm
+ * that is trained whole, in some layers, and on matrices that the model reads in slices. */
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
@@ -122,7 +122,8 @@ START_TEST(logits_of_every_place) {
 }
 END_TEST
 
-/* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is refused. */
+/* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is
+ * refused. */
 START_TEST(merged_weights) {
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY);
     char path[4096], model[4200], plugin[64], out[] = "/tmp/weft-merged-XXXXXX", command[128];

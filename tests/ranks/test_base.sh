@@ -1,6 +1,6 @@
 #!/bin/sh
-# [model] base: the frozen linears of the layers stored in nf4, int8 and fp8, packed while they are read, beside low-rank
-# parts, norms and an embedding that are trained. Held, cut, gathered and saved packed; one result under all strategies;
+# [model] base: the frozen linears of the layers stored in nf4, int8 and fp8, packed while they are read, beside lora,
+# norms and an embedding that are trained. Held, cut, gathered and saved packed; one result under all strategies;
 # planned to the byte; and the losses of the same model with its linears unpacked.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
@@ -13,8 +13,7 @@ cat >run.ini <<'INI'
 [run]
 out = out
 [model]
-plugin = plain
-path   = model
+path = model
 [tokenizer]
 [data]
 path       = games.txt
@@ -26,12 +25,16 @@ steps        = 6
 global_batch = 12
 micro_batch  = 1
 clip         = 0.5
-trainable    = model.embed_tokens.weight, *norm.weight, *.lora_*
+trainable    = model.embed_tokens.weight, *norm.weight, adapter
 [eval]
 every = none
 [optimizer]
 plugin = adamw
 lr     = 3e-3
+[adapter]
+plugin = lora
+[adapter.lora]
+r = 3
 [device]
 threads = 1
 INI
@@ -63,14 +66,15 @@ agree() { # agree WHAT TOLERANCE A B: losses of two runs, of six steps, that lea
 
 # Two models in numbers: one whose rows are 40 and 88 long, so that blocks go on in the next row and the last of a matrix
 # is begun, and one of whole blocks.
+still="train.steps=1 optimizer.plugin=sgd optimizer.lr=0"
+bare="adapter.plugin=none train.trainable=*norm.weight"
 make_model fresh40 40 10 88 3 521
 make_model fresh64 64 16 128 3 521
 for size in 40 64; do
-    train run.out=made model.start=fresh model.path=fresh$size train.steps=1 optimizer.plugin=sgd optimizer.lr=0 ||
+    train run.out=made model.start=fresh model.path=fresh$size $still $bare ||
         failed "a model of $size" log
     cp -r made/model numbers$size
 done
-still="train.steps=1 optimizer.plugin=sgd optimizer.lr=0"
 
 # ---- what cannot be is told
 
@@ -101,10 +105,11 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
 
     # What is saved is read with no key, and with the same one; with another one it is refused, and it is not trained.
     ready="model.path=one/model"
-    train run.out=again $still $ready || failed "$1 from a saved model" log
-    same "$1: a model that was read and saved" one/model again/model
-    train run.out=again $still $ready model.base=$1 || failed "$1 from a saved model that is asked for" log
-    same "$1: a model that was read and saved, as asked for" one/model again/model
+    train run.out=first $still $bare $base || failed "$1 without an adapter" log
+    train run.out=again $still $bare model.path=first/model || failed "$1 from a saved model" log
+    same "$1: a model that was read and saved" first/model again/model
+    train run.out=again $still $bare model.path=first/model model.base=$1 || failed "$1 from a saved model, asked for" log
+    same "$1: a model that was read and saved, as asked for" first/model again/model
     refused "is stored in $3 there; take the line out" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
     refused "asks to train 'model.layers.0.self_attn.q_proj.weight', which is stored in $3" \
         "$weft" plan run.ini $ready train.trainable=all
@@ -180,6 +185,24 @@ if [ -n "$MPI" ]; then
     same "resumed on other ranks, its checkpoint" one/checkpoints/step-6 many/checkpoints/step-6
 fi
 
+# ---- packed while it is read: the peak is the packed model and some pieces, not the numbers
+
+beside() { # beside OUT: bytes at most in memory beside what was planned
+    peak=$(grep -o '"resident_peak": *[0-9]*' "$1/phases.jsonl" | grep -oE '[0-9]+$' | sort -n | tail -n 1)
+    taken=$(tail -n 1 "$1/phases.jsonl" | grep -o '"taken": {[^}]*}' | grep -oE '[0-9]+' | awk '{ n += $1 } END { print n }')
+    echo $((peak - taken))
+}
+make_model fresh512 512 64 2048 6 521 # 20 million numbers in its linears, 82 MB of fp32
+train run.out=made model.start=fresh model.path=fresh512 $still $bare || failed "a model of 20 million" log
+mv made/model numbers512
+few="train.steps=1 train.global_batch=1 checkpoint.every=none $bare"
+train run.out=small $few model.path=numbers40 model.base=nf4 || failed "nf4 of a small model" log
+for base in nf4 int8 fp8; do
+    train run.out=large $few model.path=numbers512 model.base=$base || failed "$base of 20 million" log
+    [ $(($(beside large) - $(beside small))) -lt 30000000 ] ||
+        failed "$base: $(beside large) bytes beside what was planned, of a small model $(beside small)" log
+done
+
 # ---- bf16 and fp32: what is frozen in that type, with a master or without
 
 stored() { # stored TYPE argument...: numbers of the linears in that type
@@ -191,7 +214,7 @@ stored() { # stored TYPE argument...: numbers of the linears in that type
 linears=$((3 * (64 * 64 * 2 + 64 * 32 * 2 + 3 * 64 * 128)))
 [ "$(stored bf16 model.path=numbers64 model.base=bf16)" = $linears ] || failed "bf16 of fp32 files" plan.json
 [ "$(stored bf16 model.path=numbers64)" = "" ] || failed "bf16 of fp32 files that nobody asked for" plan.json
-train run.out=half $still model.path=numbers64 checkpoint.dtype=bf16 train.trainable='*.lora_*' || failed "a model in bf16" log
+train run.out=half $still model.path=numbers64 checkpoint.dtype=bf16 $bare || failed "a model in bf16" log
 [ "$(stored bf16 model.path=half/model)" -ge $linears ] || failed "bf16 as the files have it" plan.json
 [ "$(stored bf16 model.path=half/model model.base=fp32)" = "" ] || failed "fp32 of bf16 files" plan.json
 train run.out=a16 model.path=half/model train.precision=bf16 model.base=fp32 || failed "fp32 under bf16" log

@@ -1,4 +1,5 @@
-/* plugins/adapter/common/targets.c: see targets.h. A name means a module as PEFT takes it: the whole path, or its end. */
+/* plugins/adapter/common/targets.c: see targets.h. A name means a module as PEFT takes it: the whole path, or its end.
+ */
 #include "targets.h"
 
 #include "../../common/distance.h"

@@ -1,5 +1,5 @@
-/* plugins/adapter/common/targets.h: which sites a configuration means, as adapters say it: names, patterns, all linears,
- * a regular expression; in all layers, or in some. */
+/* plugins/adapter/common/targets.h: which sites a configuration means, as adapters say it: names, patterns, all
+ * linears, a regular expression; in all layers, or in some. */
 #ifndef WEFT_ADAPTER_TARGETS_H
 #define WEFT_ADAPTER_TARGETS_H
 

@@ -1,5 +1,6 @@
-/* lora: low-rank updates (Hu et al., arXiv 2106.09685) as PEFT has them, y = x W^T + bias + s (x A^T) B^T with A (r, in)
- * and B (out, r), s = alpha / r, or alpha / sqrt(r) where rank_stabilised says so (Kalajdzievski, arXiv 2312.03732).
+/* lora: low-rank updates (Hu et al., arXiv 2106.09685) as PEFT has them, y = x W^T + bias + s (x A^T) B^T with A (r,
+ * in) and B (out, r), s = alpha / r, or alpha / sqrt(r) where rank_stabilised says so (Kalajdzievski, arXiv
+ * 2312.03732).
  *
  * At an embedding A is a table (vocabulary, r): the update of a row is s B times its row of A. */
 #include "lora.h"

@@ -1,5 +1,5 @@
-/* plugins/adapter/lora/peft.c: adapter_config.json of a LoRA, both ways. What PEFT can say and this adapter cannot do is
- * refused by its key: a key that is passed over would change what is computed. */
+/* plugins/adapter/lora/peft.c: adapter_config.json of a LoRA, both ways. What PEFT can say and this adapter cannot do
+ * is refused by its key: a key that is passed over would change what is computed. */
 #include "lora.h"
 
 #include <jansson.h>

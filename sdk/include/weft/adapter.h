@@ -133,12 +133,12 @@ typedef struct weft_adapter_plugin {
                             weft_value q, weft_value k, weft_value v, weft_value starts,
                             const weft_attention_args *args);
 
-    /* Names and shapes of one of its parameters as PEFT has them, where they are not what `out` already says. parameter:
-     * the host's name of it. [main] [optional: they are] */
+    /* Names and shapes of one of its parameters as PEFT has them, where they are not what `out` already says.
+     * parameter: the host's name of it. [main] [optional: they are] */
     weft_status (*tensor)(const weft_adapter *adapter, const char *parameter, weft_adapter_tensor *out,
                           weft_error *err);
-    /* adapter_config.json as PEFT reads it, an object in JSON, without what is the host's to say (the base, modules that
-     * are saved whole, the task). Lives as long as the adapter. [main] [optional: {"peft_type": the id}] */
+    /* adapter_config.json as PEFT reads it, an object in JSON, without what is the host's to say (the base, modules
+     * that are saved whole, the task). Lives as long as the adapter. [main] [optional: {"peft_type": the id}] */
     const char *(*config_json)(const weft_adapter *adapter);
     /* Computes in fp32 what a linear or an embedding at a site would be without the adapter; a whole's site, never a
      * slice's. [any-thread] [optional: it cannot be merged] */

@@ -36,9 +36,8 @@
  * weft/dry_run.h (a step counted), weft/roof.h (what the machine could give at most), weft/team.h (how many threads
  * kernels use).
  *
- * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), 4-bit
- * weights (a dtype of B in matmul; where their scales lie apart, one more ref behind `bias`), several documents in a
- * row (starts).
+ * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), packed
+ * weights (a dtype of B in matmul), several documents in a row (starts).
  */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
@@ -84,7 +83,7 @@ typedef struct weft_device_info {
  * has_bias C = op(A) op(B) + bias in every row: the bias, rounded to C's type, is added to the finished sum before that
  * is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with accumulate.
  * B may be packed (weft/blocks.h): a matrix that is stored in a block type, its rows without a gap (ldb is their
- * length). It counts as the matrix of the numbers that its blocks stand for, each rounded to A's type. A device makes
+ * length), from the beginning of a block on. It counts as the matrix of the numbers that its blocks stand for, each rounded to A's type. A device makes
  * those where it needs them, in its workspace or closer, and never all of them at once. */
 typedef struct weft_matmul {
     uint32_t struct_size;

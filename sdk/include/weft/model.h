@@ -9,12 +9,11 @@
  *
  * A weight object may be made of several parameters, all of which a segment that reads it finds gathered, while
  * gradients go to those that are trained. What a kernel needs at once is a further parameter of the same object, as the
- * bias is and scales that lie apart from packed values will be: one more field of the weight, one more ref of
- * weft_matmul. What can be written with other operators is weight objects of its own: adapters (weft/adapter.h) add
+ * bias is: one more field of the weight, one more ref of weft_matmul. Scales of packed values stand in their blocks
+ * (weft/blocks.h). What can be written with other operators is weight objects of its own: adapters (weft/adapter.h) add
  * theirs with the builder below, and record what `linear` is at the sites that they claim.
  *
- * Later users this serves: 4-bit weights (another storage, and scales that are a parameter of their own), pipeline
- * stages (segments are the cut points; the carry is all that crosses).
+ * Later users this serves: pipeline stages (segments are the cut points; the carry is all that crosses).
  */
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H

@@ -1,25 +1,23 @@
 /* weft/ops.h: the operators that a model's forward is written in.
  *
  * A segment's forward calls operators on values; each call records a node in a graph and returns the handle of its
- * result. Nothing is computed at that moment: the host records each segment once per leaf length and mode, derives
- * the backward, plans every buffer, and runs the record as often as it needs. So a forward may branch on shapes and
- * on its own configuration, never on numbers.
+ * result. Nothing is computed at that moment: the host records each segment once per leaf length and mode, derives the
+ * backward, plans every buffer, and runs the record as often as it needs. So a forward may branch on shapes and on its
+ * own configuration, never on numbers.
  *
  *     weft_value h = ops->rms_norm(g, x, layer->norm, eps);
  *     weft_value y = ops->linear(g, h, layer->q_proj);
  *
- * Nodes are recorded in the order of the calls, and the order of sums in the backward follows it. C leaves open
- * which of two calls in one argument list comes first, so give each its own statement: bits would differ between
- * compilers.
+ * Nodes are recorded in the order of the calls, and the order of sums in the backward follows it. C leaves open which
+ * of two calls in one argument list comes first, so give each its own statement: bits would differ between compilers.
  *
  * Errors are sticky: an operator that is used wrongly marks the graph and returns an invalid value, operators on
- * invalid values do nothing, and the host reports the first mistake with the segment's name. A forward needs no
- * checks of its own, not even for NULL: every slot of the table can be called. What a host does not serve (`loss`, in
- * SDK 1.0) is such a mistake: the run stops before its first step with a sentence and WEFT_E_UNSUPPORTED.
+ * invalid values do nothing, and the host reports the first mistake with the segment's name. A forward needs no checks
+ * of its own, not even for NULL: every slot of the table can be called. What a host does not serve (`loss`, in SDK 1.0)
+ * is such a mistake: the run stops before its first step with a sentence and WEFT_E_UNSUPPORTED.
  *
- * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, packed 4-bit, or what an adapter
- * makes of it, weft/adapter.h) is the host's affair, so adapters and quantisation need nothing of the model.
- */
+ * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, packed 4-bit, or what an
+ * adapter makes of it, weft/adapter.h) is the host's affair, so adapters and quantisation need nothing of the model. */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
 

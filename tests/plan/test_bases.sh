@@ -1,0 +1,87 @@
+#!/bin/sh
+# What plans say of bases in few bits: bytes a parameter of LoRA and QLoRA as the literature counts them, and what
+# LLaMA-2-7B's shape needs on two ranks, of which nothing but its config.json is there.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/plugins"
+
+make_text 20
+cat >run.ini <<'INI'
+[run]
+out = out
+[model]
+path  = square
+start = fresh
+[tokenizer]
+[data]
+path    = games.txt
+context = 32
+[train]
+steps        = 1
+global_batch = 2
+precision    = bf16
+[eval]
+every = none
+[optimizer]
+plugin = adamw
+[adapter]
+plugin = lora
+[adapter.lora]
+r = 8
+INI
+plan() { # plan argument...: in plan.txt, without spaces
+    "$weft" plan run.ini --json "$@" 2>log | tr -d ' \n' >plan.txt || failed "plan $*" log
+}
+field() { # field NAME: the first number of that name
+    grep -oE "\"$1\":[0-9]+" plan.txt | head -n 1 | grep -oE '[0-9]+$'
+}
+stored() { # stored TYPE: bytes of all parameters in that type
+    grep -oE "\"type\":\"$1\",\"parameters\":[0-9]+,\"bytes\":[0-9]+" plan.txt | grep -oE '[0-9]+$' | tail -n 1
+}
+is() { # is WHAT AWK-EXPRESSION TEXT
+    said=$(awk "BEGIN { printf \"%.3f\", ($2) }")
+    [ "$said" = "$3" ] || failed "$1: $said, not $3" plan.txt
+}
+
+# Four layers of seven square matrices, 1,024 wide: rank 8 adds 2 * 8 * 1024 numbers to each, one in 64. A trained number
+# has a master, a gradient and two states of AdamW, 4 bytes each; in the literature its gradient has 2, so that it is 14.
+make_model square 1024 256 1024 4 521
+sed -i 's/"num_key_value_heads": 2/"num_key_value_heads": 4/' square/config.json
+numbers=$((4 * 7 * 1024 * 1024))
+trained=$((numbers / 64))
+plan model.base=bf16 train.global_batch=1
+[ "$(field trained)" = $trained ] || failed "LoRA trains $(field trained), not $trained" plan.txt
+[ "$(field gradients)" = $((4 * trained)) ] && [ "$(field optimizer)" = $((8 * trained)) ] || failed "LoRA's states" plan.txt
+is "LoRA's base, bytes a number" "$(stored bf16) / $numbers" 2.000
+is "LoRA in all" "($(stored bf16) + 4 * $trained + $(field gradients) + $(field optimizer)) / $numbers" 2.250
+is "LoRA as it is counted elsewhere" "($(stored bf16) + 2 * $trained + $(field gradients) + $(field optimizer)) / $numbers" 2.219
+plan model.base=nf4 train.global_batch=1
+[ "$(stored nf4)" = $((numbers / 1024 * 536)) ] || failed "nf4 has $(stored nf4) bytes" plan.txt
+[ "$(field gradients)" = $((4 * trained)) ] && [ "$(field optimizer)" = $((8 * trained)) ] || failed "QLoRA's states" plan.txt
+is "QLoRA in all" "($(stored nf4) + 4 * $trained + $(field gradients) + $(field optimizer)) / $numbers" 0.773
+is "QLoRA without scales, as it is counted elsewhere" \
+    "($(stored nf4) * 512 / 536 + 2 * $trained + $(field gradients) + $(field optimizer)) / $numbers" 0.719
+
+# LLaMA-2-7B on two ranks.
+make_model 7b 4096 128 11008 32 32000
+sed -i 's/"num_attention_heads": 4/"num_attention_heads": 32/; s/"num_key_value_heads": 2/"num_key_value_heads": 32/;
+    s/"tie_word_embeddings": true/"tie_word_embeddings": false/' 7b/config.json
+has mpich || exit $((failures > 0))
+two="comm.plugin=mpi-mpich strategy.plugin=fsdp model.path=7b --ranks 2"
+total() { # total argument...: bytes of rank 0
+    plan $two "$@"
+    field total
+}
+qlora=$(total model.base=nf4)
+linears=6476005376 # 32 * (4 * 4096 * 4096 + 3 * 4096 * 11008)
+[ "$(stored nf4)" = $((linears / 1024 * 536)) ] || failed "nf4 of 7 B is $(stored nf4) bytes" plan.txt
+[ "$(field trained)" = 19988480 ] || failed "QLoRA of 7 B trains $(field trained)" plan.txt
+lora=$(total model.base=bf16)
+[ "$(stored bf16)" = $((linears * 2)) ] || failed "bf16 of 7 B is $(stored bf16) bytes" plan.txt
+full=$(total adapter.plugin=none train.trainable=all)
+# Half of what differs in storage, but for what is gathered at once; and 16 bytes for each number in place of 2.
+is "LoRA beside QLoRA" "$lora - $qlora > 0.47 * ($linears * 2 - $linears / 1024 * 536)" 1.000
+is "all beside LoRA" "$full - $lora > 0.47 * 14 * $linears" 1.000
+exit $((failures > 0))
