@@ -61,7 +61,7 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
     return status;
 }
 
-/* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type,
+/* Trained parameters that are stored in fp32 always lose bits in a narrower type. Frozen ones do not where they came from files of that type,
  * and what is packed is saved as it is. Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
@@ -81,13 +81,22 @@ static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool
     return status == WEFT_OK ? weft_peers_all(&engine->peers, out, mine, err) : status;
 }
 
+/* What is trained in the type that is saved has no more to lose. */
+static bool trained_survive(const weft_engine *engine, int32_t dtype) {
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
+        if (engine->plan.declared->parameters[i].trainable && engine->plan.declared->parameters[i].dtype != dtype)
+            return false;
+    return true;
+}
+
 static weft_status choose_masters(const weft_engine *engine, int32_t dtype, weft_masters *out, weft_error *err) {
     bool survive = true;
     weft_status status = WEFT_OK;
     *out = WEFT_MASTERS_NONE;
     if (dtype == WEFT_F32) return WEFT_OK;
     status = frozen_survive(engine, dtype, &survive, err);
-    if (status == WEFT_OK) *out = survive ? WEFT_MASTERS_TRAINABLE : WEFT_MASTERS_ALL;
+    if (status != WEFT_OK) return status;
+    *out = !survive ? WEFT_MASTERS_ALL : trained_survive(engine, dtype) ? WEFT_MASTERS_NONE : WEFT_MASTERS_TRAINABLE;
     return status;
 }
 
