@@ -3,7 +3,7 @@
  *     m = beta1 m + (1 - beta1) g            v = beta2 v + (1 - beta2) g^2
  *     step = -lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) - lr weight_decay w
  *
- * A step is often too small to move a bf16 number, which has 8 bits. Kahan's compensation keeps what rounding takes away:
+ * A step is often too small to move a bf16 number, which has 8 bits. Kahan's compensation keeps what is lost:
  *
  *     c = c + step        w' = bf16(w + c)        c = c + (w - w')
  *
@@ -15,15 +15,15 @@
 
 /* clang-format off */
 #define ANYPRECISION_KEYS(K)                                                                                           \
-    K(F64,  lr,                 "1e-3",  "[0,1e38]",  "", WEFT_SAME, "Step size, before the schedule.")                \
-    K(F64,  beta1,              "0.9",   "[0,1)",     "", WEFT_SAME, "Part of the mean gradient that is kept.")        \
-    K(F64,  beta2,              "0.999", "[0,1)",     "", WEFT_SAME, "Part of the mean squared gradient that is kept.") \
-    K(F64,  eps,                "1e-8",  "[0,inf)",   "", WEFT_SAME, "Added to the root of the mean square.")          \
-    K(F64,  weight_decay,       "0",     "[0,inf)",   "", WEFT_SAME, "Decay of the weight itself, times the step size.") \
-    K(BOOL, use_kahan_summation, "yes",  "",          "", WEFT_SAME, "Keep what rounding the weights takes away.")     \
-    K(ENUM, momentum_dtype,     "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of the mean gradient.")                     \
-    K(ENUM, variance_dtype,     "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of the mean squared gradient.")             \
-    K(ENUM, compensation_buffer_dtype, "bf16", "bf16,fp32", "", WEFT_SAME, "Type of what rounding took away.")
+    K(F64,  lr,                        "1e-3",  "[0,1e38]",  "", WEFT_SAME, "Step size, before the schedule.")         \
+    K(F64,  beta1,                     "0.9",   "[0,1)",     "", WEFT_SAME, "Part of the mean gradient that is kept.") \
+    K(F64,  beta2,                     "0.999", "[0,1)",     "", WEFT_SAME, "Part of the mean square that is kept.")   \
+    K(F64,  eps,                       "1e-8",  "[0,inf)",   "", WEFT_SAME, "Added to the root of the mean square.")   \
+    K(F64,  weight_decay,              "0",     "[0,inf)",   "", WEFT_SAME, "Decay of the weight, times step size.")   \
+    K(BOOL, use_kahan_summation,       "yes",   "",          "", WEFT_SAME, "Keep what rounding weights takes away.")  \
+    K(ENUM, momentum_dtype,            "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of the mean gradient.")              \
+    K(ENUM, variance_dtype,            "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of the mean square.")                \
+    K(ENUM, compensation_buffer_dtype, "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of what rounding took away.")
 /* clang-format on */
 WEFT_KEYS(anyprecision_config, ANYPRECISION_KEYS)
 

@@ -55,7 +55,7 @@ typedef struct weft_optimizer weft_optimizer; /* the plugin's own */
 /* A row of the table that cuts the flat region by parameter. */
 typedef struct weft_range {
     uint32_t struct_size;
-    uint32_t flags; /* WEFT_RANGE_... */
+    uint32_t flags;         /* WEFT_RANGE_... */
     int64_t offset, length; /* elements of the flat region that the device call covers */
     float lr_scale;         /* multiplies the learning rate; 1 by default */
     float decay;            /* multiplies the weight decay; 0 exempts the parameter */
