@@ -61,8 +61,8 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
     return status;
 }
 
-/* Trained parameters that are stored in fp32 always lose bits in a narrower type. Frozen ones do not where they came from files of that type,
- * and what is packed is saved as it is. Each rank looks at what it would write. */
+/* Trained parameters that are stored in fp32 always lose bits in a narrower type. Frozen ones do not where they came
+ * from files of that type, and what is packed is saved as it is. Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_engine *engine, int32_t dtype, bool *out, weft_error *err) {
     const weft_region region = weft_engine_parameters(engine);
     weft_staged staged;
