@@ -86,9 +86,10 @@ static weft_planned_exchange plan_copy(const weft_plan *plan, const weft_job_spe
 static weft_planned_exchange plan_refresh(const weft_plan *plan, const weft_job_spec *job, const weft_event *event,
                                           int32_t rank) {
     const int64_t shard = weft_exchange_piece(plan, job, event->unit) * weft_cut_of(job, event->unit).groups;
+    const weft_group *group = weft_layout_trained(plan->layout, event->unit); /* none: nothing is to be refreshed */
     if (job->view.placements[event->unit].parameters == WEFT_OWNED) return plan_copy(plan, job, event->unit, rank);
     return plan_group(job, event, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER,
-                      weft_layout_trained(plan->layout, event->unit)->dtype, shard);
+                      group == NULL ? WEFT_F32 : group->dtype, shard);
 }
 
 static weft_planned_exchange plan_transfer(const weft_job_spec *job, const weft_event *event) {
