@@ -27,6 +27,7 @@ foreach(row
     "strategy;mp"
     "optimizer;sgd"
     "optimizer;adamw"
+    "optimizer;anyprecision"
     "data;text;PkgConfig::JANSSON"
     "data;instruct;PkgConfig::JANSSON"
     "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"

@@ -94,15 +94,16 @@ static bool is_one_of(const char *name, const char *const *names) {
     return *names != NULL;
 }
 
-/* Every key of [train]; these are fixed: */
+/* Every key of [train], but for one that asks for what runs of before it did; these are fixed: */
 static void add_train_keys(collector *self, const weft_settings *settings) {
-    static const char *const fixed[] = {"global_batch", "micro_batch", "precision", "trainable", NULL};
+    static const char *const fixed[] = {"global_batch", "micro_batch", "precision", "trainable", "weights", NULL};
     weft_settings_section table;
     for (size_t i = 0; weft_settings_table(&table, i); i++) {
         if (strcmp(table.section, "train") != 0) continue;
         for (uint64_t k = 0; k < table.n; k++)
-            add_key(self, !is_one_of(table.keys[k].name, fixed), "train", &table.keys[k],
-                    (const char *)settings + table.offset);
+            if (strcmp(table.keys[k].name, "weights") != 0 || settings->train.weights != WEFT_STORED_FP32)
+                add_key(self, !is_one_of(table.keys[k].name, fixed), "train", &table.keys[k],
+                        (const char *)settings + table.offset);
     }
 }
 

@@ -138,7 +138,7 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
 static void warn_of_rounding(const weft_engine *engine, const char *path) {
     int32_t n = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
-        n += engine->plan.declared->parameters[i].dtype == WEFT_BF16;
+        n += engine->plan.declared->parameters[i].dtype == WEFT_BF16 && !engine->plan.declared->parameters[i].trainable;
     if (n > 0)
         weft_log(engine->plan.run->host, WEFT_LOG_WARN,
                  "resume: %d frozen parameters are kept in bf16 as the base has them: what %s holds of them in a "

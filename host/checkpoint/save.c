@@ -65,8 +65,8 @@ static bool is_saved(const weft_engine *engine, int32_t parameter) {
     return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
 }
 
-/* Trained parameters always lose bits in a narrower type. Frozen ones do not where they came from files of that type,
- * and what is packed is saved as it is. Each rank looks at what it would write. */
+/* Trained parameters that are stored in fp32 always lose bits in a narrower type. Frozen ones do not where they came
+ * from files of that type, and what is packed is saved as it is. Each rank looks at what it would write. */
 static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error *err) {
     const weft_region *region = &self->parameters;
     const weft_declared *declared = region->declared;
@@ -86,13 +86,22 @@ static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error
     return status == WEFT_OK ? weft_peers_all(self->peers, out, mine, err) : status;
 }
 
+/* What is trained in the type that is saved has no more to lose. */
+static bool trained_survive(const weft_declared *declared, int32_t dtype) {
+    for (int32_t i = 0; i < declared->n_parameters; i++)
+        if (declared->parameters[i].trainable && declared->parameters[i].dtype != dtype) return false;
+    return true;
+}
+
 static weft_status choose_masters(weft_saving *self, weft_error *err) {
     bool survive = true;
     weft_status status = WEFT_OK;
     self->record.masters = WEFT_MASTERS_NONE;
     if (!self->is_checkpoint || self->dtype == WEFT_F32) return WEFT_OK;
     status = frozen_survive(self, &survive, err);
-    if (status == WEFT_OK) self->record.masters = survive ? WEFT_MASTERS_TRAINABLE : WEFT_MASTERS_ALL;
+    if (status != WEFT_OK) return status;
+    if (!survive) self->record.masters = WEFT_MASTERS_ALL;
+    else if (!trained_survive(self->parameters.declared, self->dtype)) self->record.masters = WEFT_MASTERS_TRAINABLE;
     return status;
 }
 

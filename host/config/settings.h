@@ -57,6 +57,8 @@
     K(F64, gamma, "0.85", "(0,1]", "", WEFT_SAME, "Factor of one decay of schedule = step.")                           \
     K(ENUM, precision, "fp32", "fp32,bf16", "", WEFT_SAME,                                                             \
       "bf16: operands of products and stored activations; sums, gradients of parameters and masters stay fp32.")       \
+    K(ENUM, weights, "fp32", "fp32,bf16", "", WEFT_SAME,                                                               \
+      "Type in which trained weights are stored; bf16: no masters, with precision = bf16 and an optimizer for it.")    \
     K(LIST, trainable, "auto", "", "", WEFT_SAME,                                                                      \
       "all, adapter, head, first:N, last:N (layers), or names with *; auto: the adapter if there is one, else all.")   \
     K(BOOL, activation_checkpointing, "no", "", "", WEFT_SAME,                                                         \
@@ -144,6 +146,7 @@ typedef enum weft_schedule_kind {
 } weft_schedule_kind;
 typedef enum weft_lr_scaling { WEFT_LR_AS_IT_IS, WEFT_LR_LINEAR, WEFT_LR_SQRT } weft_lr_scaling;
 typedef enum weft_precision { WEFT_PRECISION_FP32, WEFT_PRECISION_BF16 } weft_precision;
+typedef enum weft_stored { WEFT_STORED_FP32, WEFT_STORED_BF16 } weft_stored;
 typedef enum weft_decay { WEFT_DECAY_ALL, WEFT_DECAY_MATRICES } weft_decay;
 typedef enum weft_states { WEFT_STATES_AUTO, WEFT_STATES_FP32, WEFT_STATES_BF16, WEFT_STATES_8BIT } weft_states;
 /* [strategy] reduce is a weft_reduce of weft/strategy.h. */

@@ -80,7 +80,8 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
         const weft_group *group = &engine->plan.layout->groups[g];
         for (int32_t i = 0; i < group->n_members; i++) {
             const weft_parameter *p = &engine->plan.declared->parameters[group->members[i]];
-            weft_range row = {(uint32_t)sizeof row, 0, 0, 0, 1.0f, decays(engine, p) ? 1.0f : 0.0f};
+            weft_range row = {(uint32_t)sizeof row,           p->dtype == WEFT_BF16 ? WEFT_RANGE_BF16 : 0, 0, 0, 1.0f,
+                              decays(engine, p) ? 1.0f : 0.0f};
             int64_t begin = 0, end = 0, place = 0;
             if (!weft_hold_find(hold, p, 0, p->numel, &begin, &end, &place)) continue;
             row.offset = p->offset + begin - hold->spans[g].first;

@@ -21,7 +21,7 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
         engine->compute_refs[i] = engine->parameter_refs[i];
         engine->compute_dtypes[i] = declared->parameters[i].dtype;
         if (!weft_copies_has(&engine->plan, &declared->parameters[i])) continue;
-        engine->compute_dtypes[i] = engine->plan.dtype;
+        engine->compute_dtypes[i] = weft_copies_dtype(&engine->plan, &declared->parameters[i]);
         engine->compute_refs[i] = weft_ref_at(engine->compute.ref, at);
         at += weft_copies_bytes_of(&engine->plan, &declared->parameters[i]);
     }
@@ -31,9 +31,11 @@ weft_status weft_compute_copy_take(weft_engine *engine, weft_error *err) {
 static void convert_as_it_comes(void *context, int32_t parameter, int64_t first, int64_t n, const void *values) {
     const weft_fetcher *fetcher = context;
     const weft_engine *engine = fetcher->engine;
-    const weft_ref to = weft_ref_at(engine->compute_refs[parameter], first * weft_dtype_bytes(engine->plan.dtype));
-    if (!weft_copies_has(&engine->plan, &engine->plan.declared->parameters[parameter])) return;
-    (void)weft_convert(engine->kernels->host_view(engine->device, to), engine->plan.dtype, values, WEFT_F32, n);
+    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
+    const int32_t dtype = engine->compute_dtypes[parameter];
+    const weft_ref to = weft_ref_at(engine->compute_refs[parameter], first * weft_dtype_bytes(dtype));
+    if (!weft_copies_has(&engine->plan, p)) return;
+    (void)weft_convert(engine->kernels->host_view(engine->device, to), dtype, values, p->dtype, n);
 }
 
 bool weft_compute_copy_follow(weft_region *masters, const weft_engine *engine) {
@@ -50,7 +52,7 @@ weft_status weft_compute_copy_refresh(const weft_engine *engine, bool trained_on
         const weft_parameter *p = &engine->plan.declared->parameters[i];
         if (!weft_copies_has(&engine->plan, p) || (trained_only && !p->trainable)) continue;
         WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, engine->compute_refs[i],
-                         engine->plan.dtype, engine->parameter_refs[i], WEFT_F32, p->numel);
+                         engine->compute_dtypes[i], engine->parameter_refs[i], p->dtype, p->numel);
     }
     return status;
 }

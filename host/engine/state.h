@@ -74,7 +74,7 @@ typedef struct weft_engine {
     weft_scalars scalars;
     weft_slot_ref arena;
     weft_slot_ref compute;    /* the compute copy (host/engine/compute.h); empty in fp32 */
-    weft_ref *parameter_refs; /* [n_parameters] masters, fp32 */
+    weft_ref *parameter_refs; /* [n_parameters] as they are stored: masters, or packed or trained without one */
     weft_ref *compute_refs;   /* [n_parameters] what the graphs read: the copy of a matrix, or the master */
     int32_t *compute_dtypes;  /* [n_parameters] weft_dtype of it */
     uint64_t updates; /* that the optimizer has made: steps without those that were skipped. Belongs to its states: set

@@ -2,7 +2,6 @@
 #include "fit/trial.h"
 
 #include "plan/make_plan.h"
-#include "plan/states.h"
 #include "plan/show.h"
 #include "plugin/services.h"
 
@@ -36,7 +35,6 @@ static weft_status make_plan(weft_need *out, const weft_fit_question *question, 
     weft_status status = WEFT_OK;
     memcpy(plan.states, engine->plan.states, sizeof plan.states);
     plan.n_states = engine->plan.n_states;
-    weft_states_choose(plan.states, plan.n_states, (weft_states)run->settings.optimizer.states);
     plan.hp_bytes = engine->plan.hp_bytes;
     status = weft_plan_open(&plan, run, err);
     if (status == WEFT_OK) status = weft_plan_make(&plan, engine->kernels, engine->device, &spec, err);

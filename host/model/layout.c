@@ -139,6 +139,13 @@ static weft_status make_frozen_groups(weft_layout *self, weft_declared *declared
     return status;
 }
 
+/* What is trained is stored in one type, whatever it is. */
+static int32_t trained_type(const weft_declared *declared) {
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        if (declared->parameters[p].trainable) return declared->parameters[p].dtype;
+    return WEFT_F32;
+}
+
 static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_error *err) {
     by_unit in = {0};
     weft_status status = order_by_unit(&in, self, declared, err);
@@ -146,7 +153,7 @@ static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_
     if (status == WEFT_OK && self->groups == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the groups");
     for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)
-        status = make_group(self, declared, &in, u, true, WEFT_F32, err);
+        status = make_group(self, declared, &in, u, true, trained_type(declared), err);
     self->n_trainable_groups = self->n_groups;
     self->trainable_numel = self->numel;
     for (int32_t u = 0; u < self->n_units && status == WEFT_OK; u++)

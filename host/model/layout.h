@@ -1,8 +1,8 @@
 /* host/model/layout.h: units, their groups, and where each parameter lies.
  *
  * A unit comes from the wrap policy; a group is the part of a unit with one storage type and one trainable flag, one
- * contiguous region. A unit has as many groups as it has such pairs; what is trained is stored in fp32, so at most one
- * of them is trained. Tensor starts lie on a grid: the largest power of two from 64 to 16 Ki elements that pads the
+ * contiguous region. A unit has as many groups as it has such pairs; what is trained is stored in one type, so at most
+ * one of them is trained. Tensor starts lie on a grid: the largest power of two from 64 to 16 Ki elements that pads the
  * model by less than 2 % (64 where none does; never less than a block of a type that parameters or optimizer states
  * are stored in), chosen from the model's shapes alone. All trainable groups lie one after the other in one flat
  * region, then all frozen ones, so gradient and state regions mirror the trainable one. */

@@ -79,15 +79,17 @@ static weft_planned_exchange plan_copy(const weft_plan *plan, const weft_job_spe
     const weft_group *group = weft_layout_trained(plan->layout, unit);
     const int32_t owner = job->view.placements[unit].owner, other = weft_job_spec_borrower(job, unit);
     if (group == NULL || other < 0 || (rank != owner && rank != other)) return plan_nothing();
-    return rank == owner ? plan_message(WEFT_EXCHANGE_SEND, other, WEFT_F32, group->numel)
-                         : plan_message(WEFT_EXCHANGE_RECV, owner, WEFT_F32, group->numel);
+    return rank == owner ? plan_message(WEFT_EXCHANGE_SEND, other, group->dtype, group->numel)
+                         : plan_message(WEFT_EXCHANGE_RECV, owner, group->dtype, group->numel);
 }
 
 static weft_planned_exchange plan_refresh(const weft_plan *plan, const weft_job_spec *job, const weft_event *event,
                                           int32_t rank) {
     const int64_t shard = weft_exchange_piece(plan, job, event->unit) * weft_cut_of(job, event->unit).groups;
+    const weft_group *group = weft_layout_trained(plan->layout, event->unit); /* none: nothing is to be refreshed */
     if (job->view.placements[event->unit].parameters == WEFT_OWNED) return plan_copy(plan, job, event->unit, rank);
-    return plan_group(job, event, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER, WEFT_F32, shard);
+    return plan_group(job, event, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER,
+                      group == NULL ? WEFT_F32 : group->dtype, shard);
 }
 
 static weft_planned_exchange plan_transfer(const weft_job_spec *job, const weft_event *event) {

@@ -1,6 +1,7 @@
 /* host/plan/gathered.h: what the slot of a gathered unit holds: for each of its groups
  *
- *     as it is stored   the group, whole pieces: one all-gather straight into its place
+ *     as it is stored   the group, whole pieces: one all-gather straight into its place; then, where it is stored in
+ *                       bf16, its gains and biases, widened from there
  *     rounded           where it is stored in fp32 and computed with in bf16: the group rounded to bf16, whole pieces:
  *                       the same; then the gains and biases of each rank's shard in fp32, a row per rank; then all
  *                       gains and biases, put together from the rows
@@ -18,8 +19,9 @@ typedef struct weft_gathered_part {
     int32_t dtype; /* weft_dtype of the image: what the group is stored in, or what it is rounded to */
     int64_t shard; /* elements that one rank keeps */
     int64_t image; /* the group as it is computed with */
-    bool rounded;
-    int64_t rows, row, gains; /* rounded: the rows; fp32 elements of one; where the gains are put together */
+    bool rounded, widened;
+    int64_t rows, row; /* rounded: the rows; fp32 elements of one */
+    int64_t gains;     /* either: where the gains are put together */
 } weft_gathered_part;
 
 /* True if ranks keep parts of the unit, so that it is computed with from a slot. One of them may keep all of it: a unit

@@ -134,6 +134,11 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
 }
 
 weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err) {
+    if (run->settings.train.weights == WEFT_STORED_BF16 && run->settings.train.precision != WEFT_PRECISION_BF16)
+        return weft_config_reject(
+            run->config, "train", "weights", err,
+            "asks for weights in bf16, which are computed with in bf16 alone: set precision = bf16 "
+            "in [train], too");
     self->run = run;
     self->dtype = run->settings.train.precision == WEFT_PRECISION_BF16 ? WEFT_BF16 : WEFT_F32;
     return declare_model(self, err);

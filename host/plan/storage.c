@@ -160,6 +160,13 @@ static weft_status choose_all(choosing *self, weft_error *err) {
     return status == WEFT_OK ? check_slices(self, err) : status;
 }
 
+/* Gains and biases too: a unit has one trained group. */
+static void store_trained(weft_plan *plan) {
+    if (plan->run->settings.train.weights != WEFT_STORED_BF16) return;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++)
+        if (plan->declared->parameters[i].trainable) plan->declared->parameters[i].dtype = WEFT_BF16;
+}
+
 weft_status weft_storage_choose(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     choosing self = {.plan = plan, .base = (int32_t)run->settings.model.base};
@@ -169,6 +176,7 @@ weft_status weft_storage_choose(weft_plan *plan, weft_error *err) {
     if (run->settings.model.start != WEFT_START_FRESH)
         (void)weft_safetensors_open_directory(&self.files, run->settings.model.path, NULL);
     status = choose_all(&self, err);
+    if (status == WEFT_OK) store_trained(plan);
     weft_safetensors_close(self.files);
     free(self.is_base);
     return status;

@@ -116,12 +116,16 @@ static weft_status point_members_at(weft_stepper *self, const weft_gathered_part
     for (int32_t i = 0; i < p->group->n_members && status == WEFT_OK; i++) {
         const int32_t index = p->group->members[i];
         const weft_parameter *parameter = &engine->plan.declared->parameters[index];
-        const bool apart = p->rounded && weft_gathered_is_gain(&engine->plan, index);
+        const bool apart = (p->rounded || p->widened) && weft_gathered_is_gain(&engine->plan, index);
         weft_ref at = weft_ref_at(slot, p->image + weft_dtype_span(p->dtype, parameter->offset));
         if (apart) {
+            const weft_ref image = at;
             at = weft_ref_at(slot, gains);
             gains += weft_f32_bytes(parameter->numel);
-            status = put_gain_together(self, p, cut, slot, i, at, err);
+            if (p->rounded) status = put_gain_together(self, p, cut, slot, i, at, err);
+            else
+                WEFT_PLUGIN_CALL(status, engine->kernels, convert, err, engine->device, NULL, at, WEFT_F32, image,
+                                 p->dtype, parameter->numel);
         }
         engine->compute_refs[index] = at;
         engine->compute_dtypes[index] = apart ? WEFT_F32 : p->dtype;

@@ -115,6 +115,7 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
     weft_status status = WEFT_OK;
     args.kernel = engine->optimizer_plugin->update(engine->optimizer);
     args.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
+    args.weight_dtype = parameters->dtype;
     args.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));
     for (int64_t i = 0; i < engine->plan.n_states; i++) {
         args.states[i] = weft_ref_at(engine->state[i].ref, engine->plan.holds[WEFT_HOLD_STATES + i]->spans[index].at);

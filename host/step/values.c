@@ -138,7 +138,7 @@ static weft_status tell_update(const weft_stepper *self, weft_value_row *row, in
                       engine->plan.states[i].dtype, err);
     }
     row->part = "weight";
-    return status == WEFT_OK ? tell(self, row, engine->parameter_refs[parameter], WEFT_F32, err) : status;
+    return status == WEFT_OK ? tell(self, row, engine->parameter_refs[parameter], p->dtype, err) : status;
 }
 
 weft_status weft_values_step(const weft_stepper *self, const weft_event *event, weft_error *err) {

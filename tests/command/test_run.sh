@@ -75,7 +75,7 @@ linked() { # no plugin, no device library, no thread team and no MPI is part of 
 check "the program links no plugin and no device" linked
 listed() { # the built-in plugins, each from a file of its own beside the program
     "$weft" plugins list >list.txt && cat list.txt || return 1
-    for plugin in comm/self data/text device/cpu model/llama optimizer/adamw optimizer/sgd policy/block \
+    for plugin in comm/self data/text device/cpu model/llama optimizer/adamw optimizer/anyprecision optimizer/sgd policy/block \
         policy/class policy/size policy/whole strategy/single tokenizer/bpe; do
         kind=${plugin%/*} id=${plugin#*/}
         grep -Eq "^$kind +$id +[0-9.]+ +ok +/.*/weft-$kind-$id\.so$" list.txt || { echo "no $plugin"; return 1; }
@@ -90,7 +90,7 @@ described() {
     done
 }
 check "plugins describe" described
-check "a plugin that is not there" says "There are: adamw, sgd" "$weft" plugins describe optimizer:adam
+check "a plugin that is not there" says "There are: adamw, anyprecision, sgd" "$weft" plugins describe optimizer:adam
 
 keys_are_documented() { # the page has every line of the host's key table as it is printed
     "$weft" config describe >described.txt && sed 's/^./    &/' described.txt >keys.txt || return 1

@@ -92,7 +92,13 @@ static void twice(void) {
     slots[1].known.name = "first";
 }
 static void other_type(void) {
-    slots[1].known.dtype = WEFT_BF16;
+    slots[1].known.dtype = WEFT_F16;
+}
+static void other_bytes(void) {
+    slots[1].known.dtype = WEFT_BF16; /* of two bytes, and four are declared */
+}
+static void unknown_flag(void) {
+    slots[1].known.flags = 64;
 }
 static void other_block(void) {
     slots[1].known.block = 64;
@@ -131,7 +137,9 @@ static const struct {
     {masters, WEFT_E_PLUGIN, "a state called 'master' cannot be saved"},
     {elsewhere, WEFT_E_PLUGIN, "a state called '../x' cannot be saved"},
     {twice, WEFT_E_PLUGIN, "two states called 'first'"},
-    {other_type, WEFT_E_UNSUPPORTED, "its state second as bf16"},
+    {other_type, WEFT_E_UNSUPPORTED, "its state second as fp16"},
+    {other_bytes, WEFT_E_PLUGIN, "1 elements and 4 bytes; of bf16 they have 1 and 2"},
+    {unknown_flag, WEFT_E_UNSUPPORTED, "its state second by flags 0x40"},
     {other_block, WEFT_E_PLUGIN, "second in blocks of 64 elements"},
     {large_hp, WEFT_E_PLUGIN, "260 bytes of hp; 4 to 256"},
     {no_hp, WEFT_E_PLUGIN, "0 bytes of hp"},

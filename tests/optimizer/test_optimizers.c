@@ -247,6 +247,90 @@ START_TEST(a_hundred_steps_are_those_of_pytorch) {
 }
 END_TEST
 
+/* --- anyprecision: the published formula, and what compensation is for --- */
+
+enum { WEIGHTS = 64, UPDATES = 200 };
+
+/* Weights and states of one optimizer, driven by the same gradients as any other. */
+typedef struct driven {
+    made self;
+    float w[WEIGHTS], states[WEFT_MAX_STATES][WEIGHTS];
+} driven;
+
+static void drive(driven *out, const char *id, const char *const *overrides, size_t n, uint32_t flags) {
+    const weft_range range = {(uint32_t)sizeof range, flags, 0, WEIGHTS, 1.0f, 1.0f};
+    float *states[WEFT_MAX_STATES] = {out->states[0], out->states[1], out->states[2], out->states[3]};
+    float g[WEIGHTS];
+    weft_error err = WEFT_ERROR_INIT;
+    memset(out, 0, sizeof *out);
+    ck_assert_msg(make(&out->self, id, overrides, n, &err) == WEFT_OK, "%s", err.text);
+    for (uint32_t i = 0; i < WEIGHTS; i++) out->w[i] = weft_round_bf16(1.0f + golden_gradient(9, i, 0, 0.25, 0));
+    for (uint32_t step = 1; step <= UPDATES; step++) {
+        for (uint32_t i = 0; i < WEIGHTS; i++) g[i] = 0.5f + golden_gradient(9, i, step, 1.0, 0);
+        update(&out->self, out->w, g, states, WEIGHTS, 1000, step, 1e-5, &range);
+    }
+    unmake(&out->self);
+}
+
+START_TEST(anyprecision_of_fp32_weights_is_adamw) {
+    const char *overrides[] = {"optimizer.weight_decay=0.1"};
+    driven adamw, any;
+    double exact[WEIGHTS];
+    drive(&adamw, "adamw", overrides, 1, 0);
+    drive(&any, "anyprecision", overrides, 1, 0);
+    for (int i = 0; i < WEIGHTS; i++) exact[i] = (double)adamw.w[i];
+    ck_assert_double_lt(relative(any.w, exact, WEIGHTS), 1e-6);
+    for (int k = 0; k < 2; k++) ck_assert_mem_eq(any.states[k], adamw.states[k], sizeof adamw.states[k]);
+}
+END_TEST
+
+START_TEST(compensation_keeps_what_rounding_takes_away) {
+    const char *off[] = {"optimizer.use_kahan_summation=no"}, *none[] = {"optimizer.weight_decay=0"};
+    driven adamw, kahan, plain;
+    double exact[WEIGHTS];
+    float together[WEIGHTS];
+    drive(&adamw, "adamw", none, 1, 0);
+    drive(&kahan, "anyprecision", NULL, 0, WEFT_RANGE_BF16);
+    drive(&plain, "anyprecision", off, 1, WEFT_RANGE_BF16);
+    for (int i = 0; i < WEIGHTS; i++) {
+        exact[i] = (double)adamw.w[i];
+        together[i] = kahan.w[i] + kahan.states[2][i];
+        ck_assert(kahan.w[i] == weft_round_bf16(kahan.w[i]));
+        ck_assert(fabsf(kahan.states[2][i]) <=
+                  ldexpf(fabsf(kahan.w[i]), -8)); /* what was taken is half a step at most */
+        ck_assert(plain.states[2][i] == 0);
+    }
+    ck_assert_double_lt(relative(together, exact, WEIGHTS), 1e-6);
+    ck_assert_double_gt(relative(kahan.w, exact, WEIGHTS), 1e-6);
+}
+END_TEST
+
+/* AnyPrecisionAdamW's formulas, each number rounded once where it is stored. */
+START_TEST(an_update_follows_the_published_formula) {
+    const char *overrides[] = {"optimizer.lr=0.01", "optimizer.beta1=0.8", "optimizer.beta2=0.95"};
+    const weft_range range = {(uint32_t)sizeof range, WEFT_RANGE_BF16, 0, 1, 1.0f, 1.0f};
+    float w = 1.0f, m = 0, v = 0, c = 0, *states[WEFT_MAX_STATES] = {&m, &v, &c, NULL};
+    double ew = 1, em = 0, ev = 0, ec = 0;
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(make(&self, "anyprecision", overrides, 3, &err) == WEFT_OK, "%s", err.text);
+    for (int step = 1; step <= 50; step++) {
+        const double g = sin((double)step) + 0.5;
+        const float given = (float)g;
+        double before = ew;
+        update(&self, &w, &given, states, 1, 1, (uint64_t)step, 0.01, &range);
+        em = 0.8 * em + 0.2 * g;
+        ev = 0.95 * ev + 0.05 * g * g;
+        ec -= 0.01 / (1 - pow(0.8, step)) * em / (sqrt(ev) / sqrt(1 - pow(0.95, step)) + 1e-8);
+        ew = (double)weft_round_bf16((float)(before + ec));
+        ec += before - ew;
+        ck_assert_msg(fabs((double)w - ew) < 1e-6 && fabs((double)c - ec) < 1e-6,
+                      "update %d: %.9g with %.9g, not %.9g with %.9g", step, (double)w, (double)c, ew, ec);
+    }
+    unmake(&self);
+}
+END_TEST
+
 START_TEST(the_gradients_are_those_of_the_file) {
     json_t *list = json_object_get(golden, "tensors"), *steps = json_object_get(golden, "gradient_steps");
     size_t k, row, i;
@@ -418,6 +502,9 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, open_golden, close_golden);
     tcase_add_loop_test(tests, a_hundred_steps_are_those_of_pytorch, 0, N_CASES);
+    tcase_add_test(tests, anyprecision_of_fp32_weights_is_adamw);
+    tcase_add_test(tests, compensation_keeps_what_rounding_takes_away);
+    tcase_add_test(tests, an_update_follows_the_published_formula);
     tcase_add_test(tests, the_gradients_are_those_of_the_file);
     tcase_add_loop_test(tests, cuts_do_not_change_bits, 0, 3);
     tcase_add_loop_test(tests, instruction_sets_do_not_change_bits, 0, 3);

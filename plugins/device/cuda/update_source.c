@@ -17,7 +17,7 @@ static const char declarations[] = "typedef int int32_t;\n"
                                    "    weft_long offset, length;\n"
                                    "    float lr_scale, decay;\n"
                                    "};\n"
-                                   "inline __device__ __forceinline__ float weft_round_bf16(float x) {\n"
+                                   "inline __device__ float weft_round_bf16(float x) {\n"
                                    "    const unsigned bits = __float_as_uint(x);\n"
                                    "    return __uint_as_float((bits + 0x7FFFu + ((bits >> 16) & 1u)) & 0xFFFF0000u);\n"
                                    "}\n";

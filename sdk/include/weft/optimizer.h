@@ -49,10 +49,13 @@ extern "C" {
 
 typedef struct weft_optimizer weft_optimizer; /* the plugin's own */
 
+/* Of a range. */
+#define WEFT_RANGE_BF16 1u /* its weights are stored in bf16: what the body leaves in w is rounded to that */
+
 /* A row of the table that cuts the flat region by parameter. */
 typedef struct weft_range {
     uint32_t struct_size;
-    uint32_t flags;
+    uint32_t flags;         /* WEFT_RANGE_... */
     int64_t offset, length; /* elements of the flat region that the device call covers */
     float lr_scale;         /* multiplies the learning rate; 1 by default */
     float decay;            /* multiplies the weight decay; 0 exempts the parameter */
