@@ -56,7 +56,7 @@ static weft_status make_units(weft_layout *self, weft_declared *declared, const 
                               const weft_wrapping *wrapping, const weft_layout_piece *pieces, const weft_layout *from,
                               int32_t *unit_of, weft_error *err) {
     weft_status status = WEFT_OK;
-    self->units = calloc((size_t)declared->n_parameters, sizeof *self->units);
+    self->units = calloc((size_t)(uint32_t)declared->n_parameters + 1, sizeof *self->units);
     if (self->units == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
         const int32_t source = of[p];
