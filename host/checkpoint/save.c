@@ -3,7 +3,7 @@
  * rename changes what a reader sees. */
 #include "checkpoint/saving.h"
 
-#include "adapter/save.h"
+#include "adapter/adapter_save.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "checkpoint/manifest.h"
