@@ -101,8 +101,8 @@ static weft_status look_through(survey *self) {
     self->out->scales = malloc((size_t)n * sizeof *self->out->scales);
     self->ranges = is_nf4 ? malloc((size_t)n * sizeof *self->ranges) : NULL;
     if (self->out->scales == NULL || (is_nf4 && self->ranges == NULL))
-        return weft_error_set(self->err, WEFT_E_MEMORY, "no memory for the scales of a packed matrix");
-    weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, self);
+        self->status = weft_error_set(self->err, WEFT_E_MEMORY, "no memory for the scales of a packed matrix");
+    else weft_services()->parallel_for(weft_services(), n, is_nf4 ? look_at_scales : look_at_row, self);
     if (self->status == WEFT_OK && is_nf4) settle_scales(self);
     free(self->ranges);
     return self->status;

@@ -99,36 +99,37 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     says plan.json "\"type\": \"$3\""
     tr -d ' \n' <plan.json | grep -qE "\"type\":\"$3\",\"parameters\":[0-9]+,\"bytes\":$((blocks * $4))[,}]" ||
         failed "a plan of $1 with $((blocks * $4)) bytes of blocks" plan.json
-    "$WEFT_BUILD/tests/rank_unpack" one/model/model.safetensors unpacked.safetensors numbers$2/model.safetensors >said 2>&1 ||
+    train run.out=first $still $bare $base || failed "$1 without an adapter" log
+    "$WEFT_BUILD/tests/rank_unpack" first/model/model.safetensors unpacked.safetensors numbers$2/model.safetensors >said 2>&1 ||
         failed "unpack $1" said
     says said "21 packed, $((blocks * $4)) bytes"
 
     # What is saved is read with no key, and with the same one; with another one it is refused, and it is not trained.
-    ready="model.path=one/model"
-    train run.out=first $still $bare $base || failed "$1 without an adapter" log
-    train run.out=again $still $bare model.path=first/model || failed "$1 from a saved model" log
+    ready="model.path=first/model"
+    train run.out=again $still $bare $ready || failed "$1 from a saved model" log
     same "$1: a model that was read and saved" first/model again/model
-    train run.out=again $still $bare model.path=first/model model.base=$1 || failed "$1 from a saved model, asked for" log
+    train run.out=again $still $bare $ready model.base=$1 || failed "$1 from a saved model, asked for" log
     same "$1: a model that was read and saved, as asked for" first/model again/model
     refused "is stored in $3 there; take the line out" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
     refused "asks to train 'model.layers.0.self_attn.q_proj.weight', which is stored in $3" \
         "$weft" plan run.ini $ready train.trainable=all
-    "$weft" eval run.ini $ready train.trainable=all --json >read.txt 2>log || failed "eval of $1" log
-    "$weft" generate run.ini $ready train.trainable=all --prompt e2 --tokens 8 --json >text.txt 2>log || failed "generate $1" log
-    "$weft" generate run.ini $ready train.trainable=all --prompt e2 --tokens 8 --json --no-cache >whole.txt 2>log ||
+    alone="$ready adapter.plugin=none"
+    "$weft" eval run.ini $alone train.trainable=all --json >read.txt 2>log || failed "eval of $1" log
+    "$weft" generate run.ini $alone train.trainable=all --prompt e2 --tokens 8 --json >text.txt 2>log || failed "generate $1" log
+    "$weft" generate run.ini $alone train.trainable=all --prompt e2 --tokens 8 --json --no-cache >whole.txt 2>log ||
         failed "generate $1 at once" log
     grep -q '"ids"' text.txt && cmp -s text.txt whole.txt || failed "$1: another text without the cache" text.txt whole.txt
     # A model of numbers is evaluated as it would be stored, whatever would be trained.
-    "$weft" eval run.ini model.path=numbers$2 model.base=$1 --json >a.txt 2>log || failed "eval of numbers in $1" log
-    "$weft" eval run.ini model.path=numbers$2 model.base=$1 train.trainable=all --json >b.txt 2>log || failed "eval in $1" log
-    "$weft" eval run.ini model.path=numbers$2 --json >c.txt 2>log || failed "eval" log
+    "$weft" eval run.ini adapter.plugin=none train.trainable=*norm.weight model.path=numbers$2 model.base=$1 --json >a.txt 2>log || failed "eval of numbers in $1" log
+    "$weft" eval run.ini adapter.plugin=none model.path=numbers$2 model.base=$1 train.trainable=all --json >b.txt 2>log || failed "eval in $1" log
+    "$weft" eval run.ini adapter.plugin=none train.trainable=*norm.weight model.path=numbers$2 --json >c.txt 2>log || failed "eval" log
     losses_of() { grep -o '"loss": *[0-9.e+-]*' "$1"; }
     [ "$(losses_of a.txt)" = "$(losses_of b.txt)" ] || failed "$1: eval looks at trainable" a.txt b.txt
     [ "$(losses_of a.txt)" != "$(losses_of c.txt)" ] || failed "$1: eval is of the numbers" a.txt c.txt
 
     # The same with plain linears of those numbers: the same losses, to rounding, in every step.
     rm -rf plain
-    cp -r one/model plain
+    cp -r first/model plain
     mv unpacked.safetensors plain/model.safetensors
     train run.out=a $ready || failed "$1 from a file" log
     train run.out=b model.path=plain || failed "plain from a file" log
