@@ -10,8 +10,6 @@ enum { SEGMENT_DROPOUTS = 1 << 10, SEGMENTS = 1 << 14 };
 
 static weft_status dropout_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     weft_status status = weft_infer_numbers(graph, node, 0, 0, err);
-    if (status == WEFT_OK && !(node->factor >= 0.0 && node->factor < 1.0))
-        status = weft_error_set(err, WEFT_E_PLUGIN, "p is %g; it lies in [0, 1)", node->factor);
     if (status == WEFT_OK && (graph->n_dropouts >= SEGMENT_DROPOUTS || graph->segment >= SEGMENTS))
         status = weft_error_set(err, WEFT_E_UNSUPPORTED,
                                 "a segment has at most %d dropouts, and they lie in the first %d", SEGMENT_DROPOUTS,
@@ -55,10 +53,11 @@ const weft_operator weft_operator_dropout = {.name = "dropout",
                                              .backward = dropout_backward,
                                              .in_place = 1u << 0};
 
-/* Training alone drops anything. */
+/* Training alone drops anything; a wrong p is told in every mode. */
 weft_value weft_op_dropout(weft_graph *graph, weft_value x, double p) {
     weft_node node = {.op = &weft_operator_dropout, .inputs = {x}, .n_inputs = 1, .factor = p};
     weft_value y = {0};
+    if (!(p >= 0.0 && p < 1.0)) return weft_record_fail(graph, &node, WEFT_E_PLUGIN, "p is %g; it lies in [0, 1)", p);
     if (p == 0.0 || graph->spec.mode != WEFT_MODE_TRAIN) return x;
     node.site = graph->segment * SEGMENT_DROPOUTS + graph->n_dropouts;
     y = weft_record_node(graph, &node);
