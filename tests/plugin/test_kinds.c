@@ -18,6 +18,7 @@
 #include <weft/policy.h>
 #include <weft/random.h>
 #include <weft/blocks.h>
+#include <weft/dynamic8.h>
 #include <weft/roof.h>
 #include <weft/team.h>
 #include <weft/transfer.h>
