@@ -14,10 +14,12 @@ typedef struct additions {
     bool failed; /* no memory */
 } additions;
 
-/* Unless the file has the key. */
+/* Unless the file says something of the key. null, which transformers 4 leaves where it has read what 5 wrote, is
+ * nothing. */
 static void add_key(additions *self, const json_t *root, const char *key, const json_t *value) {
+    const json_t *there = json_object_get(root, key);
     char *text = NULL;
-    if (value == NULL || json_object_get(root, key) != NULL) return;
+    if (value == NULL || (there != NULL && !json_is_null(there))) return;
     text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
     self->failed = self->failed || text == NULL;
     if (text == NULL) return;

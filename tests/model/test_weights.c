@@ -358,6 +358,18 @@ START_TEST(a_saved_configuration_has_both_spellings) {
 }
 END_TEST
 
+START_TEST(a_null_that_says_nothing_is_filled) {
+    static const char before[] = "{\"rope_scaling\": null, \"rope_theta\": 2, \"rope_parameters\": {\"rope_theta\": 2, "
+                                 "\"rope_type\": \"linear\", \"factor\": 3}}";
+    static const char wanted[] = "{\"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 3}, \"rope_theta\": 2, ";
+    size_t n = 0;
+    char *out = weft_config_json_spelled(before, sizeof before - 1, &n);
+    ck_assert_ptr_nonnull(out);
+    ck_assert_msg(n > sizeof wanted && memcmp(out, wanted, sizeof wanted - 1) == 0, "%.*s", (int)n, out);
+    free(out);
+}
+END_TEST
+
 START_TEST(keys_are_changed_where_they_stand_or_put_in_front) {
     static const char before[] = "{ \"a\" : {\"b\": [1, \"}\"]}, \"c\":2,\"d\": {\"c\": 5}, \"e\": null\n}";
     static const char after[] = "{\n  \"f\": 6, \"a\" : 1, \"c\":3,\"d\": {\"c\": 5}, \"e\": [4]\n}";
@@ -744,6 +756,7 @@ static TCase *tests(void) {
     tcase_add_loop_test(tcase, the_text_of_a_configuration_is_kept, 0, 13);
     tcase_add_loop_test(tcase, a_saved_configuration_has_both_spellings, 0, 10);
     tcase_add_test(tcase, keys_are_changed_where_they_stand_or_put_in_front);
+    tcase_add_test(tcase, a_null_that_says_nothing_is_filled);
     tcase_add_loop_test(tcase, a_row_that_is_added_is_the_mean_of_the_others, 0, 6);
     tcase_add_test(tcase, a_row_may_be_added_in_two_pieces);
     tcase_add_test(tcase, rows_that_were_not_asked_for_are_missed);
