@@ -357,11 +357,8 @@ static jinja_value f_dictsort(jinja_render *r, jinja_value v, const jinja_args *
 
 /* The arguments behind the first n. */
 static jinja_args behind(const jinja_args *args, size_t n) {
-    jinja_args out = *args;
-    out.n = args->n > n ? args->n - n : 0;
-    out.values += args->n > n ? n : 0;
-    out.names += args->n > n ? n : 0;
-    return out;
+    const jinja_args none = {NULL, NULL, 0};
+    return args->n <= n ? none : (jinja_args){args->values + n, args->names + n, args->n - n};
 }
 
 /* What map and select walk through: nothing where there is nothing, be it none, false or 0. */
