@@ -1,5 +1,5 @@
-/* host/adapter/adapter_save.c: see adapter_save.h. What lies in a file as it lies in memory is written by whoever keeps it; a matrix
- * that the file has the other way round is small, and rank 0 writes it. */
+/* host/adapter/adapter_save.c: see adapter_save.h. What lies in a file as it lies in memory is written by whoever keeps
+ * it; a matrix that the file has the other way round is small, and rank 0 writes it. */
 #include "adapter/adapter_save.h"
 
 #include "adapter/tensors.h"
