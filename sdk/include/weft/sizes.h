@@ -57,7 +57,7 @@ enum {
     WEFT_SIZE_1_0_weft_custom_call             =  104,
     WEFT_SIZE_1_0_weft_custom_op               =   48,
     WEFT_SIZE_1_0_weft_ops                     =  216,
-    WEFT_SIZE_1_0_weft_weight_spec             =   88,
+    WEFT_SIZE_1_0_weft_weight_spec             =   96,
     WEFT_SIZE_1_0_weft_builder                 =   72,
     WEFT_SIZE_1_0_weft_model_info              =   56,
     WEFT_SIZE_1_0_weft_model_source            =   32,
