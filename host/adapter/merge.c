@@ -1,7 +1,7 @@
 /* host/adapter/merge.c: see merge.h. */
 #include "adapter/merge.h"
 
-#include "adapter/load.h"
+#include "adapter/adapter_load.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/join.h"

@@ -2,7 +2,7 @@
  * where there are any, replace what was rounded; then each optimizer state. */
 #include "checkpoint/checkpoint.h"
 
-#include "adapter/load.h"
+#include "adapter/adapter_load.h"
 #include "base/join.h"
 #include "base/sizes.h"
 #include "checkpoint/run_record.h"

@@ -3,7 +3,7 @@
  * rename changes what a reader sees. */
 #include "checkpoint/checkpoint.h"
 
-#include "adapter/save.h"
+#include "adapter/adapter_save.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/join.h"

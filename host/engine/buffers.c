@@ -1,7 +1,7 @@
 /* host/engine/buffers.c: see buffers.h. */
 #include "engine/buffers.h"
 
-#include "adapter/load.h"
+#include "adapter/adapter_load.h"
 #include "base/sizes.h"
 #include "engine/compute.h"
 #include "engine/fetch.h"

@@ -2,7 +2,7 @@
 #include "session/opening.h"
 #include "session/session.h"
 
-#include "adapter/load.h"
+#include "adapter/adapter_load.h"
 #include "base/clock.h"
 #include "launch/signals.h"
 #include "launch/world.h"

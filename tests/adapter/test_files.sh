@@ -59,7 +59,9 @@ done
 says out/model/adapter_config.json '"model.norm"'
 says out/checkpoints/step-6/state/exp_avg.safetensors 'q_proj.lora_A.weight'
 ! grep -qF 'q_proj.weight' out/checkpoints/step-6/state/exp_avg.safetensors || failed "states of what is frozen"
-train run.out=other run.seed=9 adapter.r=2 adapter.alpha=auto 'adapter.targets=*.q_proj'
+train run.out=other run.seed=9 adapter.r=2 adapter.alpha=auto 'adapter.targets=*.q_proj' adapter.layers=0,2
+says other/model/adapter_config.json '"model.layers.2.self_attn.q_proj"' # not all of that name, so each by its path
+! grep -qE '"q_proj"|layers.1' other/model/adapter_config.json || failed "modules that were left out" other/model/adapter_config.json
 
 # ---- it is read again
 

@@ -31,7 +31,7 @@ START_TEST(defaults) {
     ck_assert_int_eq(settings.train.schedule, WEFT_SCHEDULE_CONSTANT);
     ck_assert(settings.train.gamma == 0.85);
     ck_assert_int_eq(settings.train.precision, WEFT_PRECISION_FP32);
-    ck_assert_str_eq(settings.train.trainable, "all");
+    ck_assert_str_eq(settings.train.trainable, "auto");
     ck_assert_int_eq(settings.checkpoint.keep, 3);
     ck_assert_int_eq(settings.checkpoint.keep_best, 1);
     ck_assert_int_eq(settings.checkpoint.dtype, WEFT_SAVE_AUTO);

@@ -1,6 +1,7 @@
-/* core: y = x W^T + s ((x A^T) R^T) B^T at every linear, where only the small core R (rank, rank) is trained. A and B are
- * random, never trained, and shared by all matrices of one width, as VeRA shares them (arXiv 2310.11454): what is learned
- * is rank^2 numbers a matrix. R starts at zero, so that the model starts as it is. */
+/* core: y = x W^T + s ((x A^T) R^T) B^T at every linear, where only the small core R (rank, rank) is trained.
+ *
+ * A and B are random, never trained, and shared by all matrices of one width, as VeRA shares them (arXiv 2310.11454):
+ * what is learned is rank^2 numbers a matrix. R starts at zero, so that the model starts as it is. */
 #include <math.h>
 #include <stdlib.h>
 #include <weft/adapter.h>

@@ -1,5 +1,5 @@
-/* host/adapter/load.c: see load.h. */
-#include "adapter/load.h"
+/* host/adapter/adapter_load.c: see adapter_load.h. */
+#include "adapter/adapter_load.h"
 
 #include "adapter/tensors.h"
 #include "base/join.h"

@@ -1,6 +1,6 @@
-/* host/adapter/save.h: an adapter as PEFT writes it, from the region of a model that it has joined. */
-#ifndef WEFT_HOST_ADAPTER_SAVE_H
-#define WEFT_HOST_ADAPTER_SAVE_H
+/* host/adapter/adapter_save.h: an adapter as PEFT writes it, from the region of a model that it has joined. */
+#ifndef WEFT_HOST_ADAPTER_ADAPTER_SAVE_H
+#define WEFT_HOST_ADAPTER_ADAPTER_SAVE_H
 
 #include "adapter/origin.h"
 #include "model/region_write.h"

@@ -1,6 +1,7 @@
-/* host/adapter/load.h: an adapter of a directory as PEFT writes it, into the region of a model that it has joined. */
-#ifndef WEFT_HOST_ADAPTER_LOAD_H
-#define WEFT_HOST_ADAPTER_LOAD_H
+/* host/adapter/adapter_load.h: an adapter of a directory as PEFT writes it, into the region of a model that it has
+ * joined. */
+#ifndef WEFT_HOST_ADAPTER_ADAPTER_LOAD_H
+#define WEFT_HOST_ADAPTER_ADAPTER_LOAD_H
 
 #include "model/region.h"
 

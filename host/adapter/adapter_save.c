@@ -1,6 +1,6 @@
-/* host/adapter/save.c: see save.h. What lies in a file as it lies in memory is written by whoever keeps it; a matrix
- * that the file has the other way round is small, and rank 0 writes it. */
-#include "adapter/save.h"
+/* host/adapter/adapter_save.c: see adapter_save.h. What lies in a file as it lies in memory is written by whoever keeps
+ * it; a matrix that the file has the other way round is small, and rank 0 writes it. */
+#include "adapter/adapter_save.h"
 
 #include "adapter/tensors.h"
 #include "base/file.h"
