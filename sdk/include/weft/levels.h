@@ -18,8 +18,8 @@ enum { WEFT_N_NF4_LEVELS = 16, WEFT_N_DYNAMIC8_LEVELS = 256 };
     0.0795803f, 0.1609302f, 0.2461123f, 0.33791524f, \
     0.44070983f, 0.562617f, 0.72295684f, 1.0f
 
-/* The signed dynamic type of 8 bits (Dettmers, arXiv 1511.04561): for exponents of ten from -6 to 0 the middles of 1, 2,
- * 4, ... 64 equal parts of [0.1, 1] times that power, with either sign, and 0 and 1. */
+/* The signed dynamic type of 8 bits (Dettmers, arXiv 1511.04561): for exponents of ten from -6 to 0 the middles of 1,
+ * 2, 4, ... 64 equal parts of [0.1, 1] times that power, with either sign, and 0 and 1. */
 #define WEFT_DYNAMIC8_LEVELS \
     -0.99296874f, -0.9789063f, -0.96484375f, -0.9507812f, -0.93671876f, -0.92265624f, \
     -0.9085938f, -0.89453125f, -0.8804687f, -0.86640626f, -0.85234374f, -0.8382813f, \
