@@ -179,7 +179,7 @@ if [ -n "$MPI" ]; then
     base="model.base=nf4 model.path=numbers40"
     train run.out=one $base checkpoint.every=3 || failed "nf4 on one rank" log
     train run.out=many $base $MPI strategy.plugin=fsdp --ranks 3 train.steps=3 checkpoint.every=3 || failed "three steps on 3 ranks" log
-    refused "resume with the [model] path and base that it was made with" "$weft" train run.ini --resume run.out=many model.base=fp8 model.path=numbers40
+    refused "[model] base is fp8, was nf4" "$weft" train run.ini --resume run.out=many model.base=fp8 model.path=numbers40
     limit "$weft" train run.ini --resume run.out=many $base $MPI strategy.plugin=fsdp strategy.shard=optimizer --ranks 2 checkpoint.every=3 >log 2>&1 ||
         failed "a resume on 2 ranks" log
     same "resumed on other ranks" one/model many/model

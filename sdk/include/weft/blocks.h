@@ -13,8 +13,8 @@
  * zero and the same numbers give the same bytes everywhere. A block with a number that is not finite becomes NaN as a
  * whole: what is broken must show in the loss.
  *
- * WEFT_NF4: 1024 numbers that follow each other in the matrix, rows laid end to end, in 4 bits each, as QLoRA holds them
- * (Dettmers et al., arXiv 2305.14314): 64 numbers share a scale, and the scales are packed again.
+ * WEFT_NF4: 1024 numbers that follow each other in the matrix, rows laid end to end, in 4 bits each, as QLoRA holds
+ * them (Dettmers et al., arXiv 2305.14314): 64 numbers share a scale, and the scales are packed again.
  *
  *     bytes 0-3     the scale of the 16 scales, fp32
  *     bytes 4-7     what is added to each of them, fp32
@@ -83,8 +83,9 @@ static inline void weft_i8x64_pack(weft_i8x64 *out, const float *x) {
     }
 }
 
-/* With one scale for all blocks of a row, as LLM.int8 has it (Dettmers et al., arXiv 2208.07339): q = x * (127 / largest)
- * to the nearest integer. largest: the row's |x|, NaN if one of its numbers is not finite. [any-thread] [hot] */
+/* With one scale for all blocks of a row, as LLM.int8 has it (Dettmers et al., arXiv 2208.07339): q is x * (127 /
+ * largest) to the nearest integer. largest: the row's |x|, NaN if one of its numbers is not finite. [any-thread]
+ * [hot] */
 static inline void weft_i8x64_pack_row(weft_i8x64 *out, const float *x, float largest) {
     const float steps_per_one = largest > 0.0f ? 127.0f / largest : 0.0f;
     int i;

@@ -81,8 +81,9 @@ typedef struct weft_device_info {
  * has_bias C = op(A) op(B) + bias in every row: the bias, rounded to C's type, is added to the finished sum before that
  * is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with accumulate.
  * B may be packed (weft/blocks.h): a matrix that is stored in a block type, its rows without a gap (ldb is their
- * length), from the beginning of a block on. It counts as the matrix of the numbers that its blocks stand for, each rounded to A's type. A device makes
- * those where it needs them, in its workspace or closer, and never all of them at once. */
+ * length), from the beginning of a block on. It counts as the matrix of the numbers that its blocks stand for, each
+ * rounded to A's type. A device makes those where it needs them, in its workspace or closer, and never all of them at
+ * once. */
 typedef struct weft_matmul {
     uint32_t struct_size;
     uint32_t flags;
