@@ -1,7 +1,7 @@
 /* host/base/templates.c: see templates.h. */
 #include "base/templates.h"
 
-#include "base/beside.h"
+#include "base/installed.h"
 
 weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, weft_error *err) {
     static const char *const places[] = {"template", WEFT_RELATIVE_TEMPLATE_DIR};

@@ -7,8 +7,8 @@
 #include "setup/run.h"
 
 typedef struct weft_text_file {
-    char *name;  /* as the tokenizer says it */
-    char *text;  /* what is written in place of the file, where a pad token was added; NULL: the file is copied */
+    char *name; /* as the tokenizer says it */
+    char *text; /* what is written in place of the file, where a pad token was added; NULL: the file is copied */
     size_t bytes;
 } weft_text_file;
 

@@ -140,17 +140,15 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
 static void judge_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     if (!spec->transposed) return;
     if (spec->role != WEFT_WEIGHT_LINEAR)
-        weft_mistake_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares '%s.%s' as transposed, and it is no linear: only a linear's matrix "
-            "may lie as (in, out)",
-            ctx->who, module->path, spec->name);
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the %s plugin declares '%s.%s' as transposed, and it is no linear: only a linear's matrix "
+                          "may lie as (in, out)",
+                          ctx->who, module->path, spec->name);
     else if (spec->storage != 0)
-        weft_mistake_keep(
-            &ctx->first, WEFT_E_PLUGIN,
-            "the %s plugin declares '%s.%s' as transposed and with the storage %s: what is packed lies "
-            "as (out, in)",
-            ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
+        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
+                          "the %s plugin declares '%s.%s' as transposed and with the storage %s: what is packed lies "
+                          "as (out, in)",
+                          ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
 }
 
 static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {

@@ -293,10 +293,11 @@ static weft_status take_numbers(const init_job *job, float *out, int32_t paramet
     weft_status status = WEFT_OK;
     weft_i8x64 block;
     if (weft_parameter_is_packed(p) && (p->dtype != WEFT_I8X64 || p->scaled_by_rows))
-        return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "an adapter begins with the norms of the rows of %s, which lies in %s: this host knows them of "
-                              "a base in fp32 or bf16 ([model] base)",
-                              p->name, weft_dtype_name(p->dtype));
+        return weft_error_set(
+            err, WEFT_E_UNSUPPORTED,
+            "an adapter begins with the norms of the rows of %s, which lies in %s: this host knows them of "
+            "a base in fp32 or bf16 ([model] base)",
+            p->name, weft_dtype_name(p->dtype));
     if (tensor != NULL && tensor->dtype == WEFT_U8) {
         for (int64_t i = 0; i < n && status == WEFT_OK; i += 64) {
             status = weft_safetensors_read(job->files, &block, tensor, weft_dtype_span(p->dtype, first + i),

@@ -1,7 +1,7 @@
 /* host/plugin/search.c: see search.h. */
 #include "plugin/search.h"
 
-#include "base/beside.h"
+#include "base/installed.h"
 #include "config/nearest.h"
 #include <dirent.h>
 #include <errno.h>

@@ -81,8 +81,8 @@ static double row_element(const weft_row_norms *a, int64_t r, int64_t i) {
     for (int64_t j = 0; j < a->rank; j++)
         sum += (double)reference_load(a->up, a->dtype, r * a->rank + j) *
                (double)reference_load(a->down, a->dtype, j * a->width + i);
-    return a->factor * sum +
-           (double)(weft_dtype_is_packed(a->dtype_w) ? reference_unpack(a->w, a->dtype_w, at) : reference_load(a->w, a->dtype_w, at));
+    return a->factor * sum + (double)(weft_dtype_is_packed(a->dtype_w) ? reference_unpack(a->w, a->dtype_w, at)
+                                                                       : reference_load(a->w, a->dtype_w, at));
 }
 
 weft_status reference_row_norms(weft_device *d, weft_stream *s, const weft_row_norms *a, weft_error *err) {

@@ -76,7 +76,7 @@ static inline weft_status save(bench *b, const char *directory, int32_t dtype, i
 
 static inline weft_status init(bench *b, uint64_t seed, weft_error *err) {
     const weft_region region = whole(b);
-    return weft_weights_init(&region, seed, false, err);
+    return weft_weights_init(&region, seed, false, NULL, err);
 }
 
 static inline const float *values(const bench *b, const char *name) {

@@ -21,11 +21,11 @@ const void *matrices_packed(operands *c, weft_ref ref, const char *name, int32_t
     const int64_t block = weft_dtype_block(dtype), words = weft_dtype_bytes(dtype) / 4;
     const int64_t numbers = size_times(rows, width);
     if (c->status == WEFT_OK && ld != width) {
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device %s: rows of operand %s are %lld apart and %lld wide; %s lies without a "
-                                   "gap.",
-                                   c->kernel, operands_device, name, (long long)ld, (long long)width,
-                                   weft_dtype_name(dtype));
+        c->status =
+            weft_error_set(c->err, WEFT_E_HOST,
+                           "%s on device %s: rows of operand %s are %lld apart and %lld wide; %s lies without a "
+                           "gap.",
+                           c->kernel, operands_device, name, (long long)ld, (long long)width, weft_dtype_name(dtype));
     } else if (c->status == WEFT_OK && !weft_dtype_is_flat(dtype) && width % block != 0) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "%s on device %s: rows of operand %s are %lld wide; %s lies in rows of whole blocks "
@@ -78,7 +78,8 @@ void matrices_look_up(operands *c, matrices *out, const weft_matmul *args) {
     out->a =
         look_up_matrix(c, args->a, "a", args->transpose_a ? k : m, args->transpose_a ? m : k, args->lda, args->dtype_a);
     if (weft_dtype_is_packed(args->dtype_b))
-        out->packed = matrices_packed(c, args->b, "b", args->dtype_b, args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb);
+        out->packed = matrices_packed(c, args->b, "b", args->dtype_b, args->transpose_b ? n : k,
+                                      args->transpose_b ? k : n, args->ldb);
     else
         out->b = look_up_matrix(c, args->b, "b", args->transpose_b ? n : k, args->transpose_b ? k : n, args->ldb,
                                 args->dtype_b);

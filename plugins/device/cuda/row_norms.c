@@ -10,7 +10,8 @@ int64_t cuda_row_norms_workspace(const weft_device *device, const weft_row_norms
 }
 
 static const void *look_up_w(operands *c, const weft_row_norms *args) {
-    if (args->dtype_w == WEFT_I8X64) return matrices_packed(c, args->w, "w", WEFT_I8X64, args->rows, args->width, args->width);
+    if (args->dtype_w == WEFT_I8X64)
+        return matrices_packed(c, args->w, "w", WEFT_I8X64, args->rows, args->width, args->width);
     if (c->status == WEFT_OK && args->dtype_w != args->dtype) {
         c->status =
             weft_error_set(c->err, WEFT_E_UNSUPPORTED,

@@ -1,5 +1,5 @@
-/* host/base/beside.c: see beside.h. */
-#include "base/beside.h"
+/* host/base/installed.c: see installed.h. */
+#include "base/installed.h"
 
 #include <limits.h>
 #include <stdlib.h>

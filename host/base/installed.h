@@ -1,6 +1,6 @@
-/* host/base/beside.h: what lies beside the program, wherever its tree was moved to. */
-#ifndef WEFT_HOST_BASE_BESIDE_H
-#define WEFT_HOST_BASE_BESIDE_H
+/* host/base/installed.h: what lies beside the program, wherever its tree was moved to. */
+#ifndef WEFT_HOST_BASE_INSTALLED_H
+#define WEFT_HOST_BASE_INSTALLED_H
 
 #include <stdbool.h>
 
