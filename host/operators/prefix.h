@@ -1,5 +1,5 @@
-/* host/operators/prefix.h: a call over the keys of a prefix, for the operators that have one: ops/prefix.c and, where one
- * softmax goes over both, ops/attention.c. */
+/* host/operators/prefix.h: a call over the keys of a prefix, for the operators that have one: ops/prefix.c and, where
+ * one softmax goes over both, ops/attention.c. */
 #ifndef WEFT_HOST_OPERATORS_PREFIX_H
 #define WEFT_HOST_OPERATORS_PREFIX_H
 

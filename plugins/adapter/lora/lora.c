@@ -200,8 +200,8 @@ static weft_value add_update(const weft_adapter *self, const lora_part *part, we
     return ops->add(g, y, a);
 }
 
-/* m / ||W + s B A|| (W x + s B A x) + bias. Where elements of x are dropped, W x is that of x, and what the factor adds
- * to it that of what is left. */
+/* m / ||W + s B A|| (W x + s B A x) + bias. Where elements of x are dropped, W x is that of x, and what the factor
+ * adds to it that of what is left. */
 static weft_value lora_dora(const weft_adapter *self, const lora_part *part, weft_graph *g, const weft_ops *ops,
                             weft_value x, weft_value dropped, weft_weight *weight) {
     const weft_weight_norm_args args = {.struct_size = (uint32_t)sizeof args,
@@ -242,8 +242,8 @@ static weft_value lora_embedding(const weft_adapter *self, uint32_t site, weft_g
 
 /* ---- files ---- */
 
-/* PEFT keeps an embedding's two matrices and DoRA's magnitude as parameters and not as modules, and A of an embedding as
- * (r, vocabulary). */
+/* PEFT keeps an embedding's two matrices and DoRA's magnitude as parameters and not as modules, and A of an embedding
+ * as (r, vocabulary). */
 static weft_status lora_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                                weft_error *err) {
     const char *at = strstr(parameter, ".lora_embedding_");

@@ -1,7 +1,7 @@
 /* prefix.c: attention to keys that every query sees (weft_prefix), on the loops of attention: CPU_BLOCK queries of a
  * head at a time, whose scores stand transposed. Joining is where an online softmax goes on: o and lse are what it has
- * come to. Keys are widened and turned once, before. Gradients of keys and values are sums over the queries' rows: those
- * are cut into runs by the shape, a run is summed by whoever takes it, and runs are added in order. */
+ * come to. Keys are widened and turned once, before. Gradients of keys and values are sums over the queries' rows:
+ * those are cut into runs by the shape, a run is summed by whoever takes it, and runs are added in order. */
 #include <math.h>
 #include <omp.h>
 

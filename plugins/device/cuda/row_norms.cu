@@ -1,5 +1,5 @@
-/* row_norms.cu: see row_norms.h. A block has a few rows of W, so that what it reads of D serves all of them; each thread
- * takes every BLOCK-th column in order, and the threads' sums are added as a team's. */
+/* row_norms.cu: see row_norms.h. A block has a few rows of W, so that what it reads of D serves all of them; each
+ * thread takes every BLOCK-th column in order, and the threads' sums are added as a team's. */
 #include "row_norms.h"
 
 #include "cells.cuh"
