@@ -5,11 +5,11 @@
  * the device to the host. So a whole step can be recorded and replayed (a CUDA graph), and a kernel table can be
  * tested against a plain C oracle over odd shapes.
  *
- * Streams. What is queued in one stream runs in that order; what lies in two streams runs in any order that marks
- * leave open. `mark` notes the point that a stream has come to, and `wait` holds another stream back from what is
- * queued behind it until that point is reached. Neither blocks the host, nor does a kernel: its arguments are copied,
- * and it runs when its stream gets there. What a kernel finds wrong only then is told by the next call that waits. A
- * program of the host's uses one stream per queue (weft/strategy.h): queue 0 is the device's first stream, NULL.
+ * Streams. What is queued in one stream runs in that order; what lies in two streams runs in any order that marks leave
+ * open. `mark` notes the point that a stream has come to, and `wait` holds another stream back from what is queued
+ * behind it until that point is reached. Neither blocks the host, nor does a kernel: its arguments are copied, and it
+ * runs when its stream gets there. What a kernel finds wrong only then is told by the next call that waits. A program
+ * of the host's uses one stream per queue (weft/strategy.h): queue 0 is the device's first stream, NULL.
  *
  * Numbers: a kernel's result depends on its operands and their shapes only: never on the number of threads, on
  * alignment, or on what else runs. Matrix products accumulate in fp32; sums over rows (bias, gain, embedding
@@ -18,10 +18,9 @@
  * of its rows in bytes where that has no factor of 16 (of the length of its rows, too, for a: it may be a part of
  * longer ones); a device may refuse what does not.
  *
- * Ids, positions, targets and tables of extents lie on the device. Where its own code sees them, one that is out of
- * its range is refused before anything is queued; where only the kernel does, nothing is read or written out of
- * bounds, and what would have come of it is NaN: the row, the loss and its row's gradient, the sums. An id's gradient
- * goes nowhere.
+ * Ids, positions, targets and tables of extents lie on the device. Where its own code sees them, one that is out of its
+ * range is refused before anything is queued; where only the kernel does, nothing is read or written out of bounds, and
+ * what would have come of it is NaN: the row, the loss and its row's gradient, the sums. An id's gradient goes nowhere.
  *
  * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it.
  * Kernels that need scratch say how much in a function of the same arguments (refs are not looked at); the caller
@@ -79,12 +78,12 @@ typedef struct weft_device_info {
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
- * has_bias C = op(A) op(B) + bias in every row: the bias, rounded to C's type, is added to the finished sum before
- * that is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with
- * accumulate. B may be packed (weft/blocks.h): a matrix that is stored in a block type, its rows without a gap (ldb is
- * their length), from the beginning of a block on. It counts as the matrix of the numbers that its blocks stand for,
- * each rounded to A's type. A device makes those where it needs them, in its workspace or closer, and never all of
- * them at once. */
+ * has_bias C = op(A) op(B) + bias in every row: the bias, rounded to C's type, is added to the finished sum before that
+ * is rounded, which is what fused epilogues do (cuBLASLt's takes a bias of C's type). Not together with accumulate.
+ * B may be packed (weft/blocks.h): a matrix that is stored in a block type, its rows without a gap (ldb is their
+ * length), from the beginning of a block on. It counts as the matrix of the numbers that its blocks stand for, each
+ * rounded to A's type. A device makes those where it needs them, in its workspace or closer, and never all of them at
+ * once. */
 typedef struct weft_matmul {
     uint32_t struct_size;
     uint32_t flags;
@@ -161,14 +160,13 @@ typedef struct weft_rope {
     int64_t rotary_dim;      /* even, at most d; 0: d */
 } weft_rope;
 
-/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t], with a window w those of
- * the last w of them, [max(starts[t], t - w + 1), t] (Beltagy et al., arXiv 2004.05150, as Mistral counts); with a
- * cache, query place i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are
- * filled. o = softmax(c(scale q k^T)) v, in blocks: no (T,T) matrix is ever held, and blocks that no query of theirs
- * sees are not made. c(s) = cap tanh(s / cap) (Gemma 2, arXiv 2408.00118), or s without a cap. lse: log-sum-exp per
- * query and head, of what the softmax took. In bf16 what is stored (q, k, v, o and their gradients) is rounded and
- * nothing in between: scaled queries, scores, probabilities and the gradients of scores stay fp32, also as factors of
- * products. */
+/* Causal attention with grouped queries. Place t of a row sees places s in [starts[t], t], with a window w those of the
+ * last w of them, [max(starts[t], t - w + 1), t] (Beltagy et al., arXiv 2004.05150, as Mistral counts); with a cache,
+ * query place i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled.
+ * o = softmax(c(scale q k^T)) v, in blocks: no (T,T) matrix is ever held, and blocks that no query of theirs sees are
+ * not made. c(s) = cap tanh(s / cap) (Gemma 2, arXiv 2408.00118), or s without a cap. lse: log-sum-exp per query and
+ * head, of what the softmax took. In bf16 what is stored (q, k, v, o and their gradients) is rounded and nothing in
+ * between: scaled queries, scores, probabilities and the gradients of scores stay fp32, also as factors of products. */
 typedef struct weft_attention {
     uint32_t struct_size;
     uint32_t flags;
@@ -241,11 +239,11 @@ typedef struct weft_embedding {
     int32_t has_padding, padding; /* backward: rows of the id `padding` add nothing */
 } weft_embedding;
 
-/* Logits and cross-entropy in one, over chunks of rows, so that the logits of all rows are never held: loss = sum over
- * r of weights[r] * (logsumexp(z[r]) - z[r][targets[r]]),  z[r] = c(scale (x[r] W^T + bias)), c(s) = cap tanh(s /
- * cap), or s without a cap (Gemma 2, arXiv 2408.00118). All of z is fp32. head_loss gives the loss alone;
- * head_loss_grad also dx, dw and dbias (any may be none), from a seed of one. dbias is the sum over rows of the
- * gradient that dw is a product of. */
+/* Logits and cross-entropy in one, over chunks of rows, so that the logits of all rows are never held:
+ * loss = sum over r of weights[r] * (logsumexp(z[r]) - z[r][targets[r]]),  z[r] = c(scale (x[r] W^T + bias)),
+ * c(s) = cap tanh(s / cap), or s without a cap (Gemma 2, arXiv 2408.00118). All of z is fp32.
+ * head_loss gives the loss alone; head_loss_grad also dx, dw and dbias (any may be none), from a seed of one. dbias is
+ * the sum over rows of the gradient that dw is a product of. */
 typedef struct weft_head {
     uint32_t struct_size;
     uint32_t flags;
@@ -284,10 +282,10 @@ typedef struct weft_extent {
 } weft_extent;
 
 /* Sum of squares in fp64: blocks of 64 elements in order, blocks by a tree of neighbours 2i, 2i+1, an odd last one
- * moving up. One sum of all of x; or, with a table of extents, one of each extent; or, with a cell of 64 * 2^k
- * elements as well, one of each cell of each extent (the last one may be short), which follow one another in `out`.
- * The sums of a tensor's cells are nodes of its tree: a call over those (dtype WEFT_F64) gives the bits of one over
- * the tensor. So the norm of any number of tensors takes a few calls. */
+ * moving up. One sum of all of x; or, with a table of extents, one of each extent; or, with a cell of 64 * 2^k elements
+ * as well, one of each cell of each extent (the last one may be short), which follow one another in `out`. The sums of
+ * a tensor's cells are nodes of its tree: a call over those (dtype WEFT_F64) gives the bits of one over the tensor. So
+ * the norm of any number of tensors takes a few calls. */
 typedef struct weft_square_sum {
     uint32_t struct_size;
     uint32_t flags;
@@ -318,8 +316,8 @@ typedef struct weft_clip {
     double clip;
 } weft_clip;
 
-/* y = x v, or (x - shift) v + shift; backward: dx (+)= dy v, dby (+)= the sums over rows and their parts of dy x, or
- * dy (x - shift), over `over`. Each row has P parts of D / P elements that follow one another, and v[p] = by[p], or
+/* y = x v, or (x - shift) v + shift; backward: dx (+)= dy v, dby (+)= the sums over rows and their parts of dy x, or dy
+ * (x - shift), over `over`. Each row has P parts of D / P elements that follow one another, and v[p] = by[p], or
  * by[p] / over[p], is the factor of part p: P = D scales channels (IA3, Liu et al., arXiv 2205.05638), one for each
  * head or a single one is a gate. `over` and `shift` are held constant: the norms of DoRA's rows, and a bias that is
  * not scaled. y may lie on x, dx on dy. Sums over rows as in sum_rows. */
@@ -340,8 +338,8 @@ typedef struct weft_multiply {
 /* y = or += x / (1 - p) where the element is kept, and 0 where it is not (Srivastava et al., JMLR 15, 2014); its
  * backward is the same on dy. Element e of row `first` + b of the stream of rows is kept if word e % 256 / 64 of
  *     weft_random(seed, WEFT_RANDOM_DROPOUT, first + b, site << 40 | (e / 256 * 64 + e % 64))
- * is at least p 2^32, rounded down: nothing is stored, and how rows lie in leaves, or leaves on ranks, changes
- * nothing. May run in place. */
+ * is at least p 2^32, rounded down: nothing is stored, and how rows lie in leaves, or leaves on ranks, changes nothing.
+ * May run in place. */
 typedef struct weft_dropout {
     uint32_t struct_size;
     uint32_t flags;
@@ -355,8 +353,8 @@ typedef struct weft_dropout {
     int32_t dtype, reserved;
 } weft_dropout;
 
-/* out[n] = the 2-norm of row n of W + factor U D, a row at a time: what weight-decomposed adaptation divides by (Liu
- * et al., arXiv 2402.09353). W may be packed. rank 0: of W alone. */
+/* out[n] = the 2-norm of row n of W + factor U D, a row at a time: what weight-decomposed adaptation divides by (Liu et
+ * al., arXiv 2402.09353). W may be packed. rank 0: of W alone. */
 typedef struct weft_row_norms {
     uint32_t struct_size;
     uint32_t flags;
@@ -372,12 +370,11 @@ typedef struct weft_row_norms {
 
 /* Attention to keys that every query sees, of any row and document: those of a trained prefix (Li and Liang, arXiv
  * 2101.00190; Zhang et al., arXiv 2303.16199). o = softmax(scale q k^T) v over them alone; or with `join` the softmax
- * goes over them and the keys that o and lse are of already, and both become those of all. `turn`: cosines, then
- * sines, of the rotation that keys get the inverse of (first rotary_dim elements of each head, in pairs as in
- * weft_rope; a factor that they have in common counts as one), as if each query stood that much further behind; none:
- * as they are. Backward, from o and lse as the forward left them: dq (+)=, dk and dv are overwritten; sums over rows
- * as in sum_rows. dq of a joined softmax adds to that of the other keys' attention_backward, which takes the same o
- * and lse. */
+ * goes over them and the keys that o and lse are of already, and both become those of all. `turn`: cosines, then sines,
+ * of the rotation that keys get the inverse of (first rotary_dim elements of each head, in pairs as in weft_rope; a
+ * factor that they have in common counts as one), as if each query stood that much further behind; none: as they are.
+ * Backward, from o and lse as the forward left them: dq (+)=, dk and dv are overwritten; sums over rows as in sum_rows.
+ * dq of a joined softmax adds to that of the other keys' attention_backward, which takes the same o and lse. */
 typedef struct weft_prefix {
     uint32_t struct_size;
     uint32_t flags;
@@ -431,28 +428,25 @@ typedef struct weft_device_plugin {
      * for all that is queued. [main] [required] */
     weft_status (*alloc)(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err);
     void (*release)(weft_device *device, weft_buffer *buffer); /* NULL is fine. [main] [required] */
-    * /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there. NULL:
- * the
+    /* The host's own view of a buffer, for devices that share its memory; valid while no kernel writes there. NULL: the
      * host cannot see this buffer, or the ref lies outside of it; it sees all of a buffer or nothing. [any-thread]
      * [optional: the device's memory is not the host's] */
-        void *(*host_view)(weft_device *device, weft_ref ref);
+    void *(*host_view)(weft_device *device, weft_ref ref);
 
-    * /* Streams. NULL means the device's first, which is ordered with the others by marks alone. Destroying one waits
- * for
+    /* Streams. NULL means the device's first, which is ordered with the others by marks alone. Destroying one waits for
      * what is queued in it. [main] [required] */
-        weft_status (*stream_create)(weft_device *device, weft_stream **out, weft_error *err);
+    weft_status (*stream_create)(weft_device *device, weft_stream **out, weft_error *err);
     void (*stream_destroy)(weft_device *device, weft_stream *stream);
     weft_status (*synchronize)(weft_device *device, weft_stream *stream, weft_error *err); /* until all of it is done */
     /* The point behind all that is queued in the stream so far. It ends in one `wait` or `await`. [main] [hot] */
     weft_status (*mark)(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
     weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* frees it */
 
-    * /* Host to device (`from` is free again when it returns, though the copy may still be queued), device to host
- * (done
+    /* Host to device (`from` is free again when it returns, though the copy may still be queued), device to host (done
      * when it returns, with all that its stream held before), within the device, and fill with a 32-bit pattern.
      * [main] [hot] [required] */
-        weft_status (*write)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
-                             weft_error *err);
+    weft_status (*write)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
+                         weft_error *err);
     weft_status (*read)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);
     weft_status (*copy)(weft_device *device, weft_stream *s, weft_ref to, weft_ref from, int64_t bytes,
                         weft_error *err);

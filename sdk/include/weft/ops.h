@@ -13,12 +13,11 @@
  *
  * Errors are sticky: an operator that is used wrongly marks the graph and returns an invalid value, operators on
  * invalid values do nothing, and the host reports the first mistake with the segment's name. A forward needs no checks
- * of its own, not even for NULL: every slot of the table can be called. What a host does not serve (`loss`, in SDK
- * 1.0) is such a mistake: the run stops before its first step with a sentence and WEFT_E_UNSUPPORTED.
+ * of its own, not even for NULL: every slot of the table can be called. What a host does not serve (`loss`, in SDK 1.0)
+ * is such a mistake: the run stops before its first step with a sentence and WEFT_E_UNSUPPORTED.
  *
  * Weights are objects (weft/model.h), not pointers: what `linear` does with one (dense, packed 4-bit, or what an
- * adapter makes of it, weft/adapter.h) is the host's affair, so adapters and quantisation need nothing of the model.
- * */
+ * adapter makes of it, weft/adapter.h) is the host's affair, so adapters and quantisation need nothing of the model. */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
 
@@ -161,14 +160,12 @@ typedef struct weft_ops {
      * [required] */
     void (*lm_head)(weft_graph *g, weft_value x, weft_weight *weight, const weft_head_args *args);
 
-    * /* Further losses: value has one element per place (PER_TOKEN) or one in all (PER_STEP). The signature is fixed,
- * the
+    /* Further losses: value has one element per place (PER_TOKEN) or one in all (PER_STEP). The signature is fixed, the
      * service is not there yet: in SDK 1.0 every call marks the graph as unsupported. [required] */
-        void (*loss)(weft_graph *g, weft_value value, int32_t kind);
-    * /* Names a value, such as the last hidden state, that is kept to the end of its segment in evaluation. In SDK
- * 1.0 it
+    void (*loss)(weft_graph *g, weft_value value, int32_t kind);
+    /* Names a value, such as the last hidden state, that is kept to the end of its segment in evaluation. In SDK 1.0 it
      * is the host's own code that can ask for it; no command prints one. Does nothing in other modes. [required] */
-        void (*output)(weft_graph *g, weft_value value, const char *name);
+    void (*output)(weft_graph *g, weft_value value, const char *name);
     /* args: n bytes that are copied. width: of the result, per place. [required] */
     weft_value (*custom)(weft_graph *g, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
                          int64_t width, const void *args, size_t n);
@@ -177,27 +174,22 @@ typedef struct weft_ops {
     /* Factors that are a gain's: of each element of x, or, where the gain is narrower, of each of as many equal parts
      * of it: one factor for each head, or a single gate. [required] */
     weft_value (*multiply)(weft_graph *g, weft_value x, weft_weight *factors);
-    * /* Elements become zero with probability p in [0, 1), the others x / (1 - p), in training; x itself elsewhere.
- * Which
+    /* Elements become zero with probability p in [0, 1), the others x / (1 - p), in training; x itself elsewhere. Which
      * ones follows from [run] seed, the row in the stream of training rows, the place of this call in the model, and
      * the element: never from ranks, leaves or strategy. [required] */
-        weft_value (*dropout)(weft_graph *g, weft_value x, double p);
-    * /* x times magnitude / ||W + factor U D||, row by row of the matrix, whose norms are constants to the backward:
- *     /* x times magnitude / ||W + factor U D||, row by row of the matrix, whose norms are constants to the backward:
- * x is      * what `linear` of that weight gave and what was added to it; a bias of the weight's is not scaled. No
- * dense copy of it is made. [required] */
-        weft_value (*weight_norm)(weft_graph *g, weft_value x, const weft_weight_norm_args *args);
-    * /* A matrix (out, in) as a value of `out` places, whatever the leaf's: rows of a trained prefix. `linear`,
- *     /* A matrix (out, in) as a value of `out` places, whatever the leaf's: rows of a trained prefix. `linear`,
- * `scale`,      * `add`, `activation`, norms and `multiply` take such values and give them, of one number of places.
- * [required] */
-        weft_value (*matrix)(weft_graph *g, weft_weight *weight);
-    * /* attention over the keys of a prefix, (P, kv_heads * head_dim) by `matrix`, that every query sees, and the
- * others
+    weft_value (*dropout)(weft_graph *g, weft_value x, double p);
+    /* x times magnitude / ||W + factor U D||, row by row of the matrix, whose norms are constants to the backward: x is
+     * what `linear` of that weight gave and what was added to it; a bias of the weight's is not scaled. No dense
+     * copy of it is made. [required] */
+    weft_value (*weight_norm)(weft_graph *g, weft_value x, const weft_weight_norm_args *args);
+    /* A matrix (out, in) as a value of `out` places, whatever the leaf's: rows of a trained prefix. `linear`, `scale`,
+     * `add`, `activation`, norms and `multiply` take such values and give them, of one number of places. [required] */
+    weft_value (*matrix)(weft_graph *g, weft_weight *weight);
+    /* attention over the keys of a prefix, (P, kv_heads * head_dim) by `matrix`, that every query sees, and the others
      * in one softmax: with q that rope has turned, as if P places without a turn of their own stood before each
      * document, which is how past keys are counted. No window, no cap. [required] */
-        weft_value (*attention_with_prefix)(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value starts,
-                                            weft_value prefix_k, weft_value prefix_v, const weft_attention_args *args);
+    weft_value (*attention_with_prefix)(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value starts,
+                                        weft_value prefix_k, weft_value prefix_v, const weft_attention_args *args);
     /* The same over the prefix alone, and no place more is counted. [required] */
     weft_value (*prefix_attention)(weft_graph *g, weft_value q, weft_value prefix_k, weft_value prefix_v,
                                    const weft_attention_args *args);
