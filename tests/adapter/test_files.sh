@@ -91,7 +91,7 @@ cp -r out/model wrong
 mv config.json wrong/adapter_config.json
 refused "is (4, 521), and this model with this adapter needs (5, 521): the adapter was made for another base" "$weft" eval run.ini adapter.r=auto --adapter wrong
 sed 's/"use_dora": false/"use_dora": true/' out/model/adapter_config.json >wrong/adapter_config.json
-refused "use_dora is true: choose [adapter] plugin = dora" "$weft" eval run.ini --adapter wrong
+refused "dora = yes, and 'model.embed_tokens' is an embedding" "$weft" eval run.ini --adapter wrong
 
 # ---- merged
 

@@ -510,7 +510,7 @@ static const struct {
     {matrix_from_one, "'m.w' with gain_from_one, and it is no norm's gain", WEFT_OK},
     {packed_embedding, "'m.w' with the storage int8x64, and it is no linear", WEFT_OK},
     {packed_in_fp32, "'m.w' with the storage 1 (fp32); it is a packed type", WEFT_OK},
-    {packed_in_the_unknown, "'m.w' with the storage 9 (?); it is a packed type", WEFT_OK},
+    {packed_in_the_unknown, "'m.w' with the storage 18 (?); it is a packed type", WEFT_OK},
     {packed_in_part_of_a_block, "rows of 96 elements, which are no multiple of its blocks of 64", WEFT_OK},
     {packed_and_tied, "ties 'head' to 'w.weight', which is packed", WEFT_OK},
     {slice_of_nothing, "takes a slice of no weight", WEFT_OK},

@@ -62,7 +62,7 @@ static const broken broken_files[] = {
     {NOTE("WEFT_NOTE \"plugin=optimizer sample\\n\""), "is not <kind>/<interface> <id> <version>"},
     {NOTE("WEFT_NOTE \"plugin=optimizer/1 Sample 1.0\\n\""), "with an id of [a-z0-9_-]"},
     {NOTE("WEFT_NOTE \"plugin=optimizer/2 sample 1.0\\n\""), "for interface optimizer/2; this host speaks optimizer/1"},
-    {NOTE("WEFT_NOTE \"plugin=adapter/1 sample 1.0\\n\""), "kind \"adapter\"; this host knows model, optimizer, data"},
+    {NOTE("WEFT_NOTE \"plugin=painter/1 sample 1.0\\n\""), "kind \"painter\"; this host knows model, optimizer, data"},
     {NOTE("WEFT_NOTE \"plugin=strategy/0 sample 1.0\\n\""), "for interface strategy/0; this host speaks strategy/1"},
     {NOTE("\"\\001\\002\""), "with bytes that are no plain text"},
     {NOTE("\"\""), "without its sdk= line"},
