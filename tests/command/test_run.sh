@@ -320,7 +320,7 @@ check "before a rule across keys" misspelt "^global_batch" "global_bacth" "19: [
 check "before a key that another one needs" misspelt "^schedule .*" "schedule = step\nstep_evry = 3" "23: [train] has no key step_evry; did you mean step_every?"
 check "before a key of the host that is missing" misspelt "^path   = model" "pth = model" "6: [model] has no key pth; did you mean path?"
 check "before a key of a plugin that is missing" misspelt "^path       =" "pth =" "13: [data] has no key pth; did you mean path?"
-check "before the plugin that is missing" misspelt "^plugin = llama" "pluign = llama" "5: [model] has no key pluign; did you mean plugin? Its keys are: path, start, plugin, ignore"
+check "before the plugin that is missing" misspelt "^plugin = llama" "pluign = llama" "5: [model] has no key pluign; did you mean plugin? Its keys are: path, start, base, plugin, ignore"
 check "before the keys of that plugin" misspelt "^plugin = adamw" "momentum = 0.9\npluign = sgd" "26: [optimizer] has no key pluign; did you mean plugin?"
 check "where plugins are searched" misspelt "^\[train\]" "[plugins]\npth = here\n[train]" "18: [plugins] has no key pth; did you mean path?"
 check "batches that do not divide" says "micro_batch" "$weft" train run.ini train.micro_batch=3
