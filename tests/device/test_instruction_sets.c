@@ -17,7 +17,8 @@ typedef struct set {
 static const set sets[] = {{"AVX512_CORE", "avx512"}, {"AVX2", "avx2"}, {"SSE41", "base"}};
 enum { AVX2 = 1, N_SETS = sizeof sets / sizeof sets[0] };
 static const char *const programs[] = {"test_device_products", "test_device_attention",   "test_device_kernels",
-                                       "test_device_rows",     "test_device_elementwise", "test_device_head"};
+                                       "test_device_rows",     "test_device_elementwise", "test_device_head",
+                                       "test_device_packed"};
 enum { PRODUCTS = 0, N_PROGRAMS = sizeof programs / sizeof programs[0] };
 
 /* Runs a test program that lies beside this one; its exit status. */

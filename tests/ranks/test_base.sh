@@ -186,6 +186,15 @@ if [ -n "$MPI" ]; then
     same "resumed on other ranks, its checkpoint" one/checkpoints/step-6 many/checkpoints/step-6
 fi
 
+# ---- each linear in a unit of its own, so that base and adapter travel apart
+
+if [ -n "$MPI" ]; then
+    "$weft" prove run.ini model.base=nf4 model.path=numbers40 train.trainable=adapter policy.plugin=class policy.classes=Linear \
+        $MPI --ranks 3 --steps 1 >out.txt 2>err.txt || failed "prove with units of linears" out.txt err.txt
+    grep -q " 0 not covered, 0 different" out.txt || failed "units of linears are not covered, or differ" out.txt
+    grep -q "3  fsdp full  *class" out.txt || failed "no fsdp on 3 ranks with units of linears" out.txt
+fi
+
 # ---- packed while it is read: the peak is the packed model and some pieces, not the numbers
 
 beside() { # beside OUT: bytes at most in memory beside what was planned
