@@ -79,8 +79,10 @@ __global__ void __launch_bounds__(threads) unpack(T *to, const packed_rows from)
     const int64_t row = i / from.width, number = from.first + row * from.stride + i % from.width;
     const int place = static_cast<int>(number % Type::block);
     float x[N];
-    if (threadIdx.x < Type::levels) levels[threadIdx.x] = nf4_levels[threadIdx.x];
-    if (Type::levels > 0) __syncthreads();
+    if constexpr (Type::levels > 0) {
+        if (threadIdx.x < Type::levels) levels[threadIdx.x] = nf4_levels[threadIdx.x];
+        __syncthreads();
+    }
     if (row >= from.rows) return;
     const uint32_t *at = static_cast<const uint32_t *>(from.blocks) + number / Type::block * Type::words;
     const uint32_t word = at[Type::before + place / Type::in_word];
