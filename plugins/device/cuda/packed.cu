@@ -24,17 +24,16 @@ __device__ inline void store(float *to, const float (&x)[1]) {
     *to = x[0];
 }
 template <int N> __device__ inline void store(__nv_bfloat16 *to, const float (&x)[N]) {
-    __nv_bfloat162 pair[(N + 1) / 2];
-    if (N == 1) {
-        *to = __float2bfloat16_rn(x[0]);
-        return;
-    }
+    __nv_bfloat162 pair[N / 2];
     for (int i = 0; i < N / 2; i++) {
         pair[i].x = __float2bfloat16_rn(x[2 * i]);
         pair[i].y = __float2bfloat16_rn(x[2 * i + 1]);
     }
     if (N == 4) *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(pair);
     if (N == 8) *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(pair);
+}
+__device__ inline void store(__nv_bfloat16 *to, const float (&x)[1]) {
+    *to = __float2bfloat16_rn(x[0]);
 }
 
 /* The types: numbers of a word, and what they are. at: of the word's first one; word: its bytes; levels: in shared
