@@ -182,7 +182,7 @@ if [ "$status" != 77 ]; then
             checkpoint.beside=yes --quiet >log 2>&1 || status=$?
         [ "$status" = 1 ] || failed "a full disk at call $n: exit status $status" log
         grep -q 'full/checkpoints/step-4 could not be saved: .*No space left on device; \(.*; \)\{0,1\}what was saved before is as it was$' log ||
-            grep -q 'full/.* cannot be written: No space left on device' log || failed "a full disk at call $n" log
+            grep -q 'full/.*cannot be \(written\|synced\): No space left on device' log || failed "a full disk at call $n" log
         [ -e full/checkpoints/step-2/manifest.json ] && [ ! -e full/checkpoints/.step-4.tmp ] || failed "call $n: $(ls -A full/checkpoints)" log
         train full --resume || failed "a resume after a full disk" log
         cmp place/model/model.safetensors full/model/model.safetensors || failed "other bytes after a full disk"
