@@ -201,7 +201,7 @@ while read -r kind id; do
 done <ids
 [ "$(wc -l <ids)" -gt 6 ] || failed "the table of ids" ids
 "$weft" config describe >keys # what the table says is there
-for plugin in optimizer:adamw data:text tokenizer:bpe model:llama; do
+for plugin in optimizer:adamw data:text tokenizer:bpe model:llama adapter:lora; do
     prints "$weft" plugins describe $plugin
     sed -n "/^  [a-z]/p; s/^$plugin .*/[${plugin%:*}]/p" printed >>keys
 done
