@@ -1,6 +1,7 @@
 /* host/setup/family.c: see family.h. */
 #include "setup/family.h"
 
+#include "base/text.h"
 #include "config/foreign.h"
 
 #include <ctype.h>
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LONGEST_ID = 64 };
+enum { LONGEST_ID = 64, MOST_BYTES = 16 << 20 };
 
 /* Letters, digits and signs that lead to no other directory. */
 static bool could_be_id(const char *name) {
@@ -20,11 +21,12 @@ static bool could_be_id(const char *name) {
 /* A text of a file in the directory that could be an id, to be freed; NULL: there is none. of_peft: PREFIX_TUNING is
  * prefix-tuning. */
 static char *read_id(const char *directory, const char *file, const char *key, bool of_peft) {
-    char *path = NULL, *id = NULL;
+    char *path = NULL, *id = NULL, *text = NULL;
     const char *name = NULL;
+    size_t bytes = 0;
     json_t *object = NULL;
     if (asprintf(&path, "%s/%s", directory, file) < 0) return NULL;
-    object = json_load_file(path, 0, NULL);
+    if (weft_text_read(&text, &bytes, path, MOST_BYTES, NULL) == WEFT_OK) object = json_loadb(text, bytes, 0, NULL);
     name = json_string_value(json_object_get(object, key));
     if (name != NULL) id = strdup(name);
     for (char *at = id; of_peft && at != NULL && *at != '\0'; at++)
@@ -34,6 +36,7 @@ static char *read_id(const char *directory, const char *file, const char *key, b
         id = NULL;
     }
     json_decref(object);
+    free(text);
     free(path);
     return id;
 }

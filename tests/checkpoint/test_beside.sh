@@ -6,7 +6,7 @@ set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 fail_calls=$WEFT_BUILD/tests/fail_calls
-export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0:detect_leaks=0" # nor is a process traced twice
 
 make_model model 16 4 24 1 512
 make_text 40
