@@ -100,6 +100,13 @@ START_TEST(texts_are_those_of_jinja2) {
 }
 END_TEST
 
+#define DOUBLED "{% set ns = namespace(l=[]) %}{% for i in range(64) %}{% set ns.l = [ns.l, ns.l] %}{% endfor %}"
+#define NESTED                                                                                                         \
+    "{% set ns = namespace(a=[], b=[]) %}{% for i in range(99999) %}"                                                  \
+    "{% set ns.a = [ns.a] %}{% set ns.b = [ns.b] %}{% endfor %}"
+#define STEPS  "T, line 1: rendering it takes more than the 20000000 steps that a template may take"
+#define LEVELS "T, line 1: calls and values lie more than 200 deep in each other"
+
 static const struct {
     const char *source, *sentence; /* NULL: "T, line 1: " does; refused when compiled, or else when rendered */
 } refused[] = {
@@ -137,6 +144,22 @@ static const struct {
     {"{{ 9223372036854775807 + 1 }}", NULL},
     {"{{ 'x' * 99999999999 }}", "T, line 1: a text grows past 16777216 bytes"},
     {"{{ [1,2]|tojson(indent=99999999) }}", NULL},
+    /* values in each other */
+    {NESTED "{{ ns.a == ns.b }}", LEVELS},
+    {NESTED "{{ ns.a < ns.b }}", LEVELS},
+    {NESTED "{{ ns.a in [ns.b] }}", LEVELS},
+    {NESTED "{{ ns.a }}", LEVELS},
+    {NESTED "{{ ns.a|tojson }}", LEVELS},
+    {DOUBLED "{{ ns.l == ns.l }}", STEPS},
+    {DOUBLED "{{ ns.l in [1, ns.l] }}", STEPS},
+    {DOUBLED "{{ ns.l|unique|list }}", NULL},
+    {DOUBLED "{{ ns.l }}", NULL},
+    {DOUBLED "{{ ns.l|tojson }}", NULL},
+    {DOUBLED "{{ ns.l|string|length }}", NULL},
+    {"{% set a = 'a' * 8000000 %}{% set b = 'a' * 7999999 + 'b' %}{% for i in range(99999) %}{{ a == b }}{% endfor %}",
+     STEPS},
+    {"{% set a = 'a' * 8000000 %}{% for i in range(99999) %}{{ 'b' in a }}{% endfor %}", STEPS},
+    {"{% set a = range(99999)|list %}{% for i in a %}{{ -1 in a }}{% endfor %}", STEPS},
 };
 
 START_TEST(what_cannot_be_is_refused_with_its_line) {

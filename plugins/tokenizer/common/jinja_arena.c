@@ -31,6 +31,25 @@ void *jinja_take(jinja_arena *self, size_t bytes) {
     return at;
 }
 
+static bool fail(jinja_arena *self, jinja_limit past) {
+    if (!self->failed) self->past = past;
+    self->failed = true;
+    return false;
+}
+
+enum { BYTES_OF_A_STEP = 256 }; /* of text that is compared or searched */
+
+bool jinja_spend(jinja_arena *self, size_t bytes) {
+    self->steps += 1 + (int64_t)(bytes / BYTES_OF_A_STEP);
+    return self->steps > JINJA_MOST_STEPS ? fail(self, JINJA_STEPS) : !self->failed;
+}
+
+bool jinja_enter_value(jinja_arena *self) {
+    self->levels++;
+    if (self->levels > JINJA_MOST_LEVELS) return fail(self, JINJA_LEVELS);
+    return jinja_spend(self, 0);
+}
+
 void jinja_arena_free(jinja_arena *self) {
     for (jinja_block *at = self->top, *before = NULL; at != NULL; at = before) {
         before = at->before;

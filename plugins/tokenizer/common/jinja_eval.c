@@ -12,23 +12,26 @@ jinja_value jinja_stop(jinja_render *r, const char *format, ...) {
     return jinja_none();
 }
 
-bool jinja_step(jinja_render *r) {
-    if (r->failed) return false;
-    if (r->arena.failed) {
+static void tell_limit(jinja_render *r) {
+    if (r->arena.past == JINJA_STEPS)
+        (void)jinja_stop(r, "rendering it takes more than the %d steps that a template may take", JINJA_MOST_STEPS);
+    else if (r->arena.past == JINJA_LEVELS)
+        (void)jinja_stop(r, "calls and values lie more than %d deep in each other", JINJA_MOST_LEVELS);
+    else
         (void)jinja_stop(r, "rendering it takes more than the %d MiB that a template may take",
                          (int)(JINJA_MOST_MEMORY >> 20));
-        return false;
-    }
-    if (++r->steps > JINJA_MOST_STEPS)
-        (void)jinja_stop(r, "rendering it takes more than the %d steps that a template may take", JINJA_MOST_STEPS);
+}
+
+bool jinja_step(jinja_render *r) {
+    if (!r->failed && !jinja_spend(&r->arena, 0)) tell_limit(r);
     return !r->failed;
 }
 
 static bool enter(jinja_render *r, const jinja_node *node) {
     if (!jinja_step(r)) return false;
     r->line = node->line;
-    if (++r->depth > JINJA_MOST_DEPTH) {
-        (void)jinja_stop(r, "calls and values lie more than %d deep in each other", JINJA_MOST_DEPTH);
+    if (++r->depth > JINJA_MOST_LEVELS) {
+        (void)jinja_stop(r, "calls and values lie more than %d deep in each other", JINJA_MOST_LEVELS);
         r->depth--;
         return false;
     }

@@ -248,7 +248,7 @@ static void merge_sort(jinja_render *r, jinja_entry *at, jinja_entry *spare, siz
     merge_sort(r, at, spare, half, reverse);
     merge_sort(r, at + half, spare, n - half, reverse);
     while (i < half || k < n) {
-        int order = i < half && k < n ? jinja_order(&at[i].key, &at[k].key) : 0;
+        int order = i < half && k < n ? jinja_order(&r->arena, &at[i].key, &at[k].key) : 0;
         if (order == 2) (void)jinja_stop(r, "values that have no order are sorted");
         if (reverse) order = -order;
         spare[to++] = k == n || (i < half && order <= 0) ? at[i++] : at[k++];
@@ -281,7 +281,7 @@ static jinja_value f_unique(jinja_render *r, jinja_value v, const jinja_args *ar
         const jinja_value key = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         size_t k = 0;
         if (r->failed || r->arena.failed) break;
-        while (k < seen.as.list->n && jinja_step(r) && !jinja_equal(&seen.as.list->items[k], &key)) k++;
+        while (k < seen.as.list->n && jinja_step(r) && !jinja_equal(&r->arena, &seen.as.list->items[k], &key)) k++;
         if (k < seen.as.list->n) continue;
         jinja_push(&r->arena, seen.as.list, key);
         jinja_push(&r->arena, out.as.list, list->items[i]);
@@ -295,10 +295,10 @@ static jinja_value extreme(jinja_render *r, const jinja_value *v, const jinja_ar
     size_t best = 0;
     if (list == NULL) return *v;
     if (list->n == 0) return jinja_undefined(r, "the least of nothing");
-    for (size_t i = 1; i < list->n && !r->failed; i++) {
+    for (size_t i = 1; i < list->n && jinja_step(r); i++) {
         const jinja_value a = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         const jinja_value b = sort_key(r, &list->items[best], path, exact != NULL && jinja_truth(exact));
-        const int order = r->failed ? 0 : jinja_order(&a, &b);
+        const int order = r->failed ? 0 : jinja_order(&r->arena, &a, &b);
         if (order == 2) (void)jinja_stop(r, "values that have no order are compared");
         if (order == want) best = i;
     }

@@ -93,7 +93,7 @@ static jinja_value split(jinja_render *r, const jinja_text *text, const jinja_ar
         return out;
     }
     while (most != 0 && jinja_step(r)) {
-        const int64_t found = jinja_find(text, by, at);
+        const int64_t found = jinja_find(&r->arena, text, by, at);
         if (found < 0) break;
         jinja_push(&r->arena, out.as.list, jinja_slice_bytes(&r->arena, text, at, (size_t)found));
         at = (size_t)found + by->n;
@@ -103,8 +103,8 @@ static jinja_value split(jinja_render *r, const jinja_text *text, const jinja_ar
     return out;
 }
 
-static int64_t find_last(const jinja_text *text, const jinja_text *what, size_t end) {
-    for (size_t at = end + 1; at-- > 0;)
+static int64_t find_last(jinja_arena *arena, const jinja_text *text, const jinja_text *what, size_t end) {
+    for (size_t at = end + 1; at-- > 0 && jinja_spend(arena, 0);)
         if (what->n <= end - at && memcmp(text->bytes + at, what->bytes, what->n) == 0) return (int64_t)at;
     return -1;
 }
@@ -118,7 +118,7 @@ static jinja_value split_back(jinja_render *r, const jinja_text *text, const jin
     if (most < 0) return split(r, text, args);
     if (by == NULL || by->n == 0) return jinja_stop(r, "rsplit is known here with a text to split at");
     while (most-- > 0 && jinja_step(r)) {
-        const int64_t found = find_last(text, by, end);
+        const int64_t found = find_last(&r->arena, text, by, end);
         if (found < 0) break;
         jinja_push(&r->arena, parts.as.list, jinja_slice_bytes(&r->arena, text, (size_t)found + by->n, end));
         end = (size_t)found;
@@ -170,10 +170,10 @@ static bool is_all(const jinja_text *text, const char *name) {
     return cased != NULL ? any : text->n > 0;
 }
 
-static int64_t count_text(const jinja_text *text, const jinja_text *what) {
+static int64_t count_text(jinja_arena *arena, const jinja_text *text, const jinja_text *what) {
     int64_t n = 0, at = 0;
     if (what->n == 0) return -1;
-    while ((at = jinja_find(text, what, (size_t)at)) >= 0) at += (int64_t)what->n, n++;
+    while (!arena->failed && (at = jinja_find(arena, text, what, (size_t)at)) >= 0) at += (int64_t)what->n, n++;
     return n;
 }
 
@@ -183,10 +183,10 @@ static jinja_value place_of(jinja_render *r, jinja_text *text, const char *name,
     if (!jinja_arg_text(r, &what, args, 0, NULL)) return jinja_none();
     if (what == NULL || args->n > 1) return jinja_stop(r, "%s is known here with one string", name);
     if (strcmp(name, "count") == 0) {
-        const int64_t n = count_text(text, what);
+        const int64_t n = count_text(&r->arena, text, what);
         return jinja_int(n < 0 ? (int64_t)jinja_points(text) + 1 : n);
     }
-    at = name[0] == 'r' ? find_last(text, what, text->n) : jinja_find(text, what, 0);
+    at = name[0] == 'r' ? find_last(&r->arena, text, what, text->n) : jinja_find(&r->arena, text, what, 0);
     if (at < 0 && strcmp(name, "index") == 0) return jinja_stop(r, "index finds nothing");
     for (int64_t i = 0; i < at; i++) points += ((unsigned char)text->bytes[i] & 0xC0) != 0x80;
     return jinja_int(at < 0 ? -1 : points);
@@ -244,7 +244,7 @@ static jinja_value dict_call(jinja_render *r, const jinja_dict *dict, const char
     jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, dict->n);
     const jinja_value *key = jinja_arg(args, 0, "key"), *fallback = jinja_arg(args, 1, "default");
     if (strcmp(name, "get") == 0) {
-        const jinja_value *found = key == NULL ? NULL : jinja_get_value(dict, key);
+        const jinja_value *found = key == NULL ? NULL : jinja_get_value(&r->arena, dict, key);
         if (key == NULL) return jinja_stop(r, "get needs a key");
         return found != NULL ? *found : fallback != NULL ? *fallback : jinja_none();
     }
@@ -276,8 +276,8 @@ static jinja_value list_call(jinja_render *r, const jinja_value *v, const char *
     if (strcmp(name, "copy") == 0) return *v;
     if ((strcmp(name, "index") != 0 && strcmp(name, "count") != 0) || what == NULL)
         return jinja_stop(r, "%s would change a list, which a template may not", name);
-    for (size_t i = 0; i < v->as.list->n; i++) {
-        if (!jinja_equal(&v->as.list->items[i], what)) continue;
+    for (size_t i = 0; i < v->as.list->n && jinja_step(r); i++) {
+        if (!jinja_equal(&r->arena, &v->as.list->items[i], what)) continue;
         if (name[0] == 'i') return jinja_int((int64_t)i);
         n++;
     }
@@ -293,7 +293,7 @@ static jinja_value loop_call(jinja_render *r, jinja_loop *loop, const char *name
         return args->values[loop->index % args->n];
     }
     for (size_t i = 0; i < args->n; i++) jinja_push(&r->arena, now.as.list, args->values[i]);
-    same = loop->has_changed && jinja_equal(&loop->changed, &now);
+    same = loop->has_changed && jinja_equal(&r->arena, &loop->changed, &now);
     loop->changed = now;
     loop->has_changed = true;
     return jinja_bool(!same);

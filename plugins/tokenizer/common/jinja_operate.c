@@ -126,26 +126,26 @@ jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, cons
 static bool contains(jinja_render *r, const jinja_value *within, const jinja_value *what) {
     const jinja_list *list = NULL;
     if (within->kind == JINJA_STRING && what->kind == JINJA_STRING)
-        return jinja_find(within->as.text, what->as.text, 0) >= 0;
+        return jinja_find(&r->arena, within->as.text, what->as.text, 0) >= 0;
     if (within->kind == JINJA_STRING) {
         (void)refuse_operands(r, "in", what, within);
         return false;
     }
     if (within->kind == JINJA_DICT || within->kind == JINJA_NAMESPACE)
-        return jinja_get_value(within->as.dict, what) != NULL;
+        return jinja_get_value(&r->arena, within->as.dict, what) != NULL;
     list = jinja_walk(r, within);
-    for (size_t i = 0; list != NULL && i < list->n; i++)
-        if (jinja_equal(&list->items[i], what)) return true;
+    for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++)
+        if (jinja_equal(&r->arena, &list->items[i], what)) return true;
     return false;
 }
 
 bool jinja_compare(jinja_render *r, const char *sign, const jinja_value *a, const jinja_value *b) {
     int order = 0;
-    if (strcmp(sign, "==") == 0) return jinja_equal(a, b);
-    if (strcmp(sign, "!=") == 0) return !jinja_equal(a, b);
+    if (strcmp(sign, "==") == 0) return jinja_equal(&r->arena, a, b);
+    if (strcmp(sign, "!=") == 0) return !jinja_equal(&r->arena, a, b);
     if (strcmp(sign, "in") == 0) return contains(r, b, a);
     if (strcmp(sign, "not in") == 0) return !contains(r, b, a);
-    order = jinja_order(a, b);
+    order = jinja_order(&r->arena, a, b);
     if (order == 2) (void)refuse_operands(r, sign, a, b);
     if (order == 2) return false;
     return sign[1] == '=' ? (sign[0] == '<' ? order <= 0 : order >= 0) : (sign[0] == '<' ? order < 0 : order > 0);
@@ -200,7 +200,7 @@ jinja_value jinja_item(jinja_render *r, const jinja_value *v, const jinja_value 
         const int64_t n = (int64_t)v->as.list->n, at = key->as.i < 0 ? key->as.i + n : key->as.i;
         return at >= 0 && at < n ? v->as.list->items[at] : jinja_undefined(r, "an element past the end");
     }
-    if (v->kind == JINJA_DICT) found = jinja_get_value(v->as.dict, key);
+    if (v->kind == JINJA_DICT) found = jinja_get_value(&r->arena, v->as.dict, key);
     if (found != NULL) return *found;
     if (v->kind == JINJA_UNDEFINED || key->kind == JINJA_STRING)
         return jinja_attribute(r, v, key->kind == JINJA_STRING ? key->as.text->bytes : "an element");

@@ -35,7 +35,7 @@ struct jinja_render {
     weft_error *err;
     jinja_scope globals, *scope;
     jinja_builder *out;
-    int64_t time, steps;
+    int64_t time;
     int depth, loops;
     int line;     /* of the node at work */
     int32_t jump; /* NODE_BREAK or NODE_CONTINUE on its way to its loop */
@@ -50,7 +50,7 @@ typedef struct jinja_args {
     size_t n;
 } jinja_args;
 
-enum { JINJA_MOST_STEPS = 20000000, JINJA_MOST_TEXT = 16 << 20 };
+enum { JINJA_MOST_TEXT = 16 << 20 };
 #define JINJA_MOST_MEMORY ((size_t)512 << 20)
 
 enum { FUNCTION_RANGE, FUNCTION_NAMESPACE, FUNCTION_DICT, FUNCTION_RAISE, FUNCTION_TIME };
@@ -93,7 +93,8 @@ jinja_value jinja_to_string(jinja_render *r, const jinja_value *v);
 jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change);
 jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const jinja_text *old, const jinja_text *fresh,
                                int64_t most);
-int64_t jinja_find(const jinja_text *text, const jinja_text *what, size_t from); /* byte; -1: not there */
+int64_t jinja_find(jinja_arena *arena, const jinja_text *text, const jinja_text *what,
+                   size_t from); /* byte; -1: not there */
 jinja_value jinja_join(jinja_render *r, const jinja_text *between, const jinja_list *list);
 jinja_value jinja_split_lines(jinja_render *r, const jinja_text *text, bool keep_ends);
 

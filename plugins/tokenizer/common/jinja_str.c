@@ -3,10 +3,11 @@
 
 #include <utf8proc.h>
 
-int64_t jinja_find(const jinja_text *text, const jinja_text *what, size_t from) {
+int64_t jinja_find(jinja_arena *arena, const jinja_text *text, const jinja_text *what, size_t from) {
     const char *at = NULL;
     if (from > text->n || what->n > text->n - from) return -1;
     at = memmem(text->bytes + from, text->n - from, what->bytes, what->n);
+    (void)jinja_spend(arena, (at == NULL ? text->n : (size_t)(at - text->bytes)) - from);
     return at == NULL ? -1 : at - text->bytes;
 }
 
@@ -49,7 +50,7 @@ jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const ji
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     size_t at = 0;
     for (int64_t i = 0; (most < 0 || i < most) && jinja_step(r); i++) {
-        const int64_t found = jinja_find(text, old, at);
+        const int64_t found = jinja_find(&r->arena, text, old, at);
         size_t end = 0;
         if (found < 0) break;
         end = (size_t)found + old->n;

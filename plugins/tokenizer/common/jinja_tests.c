@@ -21,8 +21,8 @@ static const char *sign_of(const char *name) {
     return NULL;
 }
 
-static bool is_same(const jinja_value *a, const jinja_value *b) {
-    return a->kind == b->kind && jinja_equal(a, b) &&
+static bool is_same(jinja_arena *arena, const jinja_value *a, const jinja_value *b) {
+    return a->kind == b->kind && jinja_equal(arena, a, b) &&
            (a->kind < JINJA_STRING || a->as.list == b->as.list || a->kind == JINJA_STRING);
 }
 
@@ -66,7 +66,7 @@ bool jinja_test(jinja_render *r, const char *name, const jinja_value *v, const j
     if (strcmp(name, "upper") == 0) return is_cased(r, v, "isupper");
     if (strcmp(name, "odd") == 0 || strcmp(name, "even") == 0 || strcmp(name, "divisibleby") == 0)
         return with_number(r, name, v, other);
-    if (strcmp(name, "sameas") == 0 && other != NULL) return is_same(v, other);
+    if (strcmp(name, "sameas") == 0 && other != NULL) return is_same(&r->arena, v, other);
     if (sign != NULL && other != NULL) return jinja_compare(r, sign, v, other);
     (void)jinja_stop(r, sign != NULL ? "the test %.60s needs a value" : "the test %.60s is not known here", name);
     return false;

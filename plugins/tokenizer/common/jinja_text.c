@@ -153,40 +153,47 @@ static void add_repr_text(jinja_builder *out, const jinja_text *text) {
     jinja_add_plain(out, quote);
 }
 
-static void add_repr_dict(jinja_builder *out, const jinja_dict *dict, int depth) {
+static void add_repr_dict(jinja_builder *out, const jinja_dict *dict) {
     jinja_add_plain(out, "{");
     for (size_t i = 0; i < dict->n; i++) {
         if (i > 0) jinja_add_plain(out, ", ");
-        jinja_add_repr(out, &dict->entries[i].key, depth + 1);
+        jinja_add_repr(out, &dict->entries[i].key);
         jinja_add_plain(out, ": ");
-        jinja_add_repr(out, &dict->entries[i].value, depth + 1);
+        jinja_add_repr(out, &dict->entries[i].value);
     }
     jinja_add_plain(out, "}");
 }
 
-static void add_repr_list(jinja_builder *out, const jinja_value *v, int depth) {
+static void add_repr_list(jinja_builder *out, const jinja_value *v) {
     const jinja_list *list = v->as.list;
     jinja_add_plain(out, v->kind == JINJA_LIST ? "[" : "(");
     for (size_t i = 0; i < list->n; i++) {
         if (i > 0) jinja_add_plain(out, ", ");
-        jinja_add_repr(out, &list->items[i], depth + 1);
+        jinja_add_repr(out, &list->items[i]);
     }
     if (v->kind == JINJA_TUPLE && list->n == 1) jinja_add_plain(out, ",");
     jinja_add_plain(out, v->kind == JINJA_LIST ? "]" : ")");
 }
 
-enum { MOST_NESTED = 64 };
+/* Whether more can be written: what is past a limit, or has no room, is given up, with all that lies in it. */
+static bool enter(jinja_builder *out) {
+    return jinja_enter_value(out->arena) && !out->overflow;
+}
 
-void jinja_add_repr(jinja_builder *out, const jinja_value *v, int depth) {
-    if (depth > MOST_NESTED) return;
+static void add_repr(jinja_builder *out, const jinja_value *v) {
     switch (v->kind) {
     case JINJA_STRING: add_repr_text(out, v->as.text); break;
     case JINJA_UNDEFINED: jinja_add_plain(out, "Undefined"); break;
     case JINJA_LIST:
-    case JINJA_TUPLE: add_repr_list(out, v, depth); break;
-    case JINJA_DICT: add_repr_dict(out, v->as.dict, depth); break;
+    case JINJA_TUPLE: add_repr_list(out, v); break;
+    case JINJA_DICT: add_repr_dict(out, v->as.dict); break;
     default: jinja_add_str(out, v); break;
     }
+}
+
+void jinja_add_repr(jinja_builder *out, const jinja_value *v) {
+    if (enter(out)) add_repr(out, v);
+    out->arena->levels--;
 }
 
 void jinja_add_str(jinja_builder *out, const jinja_value *v) {
@@ -199,7 +206,7 @@ void jinja_add_str(jinja_builder *out, const jinja_value *v) {
     case JINJA_STRING: jinja_add_text(out, v->as.text); break;
     case JINJA_LIST:
     case JINJA_TUPLE:
-    case JINJA_DICT: jinja_add_repr(out, v, 0); break;
+    case JINJA_DICT: jinja_add_repr(out, v); break;
     default: jinja_add_plain(out, jinja_kind_name(v)); break;
     }
 }
@@ -242,8 +249,8 @@ static void add_item_separator(jinja_builder *out, const jinja_json_style *style
     else jinja_add_plain(out, style->indent < 0 ? ", " : ",");
 }
 
-static int by_key(const void *a, const void *b) {
-    return jinja_order(&((const jinja_entry *)a)->key, &((const jinja_entry *)b)->key);
+static int by_key(const void *a, const void *b, void *arena) {
+    return jinja_order(arena, &((const jinja_entry *)a)->key, &((const jinja_entry *)b)->key);
 }
 
 static bool add_json_key(jinja_builder *out, const jinja_value *key, const jinja_json_style *style) {
@@ -264,7 +271,7 @@ static bool add_json_dict(jinja_builder *out, const jinja_dict *dict, const jinj
         entries = jinja_take(out->arena, dict->n * sizeof *entries);
         if (entries == NULL) return true; /* the arena says so */
         memcpy(entries, dict->entries, dict->n * sizeof *entries);
-        qsort(entries, dict->n, sizeof *entries, by_key);
+        qsort_r(entries, dict->n, sizeof *entries, by_key, out->arena);
     }
     jinja_add_plain(out, "{");
     for (size_t i = 0; i < dict->n; i++) {
@@ -292,8 +299,7 @@ static bool add_json_list(jinja_builder *out, const jinja_list *list, const jinj
     return true;
 }
 
-bool jinja_add_json(jinja_builder *out, const jinja_value *v, const jinja_json_style *style, int depth) {
-    if (depth > MOST_NESTED) return false;
+static bool add_json(jinja_builder *out, const jinja_value *v, const jinja_json_style *style, int depth) {
     switch (v->kind) {
     case JINJA_NONE: jinja_add_plain(out, "null"); return true;
     case JINJA_BOOL: jinja_add_plain(out, v->as.i != 0 ? "true" : "false"); return true;
@@ -305,4 +311,10 @@ bool jinja_add_json(jinja_builder *out, const jinja_value *v, const jinja_json_s
     case JINJA_DICT: return add_json_dict(out, v->as.dict, style, depth);
     default: return false;
     }
+}
+
+bool jinja_add_json(jinja_builder *out, const jinja_value *v, const jinja_json_style *style, int depth) {
+    const bool has = enter(out) ? add_json(out, v, style, depth) : true;
+    out->arena->levels--;
+    return has;
 }

@@ -83,7 +83,8 @@ jinja_value jinja_dict_new(jinja_arena *arena, int32_t kind) {
 
 void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value) {
     for (size_t i = 0; i < dict->n; i++) {
-        if (!jinja_equal(&dict->entries[i].key, &key)) continue;
+        if (arena->failed) return;
+        if (!jinja_equal(arena, &dict->entries[i].key, &key)) continue;
         dict->entries[i].value = value;
         return;
     }
@@ -105,9 +106,9 @@ const jinja_value *jinja_get(const jinja_dict *dict, const char *key, size_t n) 
     return NULL;
 }
 
-const jinja_value *jinja_get_value(const jinja_dict *dict, const jinja_value *key) {
-    for (size_t i = 0; i < dict->n; i++)
-        if (jinja_equal(&dict->entries[i].key, key)) return &dict->entries[i].value;
+const jinja_value *jinja_get_value(jinja_arena *arena, const jinja_dict *dict, const jinja_value *key) {
+    for (size_t i = 0; i < dict->n && !arena->failed; i++)
+        if (jinja_equal(arena, &dict->entries[i].key, key)) return &dict->entries[i].value;
     return NULL;
 }
 
@@ -126,58 +127,82 @@ bool jinja_truth(const jinja_value *v) {
     }
 }
 
-static bool equal_lists(const jinja_list *a, const jinja_list *b) {
+static bool equal_lists(jinja_arena *arena, const jinja_list *a, const jinja_list *b) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++)
-        if (!jinja_equal(&a->items[i], &b->items[i])) return false;
+        if (!jinja_equal(arena, &a->items[i], &b->items[i])) return false;
     return true;
 }
 
-static bool equal_dicts(const jinja_dict *a, const jinja_dict *b) {
+static bool equal_dicts(jinja_arena *arena, const jinja_dict *a, const jinja_dict *b) {
     if (a->n != b->n) return false;
     for (size_t i = 0; i < a->n; i++) {
-        const jinja_value *other = jinja_get_value(b, &a->entries[i].key);
-        if (other == NULL || !jinja_equal(&a->entries[i].value, other)) return false;
+        const jinja_value *other = jinja_get_value(arena, b, &a->entries[i].key);
+        if (other == NULL || !jinja_equal(arena, &a->entries[i].value, other)) return false;
     }
     return true;
 }
 
-bool jinja_equal(const jinja_value *a, const jinja_value *b) {
-    if (jinja_is_whole(a) && jinja_is_whole(b)) return a->as.i == b->as.i;
-    if (jinja_is_number(a) && jinja_is_number(b))
-        return !(jinja_number(a) < jinja_number(b)) && !(jinja_number(a) > jinja_number(b));
-    if (a->kind != b->kind) return false;
+static bool equal_texts(jinja_arena *arena, const jinja_text *a, const jinja_text *b) {
+    return a->n == b->n && jinja_spend(arena, a->n) && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
+/* Of one kind, no numbers. */
+static bool equal_alike(jinja_arena *arena, const jinja_value *a, const jinja_value *b) {
     switch (a->kind) {
     case JINJA_UNDEFINED:
     case JINJA_NONE: return true;
-    case JINJA_STRING:
-        return a->as.text->n == b->as.text->n && memcmp(a->as.text->bytes, b->as.text->bytes, a->as.text->n) == 0;
+    case JINJA_STRING: return equal_texts(arena, a->as.text, b->as.text);
     case JINJA_LIST:
-    case JINJA_TUPLE: return equal_lists(a->as.list, b->as.list);
-    case JINJA_DICT: return equal_dicts(a->as.dict, b->as.dict);
+    case JINJA_TUPLE: return equal_lists(arena, a->as.list, b->as.list);
+    case JINJA_DICT: return equal_dicts(arena, a->as.dict, b->as.dict);
     case JINJA_FUNCTION: return a->function == b->function;
     default: return a->as.dict == b->as.dict;
     }
 }
 
+bool jinja_equal(jinja_arena *arena, const jinja_value *a, const jinja_value *b) {
+    bool same = false;
+    if (jinja_enter_value(arena)) {
+        if (jinja_is_whole(a) && jinja_is_whole(b)) same = a->as.i == b->as.i;
+        else if (jinja_is_number(a) && jinja_is_number(b))
+            same = !(jinja_number(a) < jinja_number(b)) && !(jinja_number(a) > jinja_number(b));
+        else same = a->kind == b->kind && equal_alike(arena, a, b);
+    }
+    arena->levels--;
+    return same;
+}
+
 /* UTF-8 in the order of its bytes is in the order of its characters. */
-static int order_texts(const jinja_text *a, const jinja_text *b) {
-    const int c = memcmp(a->bytes, b->bytes, a->n < b->n ? a->n : b->n);
+static int order_texts(jinja_arena *arena, const jinja_text *a, const jinja_text *b) {
+    const size_t n = a->n < b->n ? a->n : b->n;
+    const int c = jinja_spend(arena, n) ? memcmp(a->bytes, b->bytes, n) : 0;
     return c != 0 ? (c > 0) - (c < 0) : (a->n > b->n) - (a->n < b->n);
 }
 
-int jinja_order(const jinja_value *a, const jinja_value *b) {
-    if (jinja_is_number(a) && jinja_is_number(b)) {
-        const double x = jinja_number(a), y = jinja_number(b);
-        if (jinja_is_whole(a) && jinja_is_whole(b)) return (a->as.i > b->as.i) - (a->as.i < b->as.i);
-        return (x > y) - (x < y);
+static int order_numbers(const jinja_value *a, const jinja_value *b) {
+    const double x = jinja_number(a), y = jinja_number(b);
+    if (jinja_is_whole(a) && jinja_is_whole(b)) return (a->as.i > b->as.i) - (a->as.i < b->as.i);
+    return (x > y) - (x < y);
+}
+
+/* By the first elements that differ. */
+static int order_lists(jinja_arena *arena, const jinja_list *a, const jinja_list *b) {
+    size_t i = 0;
+    while (i < a->n && i < b->n && jinja_equal(arena, &a->items[i], &b->items[i])) i++;
+    return i < a->n && i < b->n ? jinja_order(arena, &a->items[i], &b->items[i]) : (a->n > b->n) - (a->n < b->n);
+}
+
+int jinja_order(jinja_arena *arena, const jinja_value *a, const jinja_value *b) {
+    int order = 0;
+    if (jinja_enter_value(arena)) {
+        if (jinja_is_number(a) && jinja_is_number(b)) order = order_numbers(a, b);
+        else if (a->kind == JINJA_STRING && b->kind == JINJA_STRING) order = order_texts(arena, a->as.text, b->as.text);
+        else if (!jinja_is_list(a) || a->kind != b->kind) order = 2;
+        else order = order_lists(arena, a->as.list, b->as.list);
     }
-    if (a->kind == JINJA_STRING && b->kind == JINJA_STRING) return order_texts(a->as.text, b->as.text);
-    if (!jinja_is_list(a) || a->kind != b->kind) return 2;
-    for (size_t i = 0; i < a->as.list->n && i < b->as.list->n; i++)
-        if (!jinja_equal(&a->as.list->items[i], &b->as.list->items[i]))
-            return jinja_order(&a->as.list->items[i], &b->as.list->items[i]);
-    return (a->as.list->n > b->as.list->n) - (a->as.list->n < b->as.list->n);
+    arena->levels--;
+    return order;
 }
 
 const char *jinja_kind_name(const jinja_value *v) {

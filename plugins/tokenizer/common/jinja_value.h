@@ -125,17 +125,18 @@ void jinja_push(jinja_arena *arena, jinja_list *list, jinja_value value);
 jinja_value jinja_dict_new(jinja_arena *arena, int32_t kind);
 void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value); /* replaces */
 const jinja_value *jinja_get(const jinja_dict *dict, const char *key, size_t n);          /* NULL: none */
-const jinja_value *jinja_get_value(const jinja_dict *dict, const jinja_value *key);
+const jinja_value *jinja_get_value(jinja_arena *arena, const jinja_dict *dict, const jinja_value *key);
 
 bool jinja_truth(const jinja_value *v);
-bool jinja_equal(const jinja_value *a, const jinja_value *b);
+/* Both count what they compare in the arena; where that fails their answer is of no use. */
+bool jinja_equal(jinja_arena *arena, const jinja_value *a, const jinja_value *b);
 /* -1, 0, 1; 2: the two have no order. */
-int jinja_order(const jinja_value *a, const jinja_value *b);
+int jinja_order(jinja_arena *arena, const jinja_value *a, const jinja_value *b);
 const char *jinja_kind_name(const jinja_value *v);
 
 /* As Python's str() and repr(). */
 void jinja_add_str(jinja_builder *out, const jinja_value *v);
-void jinja_add_repr(jinja_builder *out, const jinja_value *v, int depth);
+void jinja_add_repr(jinja_builder *out, const jinja_value *v);
 void jinja_add_float(jinja_builder *out, double f, bool json);
 /* Whole numbers as they are written; of any other value: false. As json.dumps of Python; indent < 0: on one line. */
 typedef struct jinja_json_style {
