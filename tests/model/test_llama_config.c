@@ -191,6 +191,7 @@ END_TEST
 static const char *const accepted[] = {
     "{\"use_cache\": true, \"transformers_version\": \"4.31.0.dev0\", \"_name_or_path\": \"x/y\", \"torch_dtype\": "
     "\"float16\"}",
+    "{\"full_attn_mod\": 1, \"interpolate_factor\": 1, \"lm_head_bias\": false}",
     "{\"attention_bias\": false, \"mlp_bias\": false, \"attention_dropout\": 0.0, \"pretraining_tp\": 1}",
     "{\"rope_scaling\": null, \"sliding_window\": null, \"quantization_config\": null, \"dtype\": \"bfloat16\"}",
     "{\"bos_token_id\": 1, \"eos_token_id\": [2, 3]}",
@@ -282,6 +283,9 @@ static const struct {
     {"{\"query_pre_attn_scalar\": 256}", {"query_pre_attn_scalar is 256"}},
     {"{\"rope_local_base_freq\": 1e4}", {"rope_local_base_freq is 10000.0"}},
     {"{\"qkv_bias\": true}", {"qkv_bias"}},
+    {"{\"full_attn_mod\": 0}", {"full_attn_mod is 0; allowed is 1"}},
+    {"{\"interpolate_factor\": 2}", {"interpolate_factor is 2; allowed is 1"}},
+    {"{\"lm_head_bias\": true}", {"lm_head_bias is true; allowed is false"}},
     {"{\"attention_dropout\": 0.1}", {"attention_dropout is 0.1; allowed is 0"}},
     {"{\"embd_pdrop\": 0.1}", {"embd_pdrop"}},
     {"{\"resid_pdrop\": 0.1}", {"resid_pdrop"}},

@@ -169,12 +169,19 @@ static void read_attention(reader *r, decoder_config *c) {
 
 /* ---- all of it ---- */
 
+/* What is off says so in several ways; where a value is named that is none of them, it alone will do. */
+static int is_allowed(const json_t *value, const char *allowed) {
+    char text[96];
+    if (json_is_null(value) || strcmp(reader_shown(value, text), allowed) == 0) return 1;
+    return strcmp(allowed, "1") != 0 && reader_is_off(value);
+}
+
 static void read_key(reader *r, const family *of, const char *ignore, const char *key, const json_t *value) {
     const char *allowed = NULL;
     char text[96];
     switch (decoder_key_find(&allowed, of, key)) {
     case DECODER_KEY_OFF:
-        if (!reader_is_off(value)) reader_refuse(r, key, value, allowed);
+        if (!is_allowed(value, allowed)) reader_refuse(r, key, value, allowed);
         return;
     case DECODER_KEY_UNKNOWN:
         if (json_is_null(value) || ignored(ignore, key)) return;

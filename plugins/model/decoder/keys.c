@@ -74,7 +74,8 @@ static const struct {
     {"rope_interleaved",             "false"}, {"use_mrope",            "false"}, {"clip_qkv",              "null"},
     {"is_encoder_decoder",           "false"}, {"add_cross_attention",  "false"}, {"vision_config",         "null"},
     {"use_bidirectional_attention",  "false"}, {"pruned_heads",         "{}"},
-    {"dual_chunk_attention_config",  "null"},
+    {"dual_chunk_attention_config",  "null"},  {"lm_head_bias",         "false"}, {"full_attn_mod",         "1"},
+    {"interpolate_factor",           "1"},
 };
 
 /* clang-format on */
