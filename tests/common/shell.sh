@@ -28,6 +28,14 @@ prints() { # prints COMMAND...: it succeeds; what it prints is in printed and pr
 communicator() { # communicator ID: its file
     echo "$WEFT_BUILD/plugins/weft-comm-mpi-$1.so"
 }
+tensors() { # tensors DIRECTORY: hashes of the files of numbers in it
+    [ ! -d "$1" ] || (cd "$1" && find . -name '*.safetensors' | sort | xargs sha256sum)
+}
+same_tensors() { # same_tensors WHAT A B: two directories have the same files of numbers, and some
+    tensors "$2" >a.txt
+    tensors "$3" >b.txt
+    [ -s a.txt ] && cmp -s a.txt b.txt || { cat a.txt b.txt >log; failed "$1" log; }
+}
 # What a command may take that should end by itself: there for what never does, and as long as a machine at twenty times
 # its load needs.
 limit() { # limit COMMAND...: ends with 124 where it does not

@@ -41,14 +41,6 @@ INI
 train() { # train argument...: a run, with its words in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1
 }
-tensors() { # tensors DIRECTORY: hashes of its files of numbers
-    (cd "$1" && find . -name '*.safetensors' | sort | xargs sha256sum)
-}
-same() { # same WHAT A B: the same files of numbers
-    tensors "$2" >a.txt
-    tensors "$3" >b.txt
-    [ -s a.txt ] && cmp -s a.txt b.txt || { cat a.txt b.txt >log; failed "$1" log; }
-}
 says() { # says FILE TEXT
     grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
 }
@@ -107,9 +99,9 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     # What is saved is read with no key, and with the same one; with another one it is refused, and it is not trained.
     ready="model.path=first/model"
     train run.out=again $still $bare $ready || failed "$1 from a saved model" log
-    same "$1: a model that was read and saved" first/model again/model
+    same_tensors "$1: a model that was read and saved" first/model again/model
     train run.out=again $still $bare $ready model.base=$1 || failed "$1 from a saved model, asked for" log
-    same "$1: a model that was read and saved, as asked for" first/model again/model
+    same_tensors "$1: a model that was read and saved, as asked for" first/model again/model
     refused "is stored in $3 there; take the line out" "$weft" plan run.ini $ready model.base=$([ $1 = fp8 ] && echo nf4 || echo fp8)
     refused "asks to train 'model.layers.0.self_attn.q_proj.weight', which is stored in $3" \
         "$weft" plan run.ini $ready train.trainable=all
@@ -142,7 +134,7 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
 
     # On a device that does everything late.
     WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_PLUGIN_PATH" train run.out=late $base checkpoint.every=3 || failed "late" log
-    same "$1: the late device has other bits" one late
+    same_tensors "$1: the late device has other bits" one late
 
     # ---- several ranks: packed alike by whoever reads, one result, bytes as planned
     [ -n "$MPI" ] || return 0
@@ -151,7 +143,7 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     grep -q "3  fsdp full" out.txt || failed "no fsdp on 3 ranks" out.txt
     for strategy in $7; do
         train run.out=three $base $MPI strategy.plugin=$strategy --ranks 3 checkpoint.every=3 || failed "$strategy" log
-        same "$1: $strategy has other bytes than one rank" one three
+        same_tensors "$1: $strategy has other bytes than one rank" one three
     done
     # Rows so long that what pads small tensors up to the grid, which no kernel touches, is next to nothing.
     roomy="$base $MPI strategy.plugin=fsdp --ranks 3 data.context=128 train.micro_batch=4 train.steps=2"
@@ -182,8 +174,8 @@ if [ -n "$MPI" ]; then
     refused "[model] base is fp8, was nf4" "$weft" train run.ini --resume run.out=many model.base=fp8 model.path=numbers40
     limit "$weft" train run.ini --resume run.out=many $base $MPI strategy.plugin=fsdp strategy.shard=optimizer --ranks 2 checkpoint.every=3 >log 2>&1 ||
         failed "a resume on 2 ranks" log
-    same "resumed on other ranks" one/model many/model
-    same "resumed on other ranks, its checkpoint" one/checkpoints/step-6 many/checkpoints/step-6
+    same_tensors "resumed on other ranks" one/model many/model
+    same_tensors "resumed on other ranks, its checkpoint" one/checkpoints/step-6 many/checkpoints/step-6
 fi
 
 # ---- each linear in a unit of its own, so that base and adapter travel apart
@@ -195,7 +187,7 @@ if [ -n "$MPI" ]; then
     grep -q "fsdp full  *class" out.txt || failed "no fsdp with units of linears" out.txt
     train run.out=one $apart checkpoint.every=3 || failed "units of linears on one rank" log
     train run.out=three $apart $MPI strategy.plugin=fsdp --ranks 3 checkpoint.every=3 || failed "units of linears on 3 ranks" log
-    same "units of linears have other bytes on 3 ranks" one three
+    same_tensors "units of linears have other bytes on 3 ranks" one three
 fi
 
 # ---- packed while it is read: the peak is the packed model and some pieces, not the numbers
@@ -232,5 +224,5 @@ train run.out=half $still model.path=numbers64 checkpoint.dtype=bf16 $bare || fa
 [ "$(stored bf16 model.path=half/model model.base=fp32)" = "" ] || failed "fp32 of bf16 files" plan.json
 train run.out=a16 model.path=half/model train.precision=bf16 model.base=fp32 || failed "fp32 under bf16" log
 train run.out=b16 model.path=half/model train.precision=bf16 model.base=bf16 || failed "bf16 under bf16" log
-same "a base of bf16 with masters and without" a16/model b16/model
+same_tensors "a base of bf16 with masters and without" a16/model b16/model
 exit $((failures > 0))

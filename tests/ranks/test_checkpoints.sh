@@ -33,14 +33,6 @@ train() { # train N OUT argument...: on N ranks, into OUT
 once() { # once TEXT: one line of the log has it
     [ "$(grep -cF -- "$1" log)" = 1 ] || failed "not once: $1" log
 }
-tensors() { # tensors DIRECTORY: hashes of the files of numbers in it
-    [ ! -d "$1" ] || (cd "$1" && find . -name '*.safetensors' | sort | xargs sha256sum)
-}
-same() { # same WHAT A B: the same files of numbers
-    tensors "$2" >a.txt
-    tensors "$3" >b.txt
-    [ -s a.txt ] && cmp -s a.txt b.txt || { cat a.txt b.txt >log; failed "$1" log; }
-}
 
 # ---- the same bytes ----
 
@@ -54,7 +46,7 @@ strategies() { # strategies WHAT argument...: as one rank that runs with the sam
         rm -rf many
         # shellcheck disable=SC2086  # words on purpose
         train "$n" many train.steps=3 eval.every=none checkpoint.every=3 $rest "$@" </dev/null || failed "$n ranks, $rest, $what" log
-        same "other bytes: $n ranks, $rest, $what" one many
+        same_tensors "other bytes: $n ranks, $rest, $what" one many
     done
 }
 strategies "fp32" <<'ROWS'
@@ -127,7 +119,7 @@ last=$(find run/checkpoints -name 'step-*' | sed 's/.*step-//' | sort -n | tail 
 [ "$last" -lt 100 ] || failed "stopped at $last, behind the end of what it is compared with" log
 train 1 run --resume || failed "one rank goes on" log
 for name in model checkpoints/step-10 checkpoints/step-20 checkpoints/step-100; do
-    same "not the run that never stopped: $name" single/$name run/$name
+    same_tensors "not the run that never stopped: $name" single/$name run/$name
 done
 cut -d' ' -f1-4 single/evaluations.jsonl >a.txt
 cut -d' ' -f1-4 run/evaluations.jsonl >b.txt
@@ -174,7 +166,7 @@ printf 'x' | dd of=run/checkpoints/step-100/state/exp_avg.safetensors bs=1 seek=
 train 3 run strategy.plugin=fsdp --resume || failed "3 ranks go on" log
 once "step-100 is passed over: "
 once "is not the one that was saved"
-same "not the run that never stopped" single/model run/model
+same_tensors "not the run that never stopped" single/model run/model
 rm -rf run/model
 for left in run/checkpoints/step-*; do rm "$left/state/exp_avg.safetensors"; done
 refused "holds no whole checkpoint" 2 run strategy.plugin=ddp --resume
@@ -201,7 +193,7 @@ state 4 four 2 run.ini strategy.plugin=fsdp || failed "the hash of 4 ranks" log
 alike "fsdp" 4 four
 state 3 three 2 run.ini strategy.plugin=ddp || failed "the hash of 3 ranks" log
 alike "ddp" 3 three
-same "other bytes" lone/step-2 four/step-2
+same_tensors "other bytes" lone/step-2 four/step-2
 
 # Three files of 60 MiB each: a rank that gathered one of them would grow by more than it may.
 make_model big 384 96 88 3 38000

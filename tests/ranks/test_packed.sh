@@ -45,14 +45,6 @@ INI
 train() { # train argument...: a run, with its words in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1
 }
-tensors() { # tensors DIRECTORY: hashes of its files of numbers
-    (cd "$1" && find . -name '*.safetensors' | sort | xargs sha256sum)
-}
-same() { # same WHAT A B: the same files of numbers
-    tensors "$2" >a.txt
-    tensors "$3" >b.txt
-    [ -s a.txt ] && cmp -s a.txt b.txt || { cat a.txt b.txt >log; failed "$1" log; }
-}
 says() { # says FILE TEXT
     grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
 }
@@ -126,7 +118,7 @@ agree "packed from what was packed" 1e-4 c a
 
 # On a device that does everything late.
 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_PLUGIN_PATH" train run.out=late checkpoint.every=3 || failed "late" log
-same "the late device has other bits" one late
+same_tensors "the late device has other bits" one late
 
 # ---- several ranks
 
@@ -146,18 +138,18 @@ for strategy in fsdp ddp mp; do
     "$weft" plan run.ini $MPI strategy.plugin=$strategy --ranks 3 --json --print-links >plan.json 2>log || failed "plan $strategy" log
     train run.out=three $MPI strategy.plugin=$strategy --ranks 3 checkpoint.every=3 || failed "$strategy" log
     "$WEFT_BUILD/tests/rank_plan" plan.json three/ranks.json >said 2>&1 || failed "plan and run differ: $strategy" said
-    same "$strategy has other bytes than one rank" one three
+    same_tensors "$strategy has other bytes than one rank" one three
 done
 
 # Numbers are packed alike by whoever reads them.
 train run.out=again $still model.path=plain || failed "from numbers" log
 train run.out=three $still model.path=plain $MPI strategy.plugin=fsdp --ranks 3 || failed "from numbers, on 3 ranks" log
-same "numbers packed by three ranks" again/model three/model
+same_tensors "numbers packed by three ranks" again/model three/model
 
 # Three ranks, then two: the same end.
 train run.out=many $MPI strategy.plugin=fsdp --ranks 3 train.steps=3 checkpoint.every=3 || failed "three steps on 3 ranks" log
 limit "$weft" train run.ini --resume run.out=many $MPI strategy.plugin=fsdp strategy.shard=optimizer --ranks 2 checkpoint.every=3 >log 2>&1 ||
     failed "a resume on 2 ranks" log
-same "resumed on other ranks" one/model many/model
-same "resumed on other ranks, its checkpoint" one/checkpoints/step-6 many/checkpoints/step-6
+same_tensors "resumed on other ranks" one/model many/model
+same_tensors "resumed on other ranks, its checkpoint" one/checkpoints/step-6 many/checkpoints/step-6
 exit $((failures > 0))

@@ -6,6 +6,7 @@
  * lie on the device, so nobody has judged them; whatever they say, no element outside of [0, n) is touched.
  */
 #include "modules.h"
+#include "update_text.h"
 
 const char *const cuda_update_options[CUDA_UPDATE_OPTIONS] = {"--fmad=false", "--std=c++17"};
 
@@ -53,23 +54,7 @@ static const char kernel_text[] =
     "        weft_element(w.at[k], g.at[k] * coefficient, s0.at[k], s1.at[k], s2.at[k], s3.at[k], range, hp);\n"
     "    *(weft_four *)(r.w + i) = w;\n"
     "    WEFT_PUT_FOUR(0, i, s0) WEFT_PUT_FOUR(1, i, s1) WEFT_PUT_FOUR(2, i, s2) WEFT_PUT_FOUR(3, i, s3)\n"
-    "}\n"
-    "extern \"C\" __global__ void __launch_bounds__(WEFT_THREADS)\n"
-    "weft_update(const weft_region r, const weft_hp *hp_at, const char *ranges, weft_long stride, weft_long n_ranges,\n"
-    "            weft_long n, const float *coefficient_at, const int *skip) {\n"
-    "    const weft_long begin = (weft_long)blockIdx.x * WEFT_BLOCK;\n"
-    "    const weft_long end = begin + WEFT_BLOCK < n ? begin + WEFT_BLOCK : n;\n"
-    "    weft_long low = 0, high = n_ranges;\n"
-    "    if (*skip != 0) return;\n"
-    "    const weft_hp hp = *hp_at;\n"
-    "    const float coefficient = *coefficient_at;\n"
-    "    while (low < high) {\n"
-    "        const weft_long middle = low + (high - low) / 2;\n"
-    "        const weft_range *at = (const weft_range *)(ranges + middle * stride);\n"
-    "        if (at->offset + at->length > begin) high = middle;\n"
-    "        else low = middle + 1;\n"
-    "    }\n"
-    "    for (; low < n_ranges; low++) {\n"
+    "}\n" UPDATE_BEGINS "    for (; low < n_ranges; low++) {\n"
     "        const weft_range range = *(const weft_range *)(ranges + low * stride);\n"
     "        const weft_long from = range.offset > begin ? range.offset : begin;\n"
     "        const weft_long last = range.offset + range.length, to = last < end ? last : end;\n"

@@ -4,6 +4,7 @@
  * A block of threads takes 256 neighbours at a time, which is a block of the packed types: their largest size is found
  * by all threads together, as the largest of their bits, which no order changes. */
 #include "modules.h"
+#include "update_text.h"
 
 #include <weft/dynamic8.h>
 
@@ -68,22 +69,7 @@ static const char types_text[] =
     "    block[4 + i % 256] = scale > 0.0f ? weft_code<T>(mine / scale) : (weft_byte)0;\n"
     "}\n";
 
-static const char kernel_text[] =
-    "extern \"C\" __global__ void __launch_bounds__(WEFT_THREADS)\n"
-    "weft_update(const weft_region r, const weft_hp *hp_at, const char *ranges, weft_long stride, weft_long n_ranges,\n"
-    "            weft_long n, const float *coefficient_at, const int *skip) {\n"
-    "    const weft_long begin = (weft_long)blockIdx.x * WEFT_BLOCK;\n"
-    "    const weft_long end = begin + WEFT_BLOCK < n ? begin + WEFT_BLOCK : n;\n"
-    "    weft_long low = 0, high = n_ranges;\n"
-    "    if (*skip != 0) return;\n"
-    "    const weft_hp hp = *hp_at;\n"
-    "    const float coefficient = *coefficient_at;\n"
-    "    while (low < high) {\n"
-    "        const weft_long middle = low + (high - low) / 2;\n"
-    "        const weft_range *at = (const weft_range *)(ranges + middle * stride);\n"
-    "        if (at->offset + at->length > begin) high = middle;\n"
-    "        else low = middle + 1;\n"
-    "    }\n"
+static const char kernel_text[] = UPDATE_BEGINS
     "    for (weft_long at = begin; at < end; at += WEFT_THREADS) {\n"
     "        const weft_long i = at + threadIdx.x;\n"
     "        weft_range range = {};\n"
