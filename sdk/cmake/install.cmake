@@ -9,7 +9,17 @@ string(REGEX REPLACE "/$" "" WEFT_PC_TO_PREFIX "${WEFT_PC_TO_PREFIX}")
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/WeftConfig.cmake.in ${CMAKE_BINARY_DIR}/sdk/WeftConfig.cmake
   INSTALL_DESTINATION ${WEFT_CMAKE_DIR} PATH_VARS CMAKE_INSTALL_INCLUDEDIR WEFT_PLUGIN_DIR CMAKE_INSTALL_BINDIR)
 write_basic_package_version_file(${CMAKE_BINARY_DIR}/sdk/WeftConfigVersion.cmake COMPATIBILITY SameMajorVersion)
+set(WEFT_PC_PREFIX "\${pcfiledir}/${WEFT_PC_TO_PREFIX}")
+set(WEFT_PC_INCLUDEDIR "\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}")
+set(WEFT_PC_PLUGINDIR "\${prefix}/${WEFT_PLUGIN_DIR}")
+set(WEFT_PC_MAP "\${prefix}/${WEFT_CMAKE_DIR}/weft-plugin.map")
 configure_file(${CMAKE_CURRENT_LIST_DIR}/weft.pc.in ${CMAKE_BINARY_DIR}/sdk/weft.pc @ONLY)
+# The same of the build tree, beside its program, for what `weft plugins new` of that program writes.
+set(WEFT_PC_PREFIX "${CMAKE_BINARY_DIR}")
+set(WEFT_PC_INCLUDEDIR "${WEFT_SDK_INCLUDE}")
+set(WEFT_PC_PLUGINDIR "\${prefix}/plugins")
+set(WEFT_PC_MAP "${CMAKE_CURRENT_LIST_DIR}/weft-plugin.map")
+configure_file(${CMAKE_CURRENT_LIST_DIR}/weft.pc.in ${CMAKE_BINARY_DIR}/share/pkgconfig/weft.pc @ONLY)
 
 install(FILES ${CMAKE_BINARY_DIR}/sdk/WeftConfig.cmake ${CMAKE_BINARY_DIR}/sdk/WeftConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/WeftPlugin.cmake ${CMAKE_CURRENT_LIST_DIR}/weft-plugin.map

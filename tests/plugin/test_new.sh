@@ -56,6 +56,11 @@ prints make -C my-optimizer WEFT="$weft" install
 prints "$weft" plugins describe optimizer:my-optimizer
 grep -qF "$dir/share/weft/plugins" printed || failed "the installed optimizer is not found" printed
 
+# With the program of a build tree, too.
+prints "$WEFT_BUILD/weft" plugins new optimizer of-the-tree
+prints make -C of-the-tree WEFT="$WEFT_BUILD/weft"
+[ -e of-the-tree/weft-optimizer-of-the-tree.so ] || failed "a build tree's program builds no plugin" printed
+
 refused "'optimiser' is no kind that there is a template for; did you mean optimizer?" "$weft" plugins new optimiser x
 refused "'My' cannot be a plugin's id" "$weft" plugins new policy My
 refused "'weft-x' cannot be a plugin's id" "$weft" plugins new policy weft-x
