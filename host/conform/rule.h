@@ -11,7 +11,8 @@ typedef struct weft_rule {
     const char *number; /* as in docs/sdk-rules.md: "R31" */
     const char *kind;   /* NULL: every kind */
     const char *says;   /* what holds, in a few words */
-    /* WEFT_OK: it holds. WEFT_E_UNSUPPORTED: it cannot be tried, and err says why. Else err says what broke it. */
+    /* Works in an empty directory that goes away after it. WEFT_OK: it holds. WEFT_E_UNSUPPORTED: it cannot be tried,
+     * and err says why. Else err says what broke it. */
     weft_status (*holds)(weft_subject *subject, weft_error *err);
 } weft_rule;
 

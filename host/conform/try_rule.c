@@ -2,8 +2,11 @@
 #include "conform/try_rule.h"
 
 #include "base/child.h"
+#include "base/join.h"
+#include "base/tree.h"
 #include "plugin/services.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +34,7 @@ const weft_rule *weft_rule_at(const char *kind, size_t i) {
 typedef struct question {
     const weft_rule *rule;
     const weft_subject_options *options;
+    char scratch[WEFT_PATH_BYTES]; /* a directory for what the rule writes: the child works in it */
 } question;
 
 static void try_rule(int end, void *context) {
@@ -39,6 +43,7 @@ static void try_rule(int end, void *context) {
     weft_subject subject;
     weft_status status = WEFT_OK;
     (void)weft_services_log_level(WEFT_LOG_ERROR);
+    if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
     status = weft_subject_open(&subject, asked->options, &err);
     if (status == WEFT_OK) status = asked->rule->holds(&subject, &err);
     weft_subject_close(&subject);
@@ -68,14 +73,27 @@ static void judge_child(weft_trial *out, const weft_child *child, double seconds
     }
 }
 
+static weft_status make_scratch(question *asked, weft_error *err) {
+    const char *where = getenv("TMPDIR");
+    weft_status status =
+        weft_path_join(asked->scratch, where == NULL || where[0] == '\0' ? "/tmp" : where, "weft-check-XXXXXX", err);
+    if (status == WEFT_OK && mkdtemp(asked->scratch) == NULL)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: no directory can be made there: %s", asked->scratch,
+                                strerror(errno));
+    return status;
+}
+
+/* However the child has ended, nothing of it stays. */
 weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_subject_options *options,
                           weft_error *err) {
-    question asked = {rule, options};
-    weft_child child;
-    weft_status status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, options->seconds, err);
+    question asked = {.rule = rule, .options = options};
+    weft_child child = {0};
+    weft_status status = make_scratch(&asked, err);
     memset(out, 0, sizeof *out);
     out->rule = rule;
+    if (status != WEFT_OK) return status;
+    status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, options->seconds, err);
     if (status == WEFT_OK) judge_child(out, &child, options->seconds);
     free(child.text);
-    return status;
+    return status == WEFT_OK ? weft_tree_remove(asked.scratch, err) : status;
 }

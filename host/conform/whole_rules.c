@@ -1,12 +1,13 @@
 /* host/conform/whole_rules.c: rules of every kind: it is loaded, and runs with it are what runs have to be. Those are
- * this program's own commands, on a small model in a directory that goes away. */
+ * this program's own commands, on a small model. */
 #include "conform/rule.h"
 
 #include "base/join.h"
-#include "base/tree.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,11 +20,6 @@ static weft_status is_loaded(weft_subject *subject, weft_error *err) {
 /* ---- commands ---- */
 
 enum { MOST_WORDS = 40, MOST_SAID = 1200 };
-
-typedef struct scene {
-    char directory[64], chosen[WEFT_PATH_BYTES + 32]; /* chosen: "optimizer.plugin=FILE" */
-    const weft_subject *subject;
-} scene;
 
 /* The last words of a command's output. */
 static void read_end(char *out, size_t size, const char *path) {
@@ -44,19 +40,22 @@ static void become(const char *const *words) {
         (void)dup2(log, STDOUT_FILENO);
         (void)dup2(log, STDERR_FILENO);
     }
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)execv("/proc/self/exe", (char *const *)(uintptr_t)words);
     _exit(127);
 }
 
 /* Runs weft with these words, and those that choose the plugin and its keys. */
-static weft_status run(const scene *s, const char *const *words, weft_error *err) {
-    const weft_subject_options *options = s->subject->options;
+static weft_status run(const weft_subject *subject, const char *const *words, weft_error *err) {
+    const weft_subject_options *options = subject->options;
+    char chosen[WEFT_PATH_BYTES + 32]; /* "optimizer.plugin=FILE" */
     const char *all[MOST_WORDS] = {"weft"};
     char said[MOST_SAID];
     int n = 1, status = 0;
     pid_t child;
     while (*words != NULL && n < MOST_WORDS - 3) all[n++] = *words++;
-    all[n++] = s->chosen;
+    (void)snprintf(chosen, sizeof chosen, "%s.plugin=%s", subject->loaded->plugin->kind, options->file);
+    all[n++] = chosen;
     for (size_t i = 0; i < options->n_overrides && n < MOST_WORDS - 1; i++) all[n++] = options->overrides[i];
     child = fork();
     if (child == 0) become(all);
@@ -68,25 +67,9 @@ static weft_status run(const scene *s, const char *const *words, weft_error *err
                        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said);
 }
 
-static weft_status scene_open(scene *s, const weft_subject *subject, weft_error *err) {
-    memset(s, 0, sizeof *s);
-    s->subject = subject;
-    (void)snprintf(s->directory, sizeof s->directory, "/tmp/weft-check-XXXXXX");
-    (void)snprintf(s->chosen, sizeof s->chosen, "%s.plugin=%s", subject->loaded->plugin->kind, subject->options->file);
-    if (mkdtemp(s->directory) == NULL || chdir(s->directory) != 0)
-        return weft_error_set(err, WEFT_E_SYSTEM, "no temporary directory");
-    return WEFT_OK;
-}
-
 /* run.ini of the small model, in its own directory. */
 static weft_status find_ini(char out[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err) {
     return weft_path_join(out, subject->options->directory, "run.ini", err);
-}
-
-static void scene_close(const scene *s) {
-    weft_error ignored = WEFT_ERROR_INIT;
-    (void)chdir("/");
-    (void)weft_tree_remove(s->directory, &ignored);
 }
 
 static bool same_files(const char *a, const char *b) {
@@ -102,40 +85,26 @@ static bool same_files(const char *a, const char *b) {
 }
 
 static weft_status resumes(weft_subject *subject, weft_error *err) {
-    char ini[WEFT_PATH_BYTES], whole[96], halves[96];
-    scene s;
-    weft_status status = scene_open(&s, subject, err);
-    (void)snprintf(whole, sizeof whole, "run.out=%s/whole", s.directory);
-    (void)snprintf(halves, sizeof halves, "run.out=%s/halves", s.directory);
-    if (status == WEFT_OK) status = find_ini(ini, subject, err);
-    if (status == WEFT_OK)
-        status = run(&s, (const char *const[]){"train", ini, whole, "train.steps=4", "checkpoint.every=2", NULL}, err);
-    if (status == WEFT_OK)
-        status = run(&s, (const char *const[]){"train", ini, halves, "train.steps=2", "checkpoint.every=2", NULL}, err);
-    if (status == WEFT_OK)
-        status =
-            run(&s,
-                (const char *const[]){"train", ini, halves, "train.steps=4", "checkpoint.every=2", "--resume", NULL},
-                err);
+    char ini[WEFT_PATH_BYTES];
+    weft_status status = find_ini(ini, subject, err);
+    const char *const whole[] = {"train", ini, "run.out=whole", "train.steps=4", "checkpoint.every=2", NULL};
+    const char *const half[] = {"train", ini, "run.out=halves", "train.steps=2", "checkpoint.every=2", NULL};
+    const char *const rest[] = {"train",    ini, "run.out=halves", "train.steps=4", "checkpoint.every=2",
+                                "--resume", NULL};
+    if (status == WEFT_OK) status = run(subject, whole, err);
+    if (status == WEFT_OK) status = run(subject, half, err);
+    if (status == WEFT_OK) status = run(subject, rest, err);
     if (status == WEFT_OK && !same_files("whole/model/model.safetensors", "halves/model/model.safetensors"))
         status = WEFT_BROKEN(err, "four steps give another model than two, a stop and two more");
-    scene_close(&s);
     return status;
 }
 
 static weft_status proved(weft_subject *subject, weft_error *err) {
     const bool is_comm = strcmp(subject->loaded->plugin->kind, "comm") == 0; /* it knows what it can start */
-    char ini[WEFT_PATH_BYTES], out[96];
-    scene s;
-    weft_status status = scene_open(&s, subject, err);
-    (void)snprintf(out, sizeof out, "run.out=%s/proof", s.directory);
-    if (status == WEFT_OK) status = find_ini(ini, subject, err);
-    if (status == WEFT_OK)
-        status = run(&s,
-                     (const char *const[]){"prove", ini, out, "--steps", "2", is_comm ? NULL : "--ranks", "2", NULL},
-                     err);
-    scene_close(&s);
-    return status;
+    char ini[WEFT_PATH_BYTES];
+    const weft_status status = find_ini(ini, subject, err);
+    const char *const words[] = {"prove", ini, "run.out=proof", "--steps", "2", is_comm ? NULL : "--ranks", "2", NULL};
+    return status == WEFT_OK ? run(subject, words, err) : status;
 }
 
 const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys hold", is_loaded},

@@ -5,6 +5,8 @@ set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 list=$WEFT_SOURCE/tests/conform/mutants.txt
+mkdir scratch
+export TMPDIR="$dir/scratch"
 
 make_plugin() { # make_plugin SOURCE FILE
     gcc -std=gnu11 -O1 -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC -shared -I"$WEFT_SOURCE/sdk/include" \
@@ -40,6 +42,7 @@ while read -r kind rule change; do
         failed "mutant $n of $kind holds $rule: $change" printed
 done <"$list"
 [ "$n" -ge 60 ] || failed "$n mutants are too few"
+[ -z "$(find scratch -name 'weft-check-*')" ] || failed "what a rule wrote stays"
 echo "$n mutants"
 
 prints "$weft" plugins check my-policy/sound.so my-data/sound.so --json --rule R26
