@@ -7,6 +7,8 @@
 #define WEFT_FILE_PLUGINS 16  /* that one file may hold */
 #define WEFT_NOTE_LINE    512 /* bytes of a line of the note, with its end */
 
+#define WEFT_LAUNCH_AS "as " /* begins a launch line that names another communicator (weft/comm.h) */
+
 typedef struct weft_note_plugin {
     char kind[16];
     char id[64];

@@ -55,6 +55,7 @@ typedef struct weft_noted {
     char path[4096];  /* as it was found */
     char launch[512]; /* of the note (weft/comm.h); "": none */
     char launched[512];
+    char wraps[64];    /* a communicator that wraps others: the one whose launch and variables these are; "" */
     char reason[1024]; /* why this host cannot take it; "": it can */
 } weft_noted;
 
