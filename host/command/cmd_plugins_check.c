@@ -182,7 +182,7 @@ const weft_command weft_command_plugins_check = {
     1,
     -1,
     check_flags,
-    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. A communicator is tried by\n"
-    "training alone. Exit status: 0 all hold, 10 one is broken, 11 one ends the process, 12 one hangs,\n"
-    "13 a plugin lacks a key and was not tried.",
+    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. Exit status: 0 all hold, 10 "
+    "one\n"
+    "is broken, 11 one ends the process, 12 one hangs, 13 a plugin lacks a key and was not tried.",
     check_run};

@@ -11,6 +11,7 @@ enum {
     WEFT_SIZE_1_0_weft_host                    =   64,
     WEFT_SIZE_1_0_weft_host_world              =   32,
     WEFT_SIZE_1_0_weft_host_exchange           =   24,
+    WEFT_SIZE_1_0_weft_host_plugins            =   16,
     WEFT_SIZE_1_0_weft_plugin                  =   96,
     WEFT_SIZE_1_0_weft_plugin_list             =   24,
     WEFT_SIZE_1_0_weft_range                   =   32,
