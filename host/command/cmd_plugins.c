@@ -136,7 +136,7 @@ static json_t *plugin_object(const weft_loaded *loaded) {
 }
 
 static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
-    const weft_plugins_options options = {NULL, NULL};
+    const weft_plugins_options options = {.path = NULL};
     const char *wanted = weft_args_extra(args, 0), *colon = strchr(wanted, ':');
     const weft_loaded *loaded = NULL;
     weft_plugins *plugins = NULL;

@@ -105,6 +105,13 @@ int weft_search_find(const weft_search *self, char *out, size_t n, const char *k
     return 0;
 }
 
+int weft_search_builtin(char *out, size_t n, const char *kind, const char *id) {
+    weft_search installed = {{NULL}, 0};
+    const int found = add_installed(&installed, NULL) == WEFT_OK && weft_search_find(&installed, out, n, kind, id);
+    weft_search_close(&installed);
+    return found;
+}
+
 typedef struct ids {
     const char *prefix; /* "weft-optimizer-" */
     weft_nearest near;
