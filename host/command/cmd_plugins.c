@@ -167,17 +167,18 @@ static const weft_flag list_flags[] = {{"json", NULL, false, "Print an array of 
 static const weft_flag describe_flags[] = {{"json", NULL, false, "Print an object instead of a page."},
                                            {NULL, NULL, false, NULL}};
 
-const weft_command weft_command_plugins_list = {"plugins list",
-                                                "Print all plugins that are found, and why one cannot be used.",
-                                                "",
-                                                WEFT_TAKES_ARGUMENTS,
-                                                0,
-                                                0,
-                                                list_flags,
-                                                "Each file is loaded in a process of its own. Directories in order: "
-                                                "WEFT_PLUGIN_PATH, ~/.local/share/weft/plugins,\n"
-                                                "those of the installation. [plugins] path of a run comes before them.",
-                                                list};
+const weft_command weft_command_plugins_list = {
+    "plugins list",
+    "Print all plugins that are found, and why one cannot be used.",
+    "",
+    WEFT_TAKES_ARGUMENTS,
+    0,
+    0,
+    list_flags,
+    "Each file is loaded in a process of its own. Directories in order: "
+    "WEFT_PLUGIN_PATH, ~/.local/share/weft/plugins,\n"
+    "~/.local/lib/weft/plugins, those of the installation. [plugins] path of a run comes before them.",
+    list};
 
 const weft_command weft_command_plugins_describe = {"plugins describe",
                                                     "Print what a plugin is and its keys with default, range and help.",

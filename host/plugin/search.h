@@ -11,8 +11,8 @@ typedef struct weft_search {
     size_t n;
 } weft_search;
 
-/* path: absolute directories separated by colons, or NULL. Then WEFT_PLUGIN_PATH, the user's directory, those of the
- * installation. Never the working directory: a relative entry is WEFT_E_USER. [main] */
+/* path: absolute directories separated by colons, or NULL. Then WEFT_PLUGIN_PATH, the user's directory and prefix,
+ * those of the installation. Never the working directory: a relative entry is WEFT_E_USER. [main] */
 weft_status weft_search_open(weft_search *out, const char *path, weft_error *err);
 void weft_search_close(weft_search *self);
 
