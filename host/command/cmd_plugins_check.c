@@ -129,7 +129,7 @@ static weft_status check_plugin(check *c, const weft_note_plugin *plugin, weft_e
 /* Every plugin of a file. */
 static weft_status check_file(check *c, const char *path, weft_error *err) {
     weft_preflight note;
-    weft_status status = weft_plugin_file_note(&note, path, err);
+    weft_status status = weft_plugin_file_note(&note, path, NULL, err);
     if (status != WEFT_OK) return status;
     if (realpath(path, c->file) == NULL) return weft_error_set(err, WEFT_E_USER, "%s is not there", path);
     c->options.file = c->file;

@@ -103,7 +103,13 @@
 
 #define WEFT_PLUGINS_KEYS(K)                                                                                           \
     K(LIST, path, "", "", "", WEFT_PATHS, "Directories that are searched for plugins first.")                     \
-    K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")
+    K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")   \
+    K(PATH, pin_list, "", "", "", 0, "File of more SHA-256, a line each, as sha256sum prints them.")                   \
+    K(ENUM, trust, "any", "any,pinned", "", WEFT_SAME,                                                                 \
+      "pinned: load only files whose SHA-256 stands in pin or in pin_list, also of those that come with Weft.")        \
+    K(F64, compile_seconds, "300", "[0,inf)", "s", WEFT_SAME,                                                          \
+      "Longest call of a strategy, after which the process ends with a sentence; 0: any.")                             \
+    K(I64, compile_events, "16M", "[1,64M]", "events", WEFT_SAME, "Most events of one program of a strategy.")
 /* clang-format on */
 
 /* section, X-macro list */
@@ -135,6 +141,7 @@ typedef enum weft_base {
     WEFT_BASE_BF16,
     WEFT_BASE_FP32
 } weft_base;
+typedef enum weft_trusting { WEFT_TRUST_ANY, WEFT_TRUST_PINNED } weft_trusting;
 typedef enum weft_start { WEFT_START_WEIGHTS, WEFT_START_FRESH } weft_start;
 typedef enum weft_pad_choice { WEFT_PAD_KEEP, WEFT_PAD_ADD } weft_pad_choice;
 typedef enum weft_choice { WEFT_CHOICE_AUTO, WEFT_CHOICE_YES, WEFT_CHOICE_NO } weft_choice;

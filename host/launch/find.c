@@ -340,13 +340,13 @@ static weft_status read_name(search *self, weft_error *err) {
     return weft_config_plugin(self->config, &self->named, "comm", "self", err);
 }
 
-static weft_status add_path(search *self, weft_error *err) {
+static weft_status add_path(search *self, const weft_plugins *plugins, weft_error *err) {
     weft_noted *grown = NULL;
     if (self->named == NULL || !is_path(self->named)) return WEFT_OK;
     grown = realloc(self->all, (self->n + 1) * sizeof *grown);
     if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of communicators");
     self->all = grown;
-    weft_plugin_noted(&self->all[self->n++], "", self->named);
+    weft_plugin_noted(plugins, &self->all[self->n++], "", self->named);
     return WEFT_OK;
 }
 
@@ -356,7 +356,7 @@ weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_p
     memset(out, 0, sizeof *out);
     out->world.size = out->world.local_size = 1;
     if (status == WEFT_OK) status = weft_plugins_noted(plugins, &all.all, &all.n, "comm", err);
-    if (status == WEFT_OK) status = add_path(&all, err);
+    if (status == WEFT_OK) status = add_path(&all, plugins, err);
     if (status == WEFT_OK) status = spread_wrappers(&all, err);
     if (status == WEFT_OK) status = join_or_launch(&all, out, err);
     free(all.all);

@@ -25,6 +25,7 @@ typedef struct weft_preflight {
     char launched[WEFT_NOTE_LINE]; /* "PMI_RANK PMI_SIZE", a list of pairs; "": none */
     char needed[1024];             /* libraries, "libm.so.6, libc.so.6" */
     int glibc_major, glibc_minor;
+    int fast_math; /* its compiler was told to reorder sums: by the note, or by what a debugger reads */
 } weft_preflight;
 
 #endif

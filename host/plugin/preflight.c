@@ -164,6 +164,7 @@ static weft_status parse_launched(weft_preflight *out, const char *text, weft_er
 
 static weft_status parse_line(weft_preflight *out, const char *line, weft_error *err) {
     int good = 1;
+    if (strcmp(line, "math=fast") == 0) out->fast_math = 1;
     if (strncmp(line, "plugin=", 7) == 0) return parse_plugin(out, line + 7, err);
     if (strncmp(line, "launch=", 7) == 0) return parse_launch(out, line + 7, err);
     if (strncmp(line, "launched=", 9) == 0) return parse_launched(out, line + 9, err);

@@ -15,7 +15,7 @@ static weft_value_row row_of(const weft_stepper *self, const weft_event *event, 
 }
 
 static bool is_silent(const weft_stepper *self) {
-    return self->values == NULL || self->step == 0 || self->find_culprit;
+    return self->values == NULL || self->values->tell == NULL || self->step == 0 || self->find_culprit;
 }
 
 /* The first numbers, or the block that they lie in. */
@@ -80,7 +80,22 @@ weft_status weft_values_forward(const weft_stepper *self, const weft_event *even
     return status == WEFT_OK ? tell_carry(self, &row, binding->carry_out.ref, err) : status;
 }
 
-weft_status weft_values_backward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+static weft_status show_gradients(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                                  weft_error *err) {
+    int32_t n = 0;
+    const weft_graph_read *reads = NULL;
+    weft_status status = WEFT_OK;
+    if (self->values == NULL || self->values->gradient == NULL || self->step == 0) return WEFT_OK;
+    reads = weft_graph_set_reads(self->stage->graphs, event->segment, &n);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
+        const int32_t p = reads[i].parameter;
+        if (binding->gradients[p].ref.buffer == NULL) continue;
+        status = self->values->gradient(self->values->context, event->leaf, p, binding->gradients[p].ref, err);
+    }
+    return status;
+}
+
+static weft_status tell_backward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
                                  weft_error *err) {
     const weft_declared *declared = self->engine->plan.declared;
     char text[256];
@@ -105,6 +120,12 @@ weft_status weft_values_backward(const weft_stepper *self, const weft_event *eve
         status = tell(self, &row, binding->gradients[p].ref, WEFT_F32, err);
     }
     return status == WEFT_OK ? tell_carry(self, &row, binding->d_carry_in.ref, err) : status;
+}
+
+weft_status weft_values_backward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
+                                 weft_error *err) {
+    const weft_status status = show_gradients(self, event, binding, err);
+    return status == WEFT_OK ? tell_backward(self, event, binding, err) : status;
 }
 
 weft_status weft_values_norm(const weft_stepper *self, const weft_event *event, weft_error *err) {
