@@ -1,8 +1,9 @@
 #!/bin/sh
-# A call of CUDA, cuBLASLt, NVRTC or NCCL that answers an error, in short runs of one rank and of two: each run ends with a
-# sentence that says what failed, in good order, with nothing left on the device. Only calls whose answer changes nothing,
-# such as those that give something back, may let it go on, to the same bits. A few of all calls in the quick suite, each
-# one of them in the full one. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# A call of CUDA, cuBLASLt, NVRTC or NCCL that answers an error, in short runs of one rank and of two, which write a
+# checkpoint beside training at each step but the last: each run ends with a sentence that says what failed, in good order,
+# with nothing left on the device. Only calls whose answer changes nothing, such as those that give something back, may let
+# it go on, to the same bits. A few of all calls in the quick suite, each one of them in the full one. ctest sets WEFT_BUILD
+# and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -29,6 +30,8 @@ context  = 16
 steps        = 3
 global_batch = 2
 micro_batch  = 1
+[checkpoint]
+every = 1
 [optimizer]
 plugin = adamw
 [device]
@@ -72,6 +75,7 @@ case $status in
     cudaFree* | *Destroy | nvrtcDestroyProgram | cuModuleUnload | ncclCommAbort) ;;  # nothing needs what they give back
     cublasLtMatmulAlgoConfigGetAttribute | cu*GetError*) ;;    # for a text
     cudaStreamSynchronize | cudaEventSynchronize | cudaEventQuery) ;; # of what ends
+    cudaMemGetInfo) [ "$which" != 1 ] || wrong="is told by nobody" ;;  # asked again for what is shown beside the plan
     ncclCommGetAsyncError) ;;                                  # as the run was over
     *) wrong="is told by nobody" ;;
     esac

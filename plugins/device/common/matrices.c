@@ -39,7 +39,7 @@ const void *matrices_packed(operands *c, weft_ref ref, const char *name, int32_t
 
 /* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
 static void check_types(operands *c, const weft_matmul *args) {
-    const bool is_packed = weft_dtype_is_packed(args->dtype_b) != 0;
+    const bool is_packed = matrices_is_packed(args->dtype_b);
     (void)operands_dtype(c, "a", args->dtype_a);
     if (!is_packed) (void)operands_dtype(c, "b", args->dtype_b);
     (void)operands_dtype(c, "c", args->dtype_c);

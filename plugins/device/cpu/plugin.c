@@ -1,6 +1,7 @@
 /* plugin.c: the plugin device:cpu itself: its key, its life, what it says of itself, and its kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
-#include "packed.h"
+#include "../common/matrices.h"
+#include "cpu.h"
 
 #include <dnnl.h>
 #include <sched.h>

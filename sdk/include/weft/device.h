@@ -75,6 +75,9 @@ typedef struct weft_device_info {
      * another one, before anything is taken. 0: none. */
     uint32_t packed;
     uint32_t reserved;
+    /* Bytes of `memory` that its own context and the libraries that it uses hold at this moment, beside what was
+     * allocated through it: no plan can have them. 0: none, or nobody knows. The host asks again once ranks meet. */
+    int64_t held;
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With

@@ -20,7 +20,7 @@ enum {
     WEFT_SIZE_1_0_weft_elementwise             =   56,
     WEFT_SIZE_1_0_weft_step_info               =   24,
     WEFT_SIZE_1_0_weft_optimizer_plugin        =   72,
-    WEFT_SIZE_1_0_weft_device_info             =  192,
+    WEFT_SIZE_1_0_weft_device_info             =  200,
     WEFT_SIZE_1_0_weft_matmul                  =  168,
     WEFT_SIZE_1_0_weft_sum_rows                =   80,
     WEFT_SIZE_1_0_weft_norm                    =  264,
