@@ -51,6 +51,7 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
 
 static void tell_device_info(const weft_device *device, weft_device_info *out) {
     const size_t lt = device->libraries.cublasLtGetVersion();
+    const long dnn = (long)cuda_cudnn_version(device);
     weft_device_info i = {.struct_size = (uint32_t)sizeof i,
                           .has_bf16 = 1,
                           .packed = 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128};
@@ -58,6 +59,11 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
     (void)snprintf(i.isa, sizeof i.isa, "sm_%d%d", device->card.major, device->card.minor);
     (void)snprintf(i.backend, sizeof i.backend, "cuBLASLt %zu.%zu.%zu%s", lt / 10000, lt / 100 % 100, lt % 100,
                    device->tf32 ? ", TF32" : "");
+    if (dnn > 0) {
+        const size_t used = strlen(i.backend);
+        (void)snprintf(i.backend + used, sizeof i.backend - used, ", cuDNN %ld.%ld.%ld", dnn / 10000, dnn / 100 % 100,
+                       dnn % 100);
+    }
     i.memory = (int64_t)device->card.totalGlobalMem / device->sharers;
     weft_struct_give(out, &i);
 }
