@@ -1,5 +1,5 @@
-/* Attention by cuDNN on its double: every call of it that fails is told with its name and leaves nothing behind, what it
- * queues is recorded and replayed, and whole golden models with it lie as near to the files as with own kernels.
+/* Attention by cuDNN on its double: every call of it that fails is told with its name and leaves nothing behind, what
+ * it queues is recorded and replayed, and whole golden models with it lie as near to the files as with own kernels.
  * The operator itself is held against plain C by test_device_attention, run with attention=cudnn. And the double's own
  * eye: what of cuDNN's interface is used wrongly answers a status. */
 #include <cudnn_graph.h>
@@ -263,8 +263,7 @@ static distance step_on(const char *model, const char *attention) {
     ck_assert_msg(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
     out.loss = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
     for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++)
-        out.gradients =
-            fmax(out.gradients, gradient_error(&g, &batch, &g.engine->plan.declared->parameters[i]));
+        out.gradients = fmax(out.gradients, gradient_error(&g, &batch, &g.engine->plan.declared->parameters[i]));
     golden_engine_close(&g);
     golden_batch_close(&batch);
     return out;
