@@ -23,6 +23,13 @@ target_link_options(weft-cuda-double PRIVATE ${double_sanitizers} -Wl,-z,nodelet
 target_link_libraries(weft-cuda-double PRIVATE pthread ${CMAKE_DL_LIBS})
 set_target_properties(weft-cuda-double PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/cuda)
 
+# libcudnn.so.9, which the device loads by that name: it has its functions of the double.
+add_library(weft-cudnn-double SHARED ${CMAKE_CURRENT_LIST_DIR}/libcudnn.c)
+target_link_options(weft-cudnn-double PRIVATE -Wl,--no-as-needed ${double_sanitizers})
+target_link_libraries(weft-cudnn-double PRIVATE weft-cuda-double)
+set_target_properties(weft-cudnn-double PROPERTIES OUTPUT_NAME cudnn SOVERSION 9
+                      LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests/cuda)
+
 # Sources of device code, to be compiled as C++ by the host's compiler, of a target that links the double.
 function(weft_double_sources target)
   foreach(source ${ARGN})
@@ -47,6 +54,8 @@ function(weft_add_form kind id form directory)
   weft_add_plugin(${kind} ${id}-${form} SOURCES ${ARGN} LIBRARIES weft_flags_c)
   weft_double_sources(${target} ${ARGN})
   target_include_directories(${target} BEFORE PRIVATE ${WEFT_DOUBLE_INCLUDE})
+  target_compile_definitions(${target} PRIVATE CUDA_HAS_CUDNN)
+  add_dependencies(${target} weft-cudnn-double)
   set_target_properties(${target} PROPERTIES OUTPUT_NAME weft-${kind}-${id} LINKER_LANGUAGE CXX
     LIBRARY_OUTPUT_DIRECTORY ${directory})
 endfunction()

@@ -9,6 +9,14 @@ foreach(name adapters attention elementwise head kernels packed products rows st
   add_dependencies(test_device_${name} weft-device-cuda-double)
 endforeach()
 
+# And what attention is in, with cuDNN's forward.
+string(REPLACE "share=yes" "share=yes attention=cudnn" by_cudnn "${on_double}")
+add_test(NAME cuda.device_attention_cudnn COMMAND test_device_attention)
+set_tests_properties(cuda.device_attention_cudnn PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${by_cudnn}")
+target_link_libraries(test_cuda_cudnn PRIVATE weft-cuda-double)
+add_dependencies(test_cuda_cudnn weft-device-cuda-double)
+set_tests_properties(cuda.cudnn PROPERTIES ENVIRONMENT "${on_double}")
+
 # The device's own ways.
 target_link_libraries(test_cuda_device PRIVATE weft-cuda-double)
 add_dependencies(test_cuda_device weft-device-cuda-double)

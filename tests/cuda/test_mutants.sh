@@ -31,13 +31,14 @@ link() { # link PLUGIN FILE
     in_build "$command" || failed "$2 with its mistake is not linked" log
 }
 passes() { # passes TEST: in the build of this script
-    what=${1#cuda.}
+    what=${1#cuda.} keys=
+    case $what in device_*_cudnn) what=${what%_cudnn} keys=" attention=cudnn" ;; esac
     if [ -e "$WEFT_SOURCE/tests/cuda/test_$what.sh" ]; then set -- sh "$WEFT_SOURCE/tests/cuda/test_$what.sh"
-    elif [ "$what" = device ]; then set -- build/tests/test_cuda_device
+    elif [ -e "$WEFT_SOURCE/tests/cuda/test_$what.c" ]; then set -- "build/tests/test_cuda_$what"
     else set -- "build/tests/test_$what"
     fi
     env WEFT_BUILD="$dir/build" WEFT_PLUGIN_PATH="$dir/build/tests/cuda:$dir/build/plugins" WEFT_TEST_DEVICE=cuda \
-        WEFT_TEST_KEYS="share=yes workspace=1Mi cache=$WEFT_BUILD/tests/cuda/compiled" CK_TIMEOUT_MULTIPLIER=10 \
+        WEFT_TEST_KEYS="share=yes workspace=1Mi cache=$WEFT_BUILD/tests/cuda/compiled$keys" CK_TIMEOUT_MULTIPLIER=10 \
         timeout 900 "$@" >log 2>&1
 }
 

@@ -105,23 +105,30 @@ static weft_status prepare(operands *c, const weft_attention *args, attention_ca
     return c->status;
 }
 
-/* cuDNN's part of the workspace, and what that makes of the whole. */
-static int64_t lay_out_cudnn(room r, const weft_device *device, const weft_attention *args, void **part) {
+/* cuDNN's workspace, room for lse where the caller wants none, and what that makes of the whole. */
+static int64_t lay_out_cudnn(room r, const weft_device *device, const weft_attention *args, void **part, float **lse) {
     *part = room_take(&r, cuda_cudnn_workspace(device, args));
+    *lse = room_take(&r, size_times(size_times(args->batch, args->length), size_times(args->heads, 4)));
     return room_bytes(&r);
 }
 
 int64_t cuda_attention_workspace(const weft_device *device, const weft_attention *args) {
     void *part = NULL;
-    return cuda_cudnn_makes(device, args) ? lay_out_cudnn(room_at(NULL), device, args, &part) : 0;
+    float *lse = NULL;
+    return cuda_cudnn_makes(device, args) ? lay_out_cudnn(room_at(NULL), device, args, &part, &lse) : 0;
 }
 
+/* cuDNN has no zeros for a place that sees nothing: they are put there behind it. */
 static weft_status by_cudnn(operands *c, weft_device *device, cudaStream_t stream, const weft_attention *args,
-                            const attention_call *call) {
+                            attention_call *call) {
     void *part = NULL, *all = operands_need_workspace(c, args->workspace, cuda_attention_workspace(device, args));
-    if (c->status != WEFT_OK) return c->status;
-    (void)lay_out_cudnn(room_at(all), device, args, &part);
-    return cuda_cudnn_attention(device, stream, args, call, part, c->err);
+    float *lse = NULL;
+    weft_status status = c->status;
+    if (status != WEFT_OK) return status;
+    (void)lay_out_cudnn(room_at(all), device, args, &part, &lse);
+    if (call->lse == NULL) call->lse = lse;
+    status = cuda_cudnn_attention(device, stream, args, call, part, c->err);
+    return status != WEFT_OK ? status : cuda_judge(attention_blind_launch(call, stream), "attention", c->err);
 }
 
 CUDA_KERNEL(attention, weft_attention) {

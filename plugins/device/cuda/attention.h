@@ -37,6 +37,8 @@ cudaError_t attention_append_launch(const attention_call *call, cudaStream_t str
 cudaError_t attention_forward_launch(const attention_call *call, cudaStream_t stream);
 /* The same of one query per row and head: a long row of keys is shared by a whole block. */
 cudaError_t attention_decode_launch(const attention_call *call, cudaStream_t stream);
+/* o = 0 and lse = -inf of those places that see no key; of bf16, without a cache. */
+cudaError_t attention_blind_launch(const attention_call *call, cudaStream_t stream);
 /* delta = sum(d_o o) per query and head; the other two read it. */
 cudaError_t attention_delta_launch(const attention_call *call, cudaStream_t stream);
 cudaError_t attention_backward_queries_launch(const attention_call *call, cudaStream_t stream);

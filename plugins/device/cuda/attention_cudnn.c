@@ -1,4 +1,5 @@
-/* attention_cudnn.c: see attention_cudnn.h. One plan for each shape that was met; they live as long as the device. */
+/* attention_cudnn.c: see attention_cudnn.h. One plan for each shape that was met, kept as long as the device, and so is
+ * what cuDNN answered where there is none: the call says it that was to be planned for. */
 #include "attention_cudnn.h"
 #include "attention_graph.h"
 
@@ -8,10 +9,17 @@
 
 #define CUDNN_FILE "libcudnn.so." WEFT_STRING(CUDNN_MAJOR)
 
+typedef struct kept_plan {
+    attention_plan plan;
+    weft_status status; /* of making it */
+    weft_error why;
+    struct kept_plan *next;
+} kept_plan;
+
 struct cuda_cudnn {
     cudnn_calls calls;
     cudnnHandle_t handle;
-    attention_plan *plans;
+    kept_plan *plans;
 };
 
 static weft_status find_cudnn(cudnn_calls *out, weft_error *err) {
@@ -25,7 +33,10 @@ static weft_status find_cudnn(cudnn_calls *out, weft_error *err) {
     }
 #define LOOK_UP(name)                                                                                                  \
     symbol = dlsym(handle, #name);                                                                                     \
-    if (symbol == NULL) return weft_error_set(err, WEFT_E_DEVICE, CUDNN_FILE " has no function " #name ".");           \
+    if (symbol == NULL)                                                                                                \
+        return weft_error_set(err, WEFT_E_DEVICE,                                                                      \
+                              CUDNN_FILE " has no function " #name ", so it is too old for attention = cudnn. "        \
+                                         "attention = own does without it.");                                          \
     memcpy(&out->name, &symbol, sizeof symbol);
     CUDNN_CALLS(LOOK_UP)
     return WEFT_OK;
@@ -49,56 +60,56 @@ void cuda_cudnn_close(weft_device *device) {
     cuda_cudnn *c = device->cudnn;
     if (c == NULL) return;
     while (c->plans != NULL) {
-        attention_plan *plan = c->plans;
-        c->plans = plan->next;
-        attention_plan_close(plan, &c->calls);
-        free(plan);
+        kept_plan *kept = c->plans;
+        c->plans = kept->next;
+        attention_plan_close(&kept->plan, &c->calls);
+        free(kept);
     }
     if (c->handle != NULL) (void)c->calls.cudnnDestroy(c->handle);
     free(c);
     device->cudnn = NULL;
 }
 
+static bool has_window(const weft_attention *args) {
+    return args->window > 0 && args->window < args->length;
+}
+
 static attention_shape shape_of(const weft_attention *args) {
-    const attention_shape shape = {args->batch, args->length, args->heads, args->kv_heads, args->head_dim};
+    const attention_shape shape = {args->batch,    args->length,     args->heads,  args->kv_heads,
+                                   args->head_dim, has_window(args), args->cap > 0};
     return shape;
 }
 
 static weft_status plan_of(cuda_cudnn *c, const weft_attention *args, const attention_plan **out, weft_error *err) {
     const attention_shape shape = shape_of(args);
-    attention_plan *plan = c->plans;
-    weft_status status = WEFT_OK;
-    while (plan != NULL && memcmp(&plan->shape, &shape, sizeof shape) != 0) plan = plan->next;
-    if (plan == NULL) {
-        plan = malloc(sizeof *plan);
-        if (plan == NULL)
+    kept_plan *kept = c->plans;
+    while (kept != NULL && memcmp(&kept->plan.shape, &shape, sizeof shape) != 0) kept = kept->next;
+    if (kept == NULL) {
+        kept = calloc(1, sizeof *kept);
+        if (kept == NULL)
             return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for cuDNN's plans.");
-        status = attention_plan_open(plan, &c->calls, c->handle, NULL, &shape, err);
-        if (status != WEFT_OK) {
-            attention_plan_close(plan, &c->calls);
-            free(plan);
-            return status;
-        }
-        plan->next = c->plans;
-        c->plans = plan;
+        kept->why = (weft_error)WEFT_ERROR_INIT;
+        kept->status = attention_plan_open(&kept->plan, &c->calls, c->handle, NULL, &shape, &kept->why);
+        kept->next = c->plans;
+        c->plans = kept;
     }
-    *out = plan;
-    return WEFT_OK;
+    *out = &kept->plan;
+    return kept->status == WEFT_OK ? WEFT_OK : weft_error_set(err, kept->status, "%s", kept->why.text);
 }
 
-/* What the graph lacks. */
+/* The graph is one of bf16. */
 static weft_status check_form(const weft_attention *args, weft_error *err) {
-    const char *lacks = args->dtype != WEFT_BF16 ? "fp32"
-                        : args->window > 0       ? "a window"
-                        : args->cap > 0          ? "a cap"
-                                                 : NULL;
-    if (lacks == NULL) return WEFT_OK;
+    if (args->dtype == WEFT_BF16) return WEFT_OK;
     return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "attention on device cuda: attention = cudnn does not make %s; attention = own does.", lacks);
+                          "attention on device cuda: attention = cudnn does not make fp32; attention = own does.");
 }
 
 bool cuda_cudnn_makes(const weft_device *device, const weft_attention *args) {
     return device->cudnn != NULL && args->cache_rows == 0;
+}
+
+int64_t cuda_cudnn_version(const weft_device *device) {
+    return device->cudnn == NULL ? 0 : (int64_t)device->cudnn->calls.cudnnGetVersion();
 }
 
 int64_t cuda_cudnn_workspace(const weft_device *device, const weft_attention *args) {
@@ -109,27 +120,42 @@ int64_t cuda_cudnn_workspace(const weft_device *device, const weft_attention *ar
     return plan->workspace;
 }
 
+static attention_operands operands_of(const weft_attention *args, const attention_call *call, void *workspace) {
+    const bool capped = args->cap > 0;
+    const attention_operands brought = {.q = call->q,
+                                        .k = call->k,
+                                        .v = call->v,
+                                        .starts = call->starts,
+                                        .o = call->o,
+                                        .lse = call->lse,
+                                        .scale = capped ? call->to_cap : call->scale,
+                                        .cap = capped ? (float)args->cap : 0,
+                                        .window = call->window,
+                                        .workspace = workspace};
+    return brought;
+}
+
 weft_status cuda_cudnn_attention(weft_device *device, cudaStream_t stream, const weft_attention *args,
                                  const attention_call *call, void *workspace, weft_error *err) {
     cuda_cudnn *c = device->cudnn;
-    const attention_operands brought = {call->q, call->k,   call->v,     call->starts,
-                                        call->o, call->lse, call->scale, workspace};
+    const attention_operands brought = operands_of(args, call, workspace);
     const uintptr_t ends = (uintptr_t)call->q | (uintptr_t)call->k | (uintptr_t)call->v | (uintptr_t)call->o;
     const attention_plan *plan = NULL;
+    cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
     weft_status status = check_form(args, err);
     if (status != WEFT_OK || args->batch == 0 || args->length == 0) return status;
-    if (ends % 16 != 0 || call->lse == NULL) {
-        return weft_error_set(
-            err, WEFT_E_UNSUPPORTED,
-            "attention on device cuda: attention = cudnn needs operands that begin at multiples of 16 "
-            "bytes, and lse; attention = own does not.");
-    }
     status = plan_of(c, args, &plan, err);
-    if (status != WEFT_OK || cuda_dry_product()) return status;
-    if (c->calls.cudnnSetStream(c->handle, stream) != CUDNN_STATUS_SUCCESS) {
-        return weft_error_set(err, WEFT_E_DEVICE, "attention on device cuda: cuDNN does not take the stream.");
+    if (status != WEFT_OK) return status;
+    if (ends % 16 != 0) {
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "attention on device cuda: attention = cudnn needs operands that begin at multiples of "
+                              "16 bytes; attention = own does not.");
     }
-    return attention_plan_run(plan, &c->calls, c->handle, &brought, err);
+    if (cuda_dry_product()) return WEFT_OK;
+    code = c->calls.cudnnSetStream(c->handle, stream);
+    if (code == CUDNN_STATUS_SUCCESS) return attention_plan_run(plan, &c->calls, c->handle, &brought, err);
+    return weft_error_set(err, WEFT_E_DEVICE, "attention on device cuda: cudnnSetStream: cuDNN answered %s (%d).",
+                          c->calls.cudnnGetErrorString(code), (int)code);
 }
 
 #else
@@ -148,6 +174,10 @@ bool cuda_cudnn_makes(const weft_device *device, const weft_attention *args) {
     (void)device;
     (void)args;
     return false;
+}
+int64_t cuda_cudnn_version(const weft_device *device) {
+    (void)device;
+    return 0;
 }
 int64_t cuda_cudnn_workspace(const weft_device *device, const weft_attention *args) {
     (void)device;

@@ -2,7 +2,8 @@
  *
  * The graph is the one that cuDNN knows as attention:
  *
- *     s = scale q k^T;  s = -inf where the key lies behind the query, or before the first of its document
+ *     s = scale q k^T, or with a cap cap tanh(scale / cap q k^T)
+ *     s = -inf where the key lies behind the query, before its window, or before the first of its document
  *     m = max(s);  e = exp(s - m);  z = sum(e);  lse = m + log(z);  o = (e / z) v
  *
  * Whether a place sees a key stands in it by operations on indices, so documents are known to it as they are to the
@@ -14,39 +15,64 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 typedef cudnnBackendDescriptor_t descriptor;
 
 /* Names of what a run brings. */
-enum { Q = 1, K, V, O, LSE, SCALE, NOTHING, STARTS, N_OPERANDS = STARTS };
+enum { Q = 1, K, V, O, LSE, SCALE, NOTHING, STARTS, WINDOW, CAP, N_OPERANDS = CAP };
+static bool is_by_value(int64_t name) {
+    return name == SCALE || name == NOTHING || name == WINDOW || name == CAP;
+}
 
 /* A graph that is being made: once a call has failed, the others do nothing. */
 typedef struct graph {
     const cudnn_calls *calls;
     attention_plan *plan;
     cudnnStatus_t status;
+    const char *call; /* that answered it */
     descriptor operations[32];
     int64_t n_operations, next_name;
 } graph;
 
+static void judge(graph *g, const char *call, cudnnStatus_t status) {
+    g->status = status;
+    g->call = call;
+}
+static bool is_fine(const graph *g) {
+    return g->status == CUDNN_STATUS_SUCCESS;
+}
+/* cuDNN's statuses stand in thousands. */
+static bool is_refused(const graph *g) {
+    return g->status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
+}
+
 static descriptor make(graph *g, cudnnBackendDescriptorType_t type) {
     descriptor d = NULL;
-    if (g->status == CUDNN_STATUS_SUCCESS && g->plan->n == ATTENTION_PLAN_MOST) g->status = CUDNN_STATUS_INTERNAL_ERROR;
-    if (g->status != CUDNN_STATUS_SUCCESS) return NULL;
-    g->status = g->calls->cudnnBackendCreateDescriptor(type, &d);
+    if (is_fine(g) && g->plan->n == ATTENTION_PLAN_MOST) judge(g, "a plan's graph", CUDNN_STATUS_INTERNAL_ERROR);
+    if (!is_fine(g)) return NULL;
+    judge(g, "cudnnBackendCreateDescriptor", g->calls->cudnnBackendCreateDescriptor(type, &d));
     if (d != NULL) g->plan->all[g->plan->n++] = d;
     return d;
 }
 static void set(graph *g, descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
                 const void *values) {
-    if (g->status == CUDNN_STATUS_SUCCESS) g->status = g->calls->cudnnBackendSetAttribute(d, name, type, n, values);
+    if (is_fine(g)) judge(g, "cudnnBackendSetAttribute", g->calls->cudnnBackendSetAttribute(d, name, type, n, values));
+}
+/* How many there are; 0 once a call has failed. */
+static int64_t get(graph *g, descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                   int64_t most, void *values) {
+    int64_t n = 0;
+    if (is_fine(g))
+        judge(g, "cudnnBackendGetAttribute", g->calls->cudnnBackendGetAttribute(d, name, type, most, &n, values));
+    return !is_fine(g) ? 0 : n < most ? n : most;
 }
 static void set_one(graph *g, descriptor d, cudnnBackendAttributeName_t name, descriptor value) {
     set(g, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 static void finish(graph *g, descriptor d) {
-    if (g->status == CUDNN_STATUS_SUCCESS) g->status = g->calls->cudnnBackendFinalize(d);
+    if (is_fine(g)) judge(g, "cudnnBackendFinalize", g->calls->cudnnBackendFinalize(d));
 }
 
 /* ---- tensors ---- */
@@ -73,7 +99,7 @@ static sizes transposed(sizes s) {
 /* name 0: nowhere in memory. */
 static descriptor tensor(graph *g, int64_t name, sizes s, cudnnDataType_t type) {
     const descriptor d = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-    const bool is_virtual = name == 0, by_value = name == SCALE || name == NOTHING;
+    const bool is_virtual = name == 0, by_value = is_by_value(name);
     const int64_t id = is_virtual ? g->next_name++ : name, align = type == CUDNN_DATA_BFLOAT16 ? 16 : 4;
     set(g, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
     set(g, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, s.of);
@@ -133,26 +159,48 @@ static void over_keys(graph *g, cudnnReduceTensorOp_t mode, descriptor x, descri
     add_operation(g, d);
 }
 
+/* Scores: scaled, and bent where there is a cap. The scale is over the cap then. */
+static descriptor scores(graph *g, const attention_shape *shape, sizes s) {
+    const sizes one = packed(1, 1, 1, 1);
+    const descriptor q = tensor(g, Q, of_heads(shape, shape->heads), CUDNN_DATA_BFLOAT16);
+    const descriptor k = tensor(g, K, transposed(of_heads(shape, shape->kv_heads)), CUDNN_DATA_BFLOAT16);
+    const descriptor raw = tensor(g, 0, s, CUDNN_DATA_FLOAT), scaled = tensor(g, 0, s, CUDNN_DATA_FLOAT);
+    descriptor bent = NULL, capped = NULL;
+    product(g, q, k, raw);
+    each(g, CUDNN_POINTWISE_MUL, raw, tensor(g, SCALE, one, CUDNN_DATA_FLOAT), NULL, scaled, -1);
+    if (!shape->has_cap) return scaled;
+    bent = tensor(g, 0, s, CUDNN_DATA_FLOAT), capped = tensor(g, 0, s, CUDNN_DATA_FLOAT);
+    each(g, CUDNN_POINTWISE_TANH_FWD, scaled, NULL, NULL, bent, -1);
+    each(g, CUDNN_POINTWISE_MUL, bent, tensor(g, CAP, one, CUDNN_DATA_FLOAT), NULL, capped, -1);
+    return capped;
+}
+
+/* from where `compare`(a, b) holds, and -inf where it does not. */
+static descriptor keep_where(graph *g, sizes s, descriptor from, descriptor nothing, cudnnPointwiseMode_t compare,
+                             descriptor a, descriptor b) {
+    const descriptor holds = tensor(g, 0, s, CUDNN_DATA_BOOLEAN), kept = tensor(g, 0, s, CUDNN_DATA_FLOAT);
+    each(g, compare, a, b, NULL, holds, -1);
+    each(g, CUDNN_POINTWISE_BINARY_SELECT, from, nothing, holds, kept, -1);
+    return kept;
+}
+
 /* Scores, and -inf where a place does not see. */
 static descriptor masked_scores(graph *g, const attention_shape *shape) {
     const sizes s = packed(shape->batch, shape->heads, shape->length, shape->length), one = packed(1, 1, 1, 1);
-    const descriptor q = tensor(g, Q, of_heads(shape, shape->heads), CUDNN_DATA_BFLOAT16);
-    const descriptor k = tensor(g, K, transposed(of_heads(shape, shape->kv_heads)), CUDNN_DATA_BFLOAT16);
+    const descriptor all = scores(g, shape, s);
     const descriptor starts = tensor(g, STARTS, packed(shape->batch, 1, shape->length, 1), CUDNN_DATA_INT32);
     const descriptor nothing = tensor(g, NOTHING, one, CUDNN_DATA_FLOAT);
-    const descriptor raw = tensor(g, 0, s, CUDNN_DATA_FLOAT), scaled = tensor(g, 0, s, CUDNN_DATA_FLOAT);
     const descriptor query = tensor(g, 0, s, CUDNN_DATA_INT32), key = tensor(g, 0, s, CUDNN_DATA_INT32);
-    const descriptor before = tensor(g, 0, s, CUDNN_DATA_BOOLEAN), causal = tensor(g, 0, s, CUDNN_DATA_FLOAT);
-    const descriptor within = tensor(g, 0, s, CUDNN_DATA_BOOLEAN), seen = tensor(g, 0, s, CUDNN_DATA_FLOAT);
-    product(g, q, k, raw);
-    each(g, CUDNN_POINTWISE_MUL, raw, tensor(g, SCALE, one, CUDNN_DATA_FLOAT), NULL, scaled, -1);
-    each(g, CUDNN_POINTWISE_GEN_INDEX, scaled, NULL, NULL, query, 2);
-    each(g, CUDNN_POINTWISE_GEN_INDEX, scaled, NULL, NULL, key, 3);
-    each(g, CUDNN_POINTWISE_CMP_GE, query, key, NULL, before, -1);
-    each(g, CUDNN_POINTWISE_BINARY_SELECT, scaled, nothing, before, causal, -1);
-    each(g, CUDNN_POINTWISE_CMP_GE, key, starts, NULL, within, -1);
-    each(g, CUDNN_POINTWISE_BINARY_SELECT, causal, nothing, within, seen, -1);
-    return seen;
+    descriptor seen = NULL, reach = NULL;
+    each(g, CUDNN_POINTWISE_GEN_INDEX, all, NULL, NULL, query, 2);
+    each(g, CUDNN_POINTWISE_GEN_INDEX, all, NULL, NULL, key, 3);
+    seen = keep_where(g, s, all, nothing, CUDNN_POINTWISE_CMP_GE, query, key);
+    if (shape->has_window) {
+        reach = tensor(g, 0, s, CUDNN_DATA_INT32);
+        each(g, CUDNN_POINTWISE_ADD, key, tensor(g, WINDOW, one, CUDNN_DATA_INT32), NULL, reach, -1);
+        seen = keep_where(g, s, seen, nothing, CUDNN_POINTWISE_CMP_GT, reach, query);
+    }
+    return keep_where(g, s, seen, nothing, CUDNN_POINTWISE_CMP_GE, key, starts);
 }
 
 static void attend(graph *g, const attention_shape *shape) {
@@ -198,22 +246,17 @@ static descriptor close_graph(graph *g, const target *t) {
     return d;
 }
 
-/* The ways that cuDNN knows, best first. */
+/* The ways that cuDNN knows, best first; it may know more. */
 enum { MOST_WAYS = 8 };
 static int64_t rank_ways(graph *g, const target *t, descriptor operations, descriptor ways[MOST_WAYS]) {
     const descriptor d = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
-    int64_t n = 0;
     set_one(g, d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, operations);
     set(g, d, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
     if (t->described != NULL) set_one(g, d, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, t->described);
     finish(g, d);
     for (int i = 0; i < MOST_WAYS; i++) ways[i] = make(g, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
-    if (g->status == CUDNN_STATUS_SUCCESS) {
-        g->status = g->calls->cudnnBackendGetAttribute(d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                                       MOST_WAYS, &n, ways);
-    }
-    return g->status == CUDNN_STATUS_SUCCESS ? n : 0;
+    return get(g, d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_WAYS, ways);
 }
 
 /* Whether cuDNN says of a way that its bits may differ from run to run. */
@@ -221,65 +264,62 @@ static bool varies(graph *g, descriptor way) {
     descriptor engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
     int64_t n = 0;
-    if (g->status == CUDNN_STATUS_SUCCESS) {
-        g->status = g->calls->cudnnBackendGetAttribute(way, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR,
-                                                       1, &n, &engine);
-    }
-    if (g->status == CUDNN_STATUS_SUCCESS) {
-        g->status = g->calls->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                       CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n,
-                                                       notes);
-    }
-    for (int64_t i = 0; g->status == CUDNN_STATUS_SUCCESS && i < n; i++)
+    (void)get(g, way, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+    n = get(g, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, CUDNN_NUMERICAL_NOTE_TYPE_COUNT,
+            notes);
+    for (int64_t i = 0; i < n; i++)
         if (notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) return true;
     return false;
 }
 
 static void plan_of_way(graph *g, const target *t, descriptor way) {
     const descriptor d = make(g, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-    int64_t n = 0;
     set_one(g, d, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, way);
     if (t->handle != NULL) set(g, d, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &t->handle);
     if (t->described != NULL) set_one(g, d, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, t->described);
     finish(g, d);
-    if (g->status == CUDNN_STATUS_SUCCESS) {
-        g->status = g->calls->cudnnBackendGetAttribute(d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1,
-                                                       &n, &g->plan->workspace);
+    (void)get(g, d, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &g->plan->workspace);
+    if (is_fine(g)) g->plan->plan = d;
+}
+
+/* The first of the ways that can be had and gives the same bits every time. */
+static void choose(graph *g, const target *t) {
+    const descriptor operations = close_graph(g, t);
+    descriptor ways[MOST_WAYS];
+    const int64_t n = rank_ways(g, t, operations, ways);
+    for (int64_t i = 0; i < n && g->plan->plan == NULL && (is_fine(g) || is_refused(g)); i++) {
+        g->status = CUDNN_STATUS_SUCCESS; /* a way that there is none of is passed over */
+        if (!varies(g, ways[i])) plan_of_way(g, t, ways[i]);
     }
-    if (g->status == CUDNN_STATUS_SUCCESS) g->plan->plan = d;
 }
 
 static weft_status refuse(const graph *g, weft_error *err) {
     const attention_shape *s = &g->plan->shape;
     const size_t version = g->calls->cudnnGetVersion();
-    char words[512] = "";
-    if (g->status != CUDNN_STATUS_SUCCESS) g->calls->cudnnGetLastErrorString(words, sizeof words);
-    return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "attention on device cuda: cuDNN %zu.%zu.%zu has no plan for %lld rows of %lld places, %lld "
-                          "heads, %lld of keys, of %lld numbers each (%s%s%s). attention = own does without it.",
-                          version / 10000, version / 100 % 100, version % 100, (long long)s->batch,
-                          (long long)s->length, (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim,
-                          g->status == CUDNN_STATUS_SUCCESS ? "none of its ways is there"
-                                                            : g->calls->cudnnGetErrorString(g->status),
-                          words[0] == '\0' ? "" : ": ", words);
+    const bool has_none = is_fine(g) || is_refused(g);
+    char words[512] = "", answer[256];
+    if (!is_fine(g)) g->calls->cudnnGetLastErrorString(words, sizeof words);
+    (void)snprintf(answer, sizeof answer, "%s answered %s, %d", is_fine(g) ? "" : g->call,
+                   g->calls->cudnnGetErrorString(g->status), (int)g->status);
+    return weft_error_set(
+        err, has_none ? WEFT_E_UNSUPPORTED : WEFT_E_DEVICE,
+        "attention on device cuda: cuDNN %zu.%zu.%zu %s %lld rows of %lld places, %lld heads, %lld of "
+        "keys, of %lld numbers each%s%s (%s%s%s). attention = own does without it.",
+        version / 10000, version / 100 % 100, version % 100, has_none ? "has no plan for" : "failed to plan",
+        (long long)s->batch, (long long)s->length, (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim,
+        s->has_window ? ", with a window" : "", s->has_cap ? ", with a cap" : "",
+        is_fine(g) ? "none of its ways is there" : answer, words[0] == '\0' ? "" : ": ", words);
 }
 
 weft_status attention_plan_open(attention_plan *out, const cudnn_calls *calls, cudnnHandle_t handle, const char *json,
                                 const attention_shape *shape, weft_error *err) {
     graph g = {.calls = calls, .plan = out, .next_name = N_OPERANDS + 1};
     target t = {handle, NULL};
-    descriptor ways[MOST_WAYS], operations = NULL;
-    int64_t n = 0;
     memset(out, 0, sizeof *out);
     out->shape = *shape;
     attend(&g, shape);
     if (handle == NULL) t.described = describe(&g, json);
-    operations = close_graph(&g, &t);
-    n = rank_ways(&g, &t, operations, ways);
-    for (int64_t i = 0; i < n && out->plan == NULL; i++) {
-        g.status = CUDNN_STATUS_SUCCESS; /* a way that cannot be had is passed over */
-        if (!varies(&g, ways[i])) plan_of_way(&g, &t, ways[i]);
-    }
+    choose(&g, &t);
     return out->plan == NULL ? refuse(&g, err) : WEFT_OK;
 }
 
@@ -289,21 +329,28 @@ void attention_plan_close(attention_plan *plan, const cudnn_calls *calls) {
 
 weft_status attention_plan_run(const attention_plan *plan, const cudnn_calls *calls, cudnnHandle_t handle,
                                const attention_operands *operands, weft_error *err) {
-    static const int64_t names[N_OPERANDS] = {Q, K, V, O, LSE, SCALE, NOTHING, STARTS};
-    float nothing = -INFINITY, scale = operands->scale;
-    const void *at[N_OPERANDS] = {operands->q,   operands->k, operands->v, operands->o,
-                                  operands->lse, &scale,      &nothing,    operands->starts};
+    static const int64_t names[N_OPERANDS] = {Q, K, V, O, LSE, SCALE, NOTHING, STARTS, WINDOW, CAP};
+    float nothing = -INFINITY, scale = operands->scale, cap = operands->cap;
+    int32_t window = operands->window;
+    const void *at[N_OPERANDS] = {operands->q, operands->k, operands->v,      operands->o, operands->lse,
+                                  &scale,      &nothing,    operands->starts, &window,     &cap};
     attention_plan of_run = {.shape = plan->shape};
     graph g = {.calls = calls, .plan = &of_run};
     const descriptor d = make(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
-    set(&g, d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, N_OPERANDS, names);
-    set(&g, d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, N_OPERANDS, at);
+    int64_t known[N_OPERANDS], n = 0;
+    for (int i = 0; i < N_OPERANDS; i++) { /* what the graph does not know is not brought */
+        if ((names[i] == WINDOW && !plan->shape.has_window) || (names[i] == CAP && !plan->shape.has_cap)) continue;
+        known[n] = names[i];
+        at[n++] = at[i];
+    }
+    set(&g, d, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, known);
+    set(&g, d, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, at);
     set(&g, d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &operands->workspace);
     finish(&g, d);
-    if (g.status == CUDNN_STATUS_SUCCESS) g.status = calls->cudnnBackendExecute(handle, plan->plan, d);
+    if (is_fine(&g)) judge(&g, "cudnnBackendExecute", calls->cudnnBackendExecute(handle, plan->plan, d));
     attention_plan_close(&of_run, calls);
-    if (g.status == CUDNN_STATUS_SUCCESS) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DEVICE, "attention on device cuda: cuDNN answered %s (%d).",
+    if (is_fine(&g)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DEVICE, "attention on device cuda: %s: cuDNN answered %s (%d).", g.call,
                           calls->cudnnGetErrorString(g.status), (int)g.status);
 }
 

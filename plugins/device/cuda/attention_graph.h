@@ -32,6 +32,7 @@ typedef struct cudnn_calls {
 
 typedef struct attention_shape {
     int64_t batch, length, heads, kv_heads, head_dim;
+    int64_t has_window, has_cap; /* how far and how high is told to a run */
 } attention_shape;
 
 #define ATTENTION_PLAN_MOST 128 /* descriptors of a plan's graph */
@@ -42,21 +43,23 @@ typedef struct attention_plan {
     cudnnBackendDescriptor_t plan; /* one of `all` */
     cudnnBackendDescriptor_t all[ATTENTION_PLAN_MOST];
     int n;
-    struct attention_plan *next; /* the caller's */
 } attention_plan;
 
-/* Operands of a run, in device memory at multiples of 16 bytes: activations are bf16. */
+/* Operands of a run, in device memory at multiples of 16 bytes: activations are bf16. scale: of scores; with a cap over
+ * it. */
 typedef struct attention_operands {
     const void *q, *k, *v;
     const int32_t *starts;
     void *o;
     float *lse;
-    float scale;
+    float scale, cap;
+    int32_t window;
     void *workspace;
 } attention_operands;
 
 /* The forward's plan for that card, or, with handle NULL, for one that cuDNN's JSON describes. What cuDNN does not take
- * is WEFT_E_UNSUPPORTED with its own words. To be closed in any case. */
+ * is WEFT_E_UNSUPPORTED with its own words, any other answer WEFT_E_DEVICE with the call that gave it: a way is passed
+ * over only where cuDNN says that there is none, so equal cards take the same. To be closed in any case. */
 weft_status attention_plan_open(attention_plan *out, const cudnn_calls *calls, cudnnHandle_t handle, const char *json,
                                 const attention_shape *shape, weft_error *err);
 void attention_plan_close(attention_plan *plan, const cudnn_calls *calls);

@@ -54,11 +54,17 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
 static void tell_device_info(const weft_device *device, weft_device_info *out) {
     weft_error unheard = WEFT_ERROR_INIT;
     const size_t lt = device->libraries.cublasLtGetVersion();
+    const long dnn = (long)cuda_cudnn_version(device);
     weft_device_info i = {.struct_size = (uint32_t)sizeof i, .has_bf16 = 1, .packed = PACKED_TYPES};
     (void)snprintf(i.name, sizeof i.name, "%.63s", device->card.name);
     (void)snprintf(i.isa, sizeof i.isa, "sm_%d%d", device->card.major, device->card.minor);
     (void)snprintf(i.backend, sizeof i.backend, "cuBLASLt %zu.%zu.%zu%s", lt / 10000, lt / 100 % 100, lt % 100,
                    device->tf32 ? ", TF32" : "");
+    if (dnn > 0) {
+        const size_t used = strlen(i.backend);
+        (void)snprintf(i.backend + used, sizeof i.backend - used, ", cuDNN %ld.%ld.%ld", dnn / 10000, dnn / 100 % 100,
+                       dnn % 100);
+    }
     i.memory = (int64_t)device->card.totalGlobalMem / device->sharers;
     if (cuda_card_held(device, &i.held, &unheard) != WEFT_OK) i.held = 0; /* `create` could; the next call says why */
     weft_struct_give(out, &i);

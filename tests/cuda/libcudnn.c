@@ -1,0 +1,4 @@
+/* libcudnn.c: a library of cuDNN's name. What it is asked for is found in the double (double/dnn.cpp), which it is
+ * linked with. */
+extern const char weft_double_stands_for[];
+const char weft_double_stands_for[] = "cuDNN 9";

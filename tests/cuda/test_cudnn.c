@@ -1,0 +1,402 @@
+/* Attention by cuDNN on its double: every call of it that fails is told with its name and leaves nothing behind, what
+ * it queues is recorded and replayed, and whole golden models with it lie as near to the files as with own kernels.
+ * The operator itself is held against plain C by test_device_attention, run with attention=cudnn. And the double's own
+ * eye: what of cuDNN's interface is used wrongly answers a status. */
+#include <cudnn_graph.h>
+#include <weft/capture.h>
+#include <weft_double.h>
+
+#include "golden.h"
+
+#include "device/fixture.h"
+
+/* ---- one attention ---- */
+
+enum { LENGTH = 6, HEADS = 2, KV_HEADS = 1, SIDE = 8, N_Q = LENGTH * HEADS * SIDE, N_K = LENGTH * KV_HEADS * SIDE };
+
+static int64_t held; /* pieces of the host's memory */
+
+static void *counted_alloc(const weft_host *h, size_t bytes, size_t alignment) {
+    held++;
+    return host_alloc(h, bytes, alignment);
+}
+static void counted_release(const weft_host *h, void *memory) {
+    if (memory != NULL) held--;
+    host_release(h, memory);
+}
+
+/* Parts of the memory begin at multiples of 1,024 bytes. */
+enum { AT_Q, AT_K, AT_V, AT_STARTS, AT_O, AT_LSE, N_PARTS };
+
+typedef struct attending {
+    weft_device *device;
+    weft_buffer *memory, *work;
+    weft_attention args;
+} attending;
+
+static weft_ref part(const attending *a, int64_t i) {
+    return (weft_ref){a->memory, i * 1024};
+}
+
+static weft_status make(attending *a, weft_host *counting, weft_error *err) {
+    const char *overrides[] = {"device.workspace=1Mi", "device.cache=none", "device.share=yes",
+                               "device.attention=cudnn"};
+    weft_config *config = NULL;
+    void *keys = calloc(1, plugin->config_size);
+    weft_status status;
+    ck_assert_int_eq(weft_config_load(&config, NULL, overrides, 4, err), WEFT_OK);
+    ck_assert_int_eq(weft_config_fill(config, keys, "device", plugin->keys, plugin->n_keys, plugin->key_stride, err),
+                     WEFT_OK);
+    status = table->create(&a->device, counting, keys, 0, err);
+    weft_config_free(config);
+    free(keys);
+    if (status == WEFT_OK) status = table->alloc(a->device, &a->memory, N_PARTS * 1024, err);
+    return status;
+}
+
+/* Numbers that bf16 holds, others for another seed. */
+static weft_status put_numbers(attending *a, int seed, weft_error *err) {
+    static const int32_t starts[LENGTH] = {0, 0, 2, 2, 2, 6}; /* the last place sees nothing */
+    weft_status status = table->write(a->device, NULL, part(a, AT_STARTS), starts, sizeof starts, err);
+    for (int i = AT_Q; status == WEFT_OK && i <= AT_V; i++) {
+        uint16_t cells[N_Q];
+        for (int j = 0; j < N_Q; j++) cells[j] = bf16_of((float)((j * 7 + i * 5 + seed) % 11 - 5) / 4);
+        status = table->write(a->device, NULL, part(a, i), cells, (i == AT_Q ? N_Q : N_K) * 2, err);
+    }
+    return status;
+}
+
+static weft_status attend(attending *a, weft_error *err) {
+    const weft_attention args = {.struct_size = sizeof args,
+                                 .batch = 1,
+                                 .length = LENGTH,
+                                 .heads = HEADS,
+                                 .kv_heads = KV_HEADS,
+                                 .head_dim = SIDE,
+                                 .scale = 0.25,
+                                 .window = 3,
+                                 .cap = 4,
+                                 .dtype = WEFT_BF16,
+                                 .q = part(a, AT_Q),
+                                 .k = part(a, AT_K),
+                                 .v = part(a, AT_V),
+                                 .starts = part(a, AT_STARTS),
+                                 .o = part(a, AT_O),
+                                 .lse = part(a, AT_LSE)};
+    weft_status status = WEFT_OK;
+    if (a->work == NULL) {
+        a->args = args;
+        status = table->alloc(a->device, &a->work, table->attention_workspace(a->device, &args), err);
+        a->args.workspace = (weft_ref){a->work, 0};
+    }
+    return status == WEFT_OK ? table->attention(a->device, NULL, &a->args, err) : status;
+}
+
+static weft_status get(attending *a, uint16_t out[N_Q], weft_error *err) {
+    return table->read(a->device, NULL, out, part(a, AT_O), N_Q * 2, err);
+}
+
+static void unmake(attending *a) {
+    if (a->device == NULL) return;
+    if (a->work != NULL) table->release(a->device, a->work);
+    if (a->memory != NULL) table->release(a->device, a->memory);
+    table->destroy(a->device);
+}
+
+static void quiet_log(const weft_host *h, int32_t level, const char *text) {
+    (void)h, (void)level, (void)text;
+}
+
+static weft_status play(uint16_t out[N_Q], weft_error *err) {
+    weft_host counting = host;
+    attending a = {0};
+    weft_status status;
+    counting.alloc = counted_alloc;
+    counting.release = counted_release;
+    counting.log = quiet_log;
+    held = 0;
+    status = make(&a, &counting, err);
+    if (status == WEFT_OK) status = put_numbers(&a, 0, err);
+    if (status == WEFT_OK) status = attend(&a, err);
+    if (status == WEFT_OK) status = get(&a, out, err);
+    unmake(&a);
+    return status;
+}
+
+/* ---- calls that fail ---- */
+
+static const char *const calls[] = {"cudnnCreate",
+                                    "cudnnSetStream",
+                                    "cudnnBackendCreateDescriptor",
+                                    "cudnnBackendSetAttribute",
+                                    "cudnnBackendGetAttribute",
+                                    "cudnnBackendFinalize",
+                                    "cudnnBackendExecute"};
+enum { N_CALLS = sizeof calls / sizeof *calls };
+
+static void expect_nothing_left(const char *call, long long which) {
+    const bool makes = strcmp(call, "cudnnBackendCreateDescriptor") == 0, begins = strcmp(call, "cudnnCreate") == 0;
+    ck_assert_msg(held == 0, "%s, call %lld: %lld pieces of memory are left", call, which, (long long)held);
+    ck_assert_msg(double_calls("cudnnBackendCreateDescriptor") - makes == double_calls("cudnnBackendDestroyDescriptor"),
+                  "%s, call %lld: descriptors are left", call, which);
+    ck_assert_int_eq(double_calls("cudnnCreate") - begins, double_calls("cudnnDestroy"));
+}
+
+/* 4000: an error within cuDNN, which is no word on whether there is a way. */
+START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
+    const char *const call = calls[_i];
+    uint16_t out[N_Q];
+    weft_error err = WEFT_ERROR_INIT;
+    long long all = 0;
+    double_plant(NULL);
+    ck_assert_msg(play(out, &err) == WEFT_OK, "%s", err.text);
+    all = double_calls(call);
+    ck_assert_msg(all > 0, "%s is never called", call);
+    for (long long which = 1; which <= all; which++) {
+        char plant[128];
+        weft_error why = WEFT_ERROR_INIT;
+        (void)snprintf(plant, sizeof plant, "%s:%lld=4000", call, which);
+        double_plant(plant);
+        ck_assert_msg(play(out, &why) == WEFT_E_DEVICE, "%s, call %lld: %s", call, which, why.text);
+        ck_assert_msg(strstr(why.text, call) != NULL && strstr(why.text, "CUDNN_STATUS_INTERNAL_ERROR") != NULL,
+                      "%s, call %lld: %s", call, which, why.text);
+        expect_nothing_left(call, which);
+    }
+    double_plant(NULL);
+}
+END_TEST
+
+/* What it answers to being ended changes nothing. */
+START_TEST(a_call_that_ends_something_may_fail) {
+    static const char *const ends[] = {"cudnnDestroy:1=4000", "cudnnBackendDestroyDescriptor:1=4000"};
+    uint16_t whole[N_Q], out[N_Q];
+    weft_error err = WEFT_ERROR_INIT;
+    double_plant(NULL);
+    ck_assert_msg(play(whole, &err) == WEFT_OK, "%s", err.text);
+    double_plant(ends[_i]);
+    ck_assert_msg(play(out, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_mem_eq(whole, out, sizeof out);
+    ck_assert_int_eq(held, 0);
+    double_plant(NULL);
+}
+END_TEST
+
+/* ---- a recording ---- */
+
+START_TEST(it_is_recorded_and_replayed) {
+    uint16_t want[N_Q], got[N_Q];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_recording *recording = NULL;
+    attending a = {0};
+    const weft_device_capture *capture = NULL;
+    const long long before = double_launches("cudnnBackendExecute");
+    ck_assert_msg(make(&a, &host, &err) == WEFT_OK, "%s", err.text);
+    capture = table->extension(a.device, WEFT_DEVICE_CAPTURE);
+    ck_assert_msg(put_numbers(&a, 3, &err) == WEFT_OK && attend(&a, &err) == WEFT_OK && get(&a, want, &err) == WEFT_OK,
+                  "%s", err.text);
+    ck_assert_msg(put_numbers(&a, 0, &err) == WEFT_OK && table->synchronize(a.device, NULL, &err) == WEFT_OK, "%s",
+                  err.text);
+    ck_assert_msg(capture->begin(a.device, NULL, &err) == WEFT_OK && attend(&a, &err) == WEFT_OK &&
+                      capture->end(a.device, NULL, &recording, &err) == WEFT_OK,
+                  "%s", err.text);
+    ck_assert_int_eq(double_launches("cudnnBackendExecute") - before, 1);
+    for (int again = 0; again < 2; again++) { /* with what lies there then */
+        ck_assert_msg(put_numbers(&a, again == 0 ? 1 : 3, &err) == WEFT_OK &&
+                          capture->replay(a.device, NULL, recording, &err) == WEFT_OK && get(&a, got, &err) == WEFT_OK,
+                      "%s", err.text);
+        ck_assert((memcmp(want, got, sizeof got) == 0) == (again == 1));
+    }
+    ck_assert_int_eq(double_launches("cudnnBackendExecute") - before, 3);
+    capture->destroy(a.device, recording);
+    unmake(&a);
+}
+END_TEST
+
+/* Whoever keeps no log-sum-exp, as evaluation does, gets the same outputs. */
+START_TEST(it_is_the_same_without_lse) {
+    uint16_t want[N_Q], got[N_Q];
+    weft_error err = WEFT_ERROR_INIT;
+    attending a = {0};
+    ck_assert_msg(make(&a, &host, &err) == WEFT_OK && put_numbers(&a, 3, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(attend(&a, &err) == WEFT_OK && get(&a, want, &err) == WEFT_OK, "%s", err.text);
+    a.args.lse.buffer = NULL;
+    ck_assert_msg(attend(&a, &err) == WEFT_OK && get(&a, got, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_mem_eq(want, got, sizeof got);
+    for (int i = 0; i < HEADS * SIDE; i++) ck_assert_uint_eq(got[(LENGTH - 1) * HEADS * SIDE + i], 0);
+    a.args.q.offset += 2;
+    ck_assert_int_eq(table->attention(a.device, NULL, &a.args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "multiples of 16 bytes") != NULL, "%s", err.text);
+    unmake(&a);
+}
+END_TEST
+
+/* ---- golden models, whose heads are of 8 ---- */
+
+static const char *const models[] = {"llama-bf16", "family-llama3", "family-phi3"}; /* the last one with a window */
+enum { N_MODELS = sizeof models / sizeof *models };
+
+static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p) {
+    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
+    float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
+    char name[256];
+    double error = 0.0;
+    (void)snprintf(name, sizeof name, "grad.%s", p->name);
+    error = relative_error(found, golden_floats(batch, name), p->numel);
+    free(found);
+    return error;
+}
+
+/* How far a step lies from the files, which are of fp32. */
+typedef struct distance {
+    double loss, gradients;
+} distance;
+
+static distance step_on(const char *model, const char *attention) {
+    const char *overrides[] = {"optimizer.plugin=adamw", "train.precision=bf16", attention};
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    distance out = {0};
+    golden_batch_open(&batch, model);
+    golden_engine_open(&g, &batch, model, 1, overrides, 3);
+    ck_assert_msg(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+    out.loss = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
+    for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++)
+        out.gradients = fmax(out.gradients, gradient_error(&g, &batch, &g.engine->plan.declared->parameters[i]));
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+    return out;
+}
+
+/* bf16 alone puts them off; cuDNN's probabilities, which are bf16 as well, by less than half of that again. */
+START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
+    const long long before = double_launches("cudnnBackendExecute");
+    const distance own = step_on(models[_i], "device.attention=own");
+    ck_assert_int_eq(double_launches("cudnnBackendExecute"), before);
+    const distance by_cudnn = step_on(models[_i], "device.attention=cudnn");
+    ck_assert_int_gt(double_launches("cudnnBackendExecute"), before);
+    printf("%s: loss off by %.2g, gradients by %.2g at most; with own kernels %.2g, %.2g\n", models[_i], by_cudnn.loss,
+           by_cudnn.gradients, own.loss, own.gradients);
+    ck_assert_double_lt(by_cudnn.loss, 1.5 * own.loss);
+    ck_assert_double_lt(by_cudnn.gradients, 1.5 * own.gradients);
+    ck_assert(by_cudnn.loss != own.loss);
+}
+END_TEST
+
+/* ---- the double's own eye ---- */
+
+typedef struct told {
+    cudnnBackendDescriptor_t d;
+    cudnnStatus_t status; /* the first that is not success */
+} told;
+
+static told begin(cudnnBackendDescriptorType_t type) {
+    told t = {NULL, CUDNN_STATUS_SUCCESS};
+    t.status = cudnnBackendCreateDescriptor(type, &t.d);
+    return t;
+}
+static void tell(told *t, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t n,
+                 const void *values) {
+    if (t->status == CUDNN_STATUS_SUCCESS) t->status = cudnnBackendSetAttribute(t->d, name, type, n, values);
+}
+static void end(told *t) {
+    if (t->status == CUDNN_STATUS_SUCCESS) t->status = cudnnBackendFinalize(t->d);
+}
+
+static told make_tensor(int64_t id, int64_t rows, int64_t columns, cudnnDataType_t type, int64_t alignment,
+                        bool is_virtual) {
+    const int64_t dims[4] = {1, 1, rows, columns}, strides[4] = {rows * columns, rows * columns, columns, 1};
+    told t = begin(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    tell(&t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    tell(&t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims);
+    tell(&t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    tell(&t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+    tell(&t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    tell(&t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    end(&t);
+    return t;
+}
+static void forget(told *t) {
+    ck_assert_int_eq(cudnnBackendDestroyDescriptor(t->d), CUDNN_STATUS_SUCCESS);
+}
+
+static cudnnStatus_t made_of(int64_t rows, int64_t alignment) {
+    told t = make_tensor(1, rows, 4, CUDNN_DATA_FLOAT, alignment, false);
+    forget(&t);
+    return t.status;
+}
+
+START_TEST(a_tensor_is_judged) {
+    const int64_t four = 4;
+    told t = make_tensor(1, 4, 4, CUDNN_DATA_FLOAT, 16, false), lacking = begin(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    ck_assert_int_eq(t.status, CUDNN_STATUS_SUCCESS);
+    ck_assert_int_eq(made_of(0, 16), CUDNN_STATUS_BAD_PARAM);
+    ck_assert_int_eq(made_of(4, 12), CUDNN_STATUS_BAD_PARAM);
+    tell(&t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &four);
+    ck_assert_int_eq(t.status, CUDNN_STATUS_NOT_INITIALIZED);
+    end(&lacking);
+    ck_assert_int_eq(lacking.status, CUDNN_STATUS_BAD_PARAM);
+    ck_assert_int_eq(cudnnBackendSetAttribute(lacking.d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_INT64, 1, &four),
+                     CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE);
+    ck_assert_int_eq(cudnnBackendSetAttribute(lacking.d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 2, &four),
+                     CUDNN_STATUS_BAD_PARAM);
+    ck_assert_int_eq(cudnnBackendSetAttribute(lacking.d, CUDNN_ATTR_POINTWISE_AXIS, CUDNN_TYPE_INT64, 1, &four),
+                     CUDNN_STATUS_BAD_PARAM);
+    forget(&t);
+    forget(&lacking);
+    ck_assert_int_eq(cudnnBackendDestroyDescriptor(t.d), CUDNN_STATUS_BAD_PARAM);
+}
+END_TEST
+
+/* c = a b, all told; how that ends. */
+static cudnnStatus_t multiply(told a, told b, told c, cudnnHandle_t handle, bool in_graph) {
+    const cudnnDataType_t wide = CUDNN_DATA_FLOAT;
+    told how = begin(CUDNN_BACKEND_MATMUL_DESCRIPTOR), t = begin(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+    told g = begin(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    tell(&how, CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &wide);
+    end(&how);
+    tell(&t, CUDNN_ATTR_OPERATION_MATMUL_ADESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &a.d);
+    tell(&t, CUDNN_ATTR_OPERATION_MATMUL_BDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &b.d);
+    tell(&t, CUDNN_ATTR_OPERATION_MATMUL_CDESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &c.d);
+    tell(&t, CUDNN_ATTR_OPERATION_MATMUL_DESC, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &how.d);
+    end(&t);
+    g.status = t.status;
+    tell(&g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &t.d);
+    tell(&g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    end(&g);
+    forget(&how), forget(&t), forget(&g);
+    return in_graph ? g.status : t.status;
+}
+
+START_TEST(an_operation_and_a_graph_are_judged) {
+    told a = make_tensor(1, 4, 8, CUDNN_DATA_FLOAT, 16, false), b = make_tensor(2, 8, 4, CUDNN_DATA_FLOAT, 16, false);
+    told c = make_tensor(3, 4, 4, CUDNN_DATA_FLOAT, 16, false), same = make_tensor(1, 4, 4, CUDNN_DATA_FLOAT, 16, true);
+    told nowhere = make_tensor(4, 4, 8, CUDNN_DATA_FLOAT, 16, true), early = begin(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    cudnnHandle_t handle = NULL;
+    ck_assert_int_eq(cudnnCreate(&handle), CUDNN_STATUS_SUCCESS);
+    ck_assert_int_eq(multiply(a, b, c, handle, true), CUDNN_STATUS_SUCCESS);
+    ck_assert_int_eq(multiply(a, a, c, handle, false), CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
+    ck_assert_int_eq(multiply(a, early, c, handle, false), CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED);
+    ck_assert_int_eq(multiply(nowhere, b, c, handle, true), CUDNN_STATUS_BAD_PARAM);
+    ck_assert_int_eq(multiply(a, b, same, handle, true), CUDNN_STATUS_BAD_PARAM_DUPLICATED_ENTRIES);
+    ck_assert_int_eq(multiply(a, b, c, NULL, true), CUDNN_STATUS_BAD_PARAM);
+    ck_assert_int_eq(cudnnDestroy(handle), CUDNN_STATUS_SUCCESS);
+    ck_assert_int_eq(cudnnDestroy(handle), CUDNN_STATUS_BAD_PARAM);
+    forget(&a), forget(&b), forget(&c), forget(&same), forget(&nowhere), forget(&early);
+}
+END_TEST
+
+static void fill(TCase *tests) {
+    tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, N_CALLS);
+    tcase_add_loop_test(tests, a_call_that_ends_something_may_fail, 0, 2);
+    tcase_add_test(tests, it_is_recorded_and_replayed);
+    tcase_add_test(tests, it_is_the_same_without_lse);
+    tcase_add_loop_test(tests, golden_models_lie_as_near_as_with_own_kernels, 0, N_MODELS);
+    tcase_add_test(tests, a_tensor_is_judged);
+    tcase_add_test(tests, an_operation_and_a_graph_are_judged);
+}
+
+int main(void) {
+    return run_device_suite("cuda.cudnn", fill);
+}
