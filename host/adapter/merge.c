@@ -9,6 +9,8 @@
 #include "base/words.h"
 #include "model/config_json.h"
 #include "model/convert.h"
+#include "model/packed.h"
+#include "model/packing.h"
 #include "model/safetensors.h"
 #include "plugin/enter.h"
 
@@ -25,7 +27,8 @@ typedef struct merge {
     float **values; /* [n_parameters] of the adapter's file, in fp32; NULL: it has none */
     int32_t *sites; /* [n_parameters] 1 + the site that is claimed; 0: none */
     char *stored;   /* a piece as it is stored */
-    float *numbers; /* the same in fp32 */
+    float *buffer;  /* the same in fp32 */
+    float *numbers; /* what is asked for of it */
     json_t *map;    /* of the index */
     int64_t bytes;  /* of all tensors */
 } merge;
@@ -109,29 +112,64 @@ static weft_status merge_rows(const merge *self, int32_t site, int64_t first, in
 static weft_status refuse_packed(const weft_tensor *tensor, weft_error *err) {
     return weft_error_set(
         err, WEFT_E_USER,
-        "'%s' is stored in blocks (%s): an update of low rank that is packed again loses most of what it "
-        "learned. Merge into the model that was packed, which has all of its digits",
-        tensor->name, weft_tensor_dtype_name(tensor->dtype));
+        "'%s' is stored in %s: an update that is packed again loses most of what it learned between the steps of the "
+        "blocks. Say --dtype bf16, fp16 or fp32, and all packed matrices are written as the numbers that they stand "
+        "for; or merge into the model that was packed, which has all of its digits",
+        tensor->name, weft_dtype_name(weft_packed_type(tensor)));
 }
 
 static bool is_floating(int32_t dtype) {
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
 
-static int32_t dtype_of(const merge *self, const weft_tensor *tensor) {
-    return self->what->dtype != 0 && is_floating(tensor->dtype) ? self->what->dtype : tensor->dtype;
+/* A matrix of the model's that the file has in blocks. */
+static bool lies_packed(const merge *self, const weft_tensor *tensor, int32_t parameter) {
+    return parameter >= 0 && weft_packed_holds(tensor, &self->what->declared->parameters[parameter]);
+}
+
+static int64_t numel_of(const weft_tensor_spec *spec) {
+    int64_t n = 1;
+    for (int32_t d = 0; d < spec->rank; d++) n *= spec->dims[d];
+    return n;
+}
+
+/* The tensor as it is written: of its own shape, or, where it leaves its blocks, of its matrix's. */
+static weft_tensor_spec spec_of(const merge *self, const weft_tensor *tensor) {
+    const int32_t parameter = weft_declared_find(self->what->declared, tensor->name), to = self->what->dtype;
+    const bool unpacked = to != 0 && lies_packed(self, tensor, parameter);
+    weft_tensor_spec spec = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
+    memcpy(spec.dims, tensor->dims, sizeof tensor->dims);
+    if (to != 0 && (unpacked || is_floating(tensor->dtype))) spec.dtype = to;
+    if (!unpacked) return spec;
+    spec.rank = 2;
+    memcpy(spec.dims, self->what->declared->parameters[parameter].dims, 2 * sizeof spec.dims[0]);
+    return spec;
+}
+
+/* Numbers that blocks stand for; they begin where a block does, at or before the first one that is asked for. */
+static weft_status read_packed(merge *self, const weft_tensor *tensor, const weft_parameter *p, int64_t first,
+                               int64_t n, weft_error *err) {
+    const int64_t block = weft_dtype_block(p->dtype), from = first / block * block, end = first + n;
+    const int64_t whole = (end + block - 1) / block * block, last = whole < p->numel ? whole : p->numel;
+    const weft_status status = weft_safetensors_read(self->files, self->stored, tensor, weft_dtype_span(p->dtype, from),
+                                                     weft_dtype_span(p->dtype, last - from), err);
+    if (status == WEFT_OK) weft_packing_take(self->buffer, p->dtype, self->stored, last - from);
+    self->numbers = self->buffer + (first - from);
+    return status;
 }
 
 /* Elements [first, first + n) of a tensor into numbers, merged where the adapter says so. */
-static weft_status make_numbers(const merge *self, const weft_tensor *tensor, int32_t parameter, int64_t first,
+static weft_status make_numbers(merge *self, const weft_tensor *tensor, int32_t parameter, int64_t row, int64_t first,
                                 int64_t n, weft_error *err) {
     const int64_t width = weft_dtype_bytes(tensor->dtype);
-    const int64_t row = tensor->rank < 2 ? 1 : tensor->dims[1];
     const int32_t site = parameter < 0 ? 0 : self->sites[parameter];
     const bool replaced = parameter >= 0 && self->values[parameter] != NULL;
     weft_status status = WEFT_OK;
+    self->numbers = self->buffer;
     if (replaced) {
         memcpy(self->numbers, self->values[parameter] + first, (size_t)n * sizeof(float));
+    } else if (lies_packed(self, tensor, parameter)) {
+        status = read_packed(self, tensor, &self->what->declared->parameters[parameter], first, n, err);
     } else {
         status = weft_safetensors_read(self->files, self->stored, tensor, first * width, n * width, err);
         if (status == WEFT_OK) (void)weft_convert(self->numbers, WEFT_F32, self->stored, tensor->dtype, n);
@@ -140,18 +178,18 @@ static weft_status make_numbers(const merge *self, const weft_tensor *tensor, in
 }
 
 /* What is not merged and keeps its type is copied as it is. */
-static weft_status write_tensor(const merge *self, weft_tensor_writer *writer, int32_t i, const weft_tensor *tensor,
-                                weft_error *err) {
-    const int32_t to = dtype_of(self, tensor), parameter = weft_declared_find(self->what->declared, tensor->name);
+static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t i, const weft_tensor *tensor,
+                                const weft_tensor_spec *spec, weft_error *err) {
+    const int32_t to = spec->dtype, parameter = weft_declared_find(self->what->declared, tensor->name);
     const bool changed = to != tensor->dtype ||
                          (parameter >= 0 && (self->sites[parameter] > 0 || self->values[parameter]));
-    const int64_t unit = changed && tensor->rank == 2 ? tensor->dims[1] : 1; /* whole rows */
-    const int64_t most = PIECE / unit > 0 ? PIECE / unit * unit : unit;
+    const int64_t unit = changed && spec->rank == 2 ? spec->dims[1] : 1; /* whole rows */
+    const int64_t most = PIECE / unit > 0 ? PIECE / unit * unit : unit, numel = numel_of(spec);
     const int64_t width = weft_dtype_bytes(tensor->dtype), out = weft_dtype_bytes(to);
     weft_status status = WEFT_OK;
-    for (int64_t first = 0; first < tensor->numel && status == WEFT_OK; first += most) {
-        const int64_t n = tensor->numel - first < most ? tensor->numel - first : most;
-        if (changed) status = make_numbers(self, tensor, parameter, first, n, err);
+    for (int64_t first = 0; first < numel && status == WEFT_OK; first += most) {
+        const int64_t n = numel - first < most ? numel - first : most;
+        if (changed) status = make_numbers(self, tensor, parameter, unit, first, n, err);
         else status = weft_safetensors_read(self->files, self->stored, tensor, first * width, n * width, err);
         if (changed && status == WEFT_OK) (void)weft_convert(self->stored, to, self->numbers, WEFT_F32, n);
         if (status == WEFT_OK) status = weft_tensor_writer_write(writer, i, first * out, self->stored, n * out, err);
@@ -161,8 +199,8 @@ static weft_status write_tensor(const merge *self, weft_tensor_writer *writer, i
 
 static weft_status check_tensor(const merge *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t parameter = weft_declared_find(self->what->declared, tensor->name);
-    if (is_floating(tensor->dtype) || parameter < 0 || self->sites[parameter] == 0) return WEFT_OK;
-    return refuse_packed(tensor, err);
+    if (!lies_packed(self, tensor, parameter) || self->what->dtype != 0) return WEFT_OK;
+    return self->sites[parameter] > 0 || self->values[parameter] != NULL ? refuse_packed(tensor, err) : WEFT_OK;
 }
 
 static const char *name_of(const char *path) {
@@ -176,9 +214,9 @@ static weft_status write_list(merge *self, const char *path, const weft_tensor *
     weft_status status = weft_tensor_writer_create(&writer, path, specs, n, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
-        status = write_tensor(self, writer, i, tensors[i], err);
+        status = write_tensor(self, writer, i, tensors[i], &specs[i], err);
         (void)json_object_set_new(self->map, tensors[i]->name, json_string(name_of(path)));
-        self->bytes += weft_dtype_span(specs[i].dtype, tensors[i]->numel);
+        self->bytes += weft_dtype_span(specs[i].dtype, numel_of(&specs[i]));
     }
     if (status == WEFT_OK) return weft_tensor_writer_finish(writer, err);
     weft_tensor_writer_cancel(writer);
@@ -198,8 +236,7 @@ static weft_status write_file(merge *self, int32_t file, weft_error *err) {
         const weft_tensor *tensor = &files->tensors[i];
         if (tensor->file != file) continue;
         status = check_tensor(self, tensor, err);
-        specs[n] = (weft_tensor_spec){.name = tensor->name, .dtype = dtype_of(self, tensor), .rank = tensor->rank};
-        memcpy(specs[n].dims, tensor->dims, sizeof tensor->dims);
+        specs[n] = spec_of(self, tensor);
         tensors[n++] = tensor;
     }
     if (status == WEFT_OK) status = write_list(self, path, tensors, specs, n, err);
@@ -269,12 +306,16 @@ static weft_status open_merge(merge *self, weft_error *err) {
     for (int32_t i = 0; i < self->files->n_tensors; i++)
         if (self->files->tensors[i].rank > 1 && self->files->tensors[i].dims[1] > longest)
             longest = self->files->tensors[i].dims[1];
+    for (int32_t i = 0; i < self->what->declared->n_parameters; i++)
+        if (self->what->declared->parameters[i].rank > 1 && self->what->declared->parameters[i].dims[1] > longest)
+            longest = self->what->declared->parameters[i].dims[1];
+    longest += 2 * 1024; /* blocks whose begin and end are of other pieces */
     self->values = calloc(n, sizeof *self->values);
     self->sites = calloc(n, sizeof *self->sites);
     self->stored = malloc((size_t)(PIECE + longest) * 8);
-    self->numbers = malloc((size_t)(PIECE + longest) * sizeof *self->numbers);
+    self->buffer = malloc((size_t)(PIECE + longest) * sizeof *self->buffer);
     self->map = json_object();
-    if (self->values == NULL || self->sites == NULL || self->stored == NULL || self->numbers == NULL ||
+    if (self->values == NULL || self->sites == NULL || self->stored == NULL || self->buffer == NULL ||
         self->map == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
     status = find_sites(self, err);
@@ -285,7 +326,7 @@ static weft_status open_merge(merge *self, weft_error *err) {
 static void close_merge(merge *self) {
     for (int32_t i = 0; self->values != NULL && i < self->what->declared->n_parameters; i++) free(self->values[i]);
     json_decref(self->map);
-    free(self->numbers);
+    free(self->buffer);
     free(self->stored);
     free(self->sites);
     free(self->values);
