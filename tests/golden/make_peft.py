@@ -37,6 +37,9 @@ CASES = {
                                        target_modules=["k_proj", "v_proj", "up_proj"])),
     "peft-lora-fused": dict(base="family-phi3", seed=21, double=True,
                             lora=dict(r=2, lora_alpha=5, target_modules=r".*\.(qkv|gate_up|o)_proj")),
+    "peft-lora-whole": dict(base="llama-gqa", seed=23, double=True,
+                            lora=dict(r=2, lora_alpha=3, target_modules=["q_proj", "v_proj"], modules_to_save=[
+                                "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm"])),
     "peft-dora-nf4": dict(base="llama-gqa", seed=22, double=True, packed=True,
                           lora=dict(r=3, lora_alpha=5, use_dora=True, target_modules=LINEARS)),
 }
