@@ -1,6 +1,7 @@
 /* LoRA held against PEFT on transformers (tests/golden/make_peft.py): logits, loss, the gradient of every trained
  * parameter, and ten clipped AdamW steps, of adapters that PEFT wrote: on all linears, on an embedding beside a norm
- * that is trained whole, beside head, embedding and norms that are, in some layers, on matrices that the model reads in slices, and DoRA on packed ones. */
+ * that is trained whole, beside head, embedding and norms that are, in some layers, on matrices that the model reads in
+ * slices, and DoRA on packed ones. */
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
