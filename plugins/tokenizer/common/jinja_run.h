@@ -62,7 +62,7 @@ bool jinja_step(jinja_render *r); /* false: it has failed, or must now */
 jinja_value jinja_eval(jinja_render *r, const jinja_node *node);
 void jinja_exec(jinja_render *r, const jinja_node *node); /* it and all behind it */
 
-const jinja_value *jinja_lookup(const jinja_render *r, const char *name);
+const jinja_value *jinja_lookup(jinja_render *r, const char *name);
 void jinja_assign(jinja_render *r, const char *name, jinja_value value); /* in the scope at work */
 bool jinja_unpack(jinja_render *r, const jinja_node *target, jinja_value value);
 
