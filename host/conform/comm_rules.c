@@ -38,7 +38,7 @@ static weft_status sums(weft_subject *subject, weft_error *err) {
         "train", ini, "run.out=fsdp", "train.steps=4", "strategy.plugin=fsdp", "strategy.reduce=fast", "--ranks",
         "2",     NULL};
     weft_preflight note;
-    if (status == WEFT_OK) status = weft_plugin_file_note(&note, subject->options->file, err);
+    if (status == WEFT_OK) status = weft_plugin_file_note(&note, subject->options->file, NULL, err);
     if (status == WEFT_OK && note.launch[0] == '\0')
         return weft_error_set(err, WEFT_E_UNSUPPORTED, "its note has no command that starts ranks");
     if (status == WEFT_OK) status = weft_own_command(subject, single, false, err);
