@@ -50,9 +50,6 @@ typedef struct jinja_args {
     size_t n;
 } jinja_args;
 
-enum { JINJA_MOST_TEXT = 16 << 20 };
-#define JINJA_MOST_MEMORY ((size_t)512 << 20)
-
 enum { FUNCTION_RANGE, FUNCTION_NAMESPACE, FUNCTION_DICT, FUNCTION_RAISE, FUNCTION_TIME };
 
 /* Ends the rendering with a sentence; none. */
