@@ -1,6 +1,6 @@
 /* Adapters, one of them from outside the tree, held against peft (tests/golden/make_adapters.py): loss, mean logits,
- * every gradient and ten clipped AdamW steps, from adapters that begin at peft's numbers; and a prefix in generation, on
- * the key-value cache. */
+ * every gradient and ten clipped AdamW steps, from adapters that begin at peft's numbers; and a prefix in generation,
+ * on the key-value cache. */
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
