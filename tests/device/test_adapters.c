@@ -1,5 +1,5 @@
-/* The kernels of adapters (factors, dropout, norms of rows, attention to a prefix), in fp32 and bf16, against those of
- * the reference device, which are their formulas in fp64. */
+/* The kernels of adapters (factors, dropout, norms of rows, attention to a prefix), in fp32, bf16 and fp16, against
+ * those of the reference device, which are their formulas in fp64. */
 #include "device/fixture.h"
 
 #include <weft/blocks.h>
@@ -67,7 +67,8 @@ static int64_t operand_bytes(const operand *o) {
 /* ---- on the device under test ---- */
 
 static weft_ref put_operand(run *r, const operand *o) {
-    if (o->dtype == WEFT_F32 || o->dtype == WEFT_BF16) return put_cells(r, o->data, o->n, o->dtype);
+    if (o->dtype == WEFT_F32 || o->dtype == WEFT_BF16 || o->dtype == WEFT_F16)
+        return put_cells(r, o->data, o->n, o->dtype);
     return put_at(r, o->data, operand_bytes(o), r->shift / 8 * 8);
 }
 
@@ -101,7 +102,7 @@ static weft_ref reference_put(const void *data, int64_t bytes) {
 }
 
 static int32_t wide(int32_t dtype) {
-    return dtype == WEFT_BF16 ? WEFT_F32 : dtype;
+    return dtype == WEFT_BF16 || dtype == WEFT_F16 ? WEFT_F32 : dtype;
 }
 
 /* The results one after another, as doubles. dtype: the field of the arguments that says it, which becomes fp32. */
@@ -443,12 +444,12 @@ START_TEST(a_prefix_of_no_shape_is_refused) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, 2);
+    tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, n_types());
     tcase_add_test(tests, factors_that_do_not_fit_are_refused);
-    tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, 2);
+    tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, n_types());
     tcase_add_test(tests, what_is_dropped_does_not_depend_on_leaves);
-    tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, 2);
-    tcase_add_loop_test(tests, every_query_sees_a_prefix, 0, 2);
+    tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, n_types());
+    tcase_add_loop_test(tests, every_query_sees_a_prefix, 0, n_types());
     tcase_add_test(tests, a_prefix_of_no_shape_is_refused);
 }
 

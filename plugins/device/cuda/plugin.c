@@ -4,6 +4,7 @@
 #include "attention_cudnn.h"
 
 const char operands_device[] = "cuda";
+const uint32_t operands_types = 1u << WEFT_F32 | 1u << WEFT_BF16;
 
 WEFT_KEYS_TABLE(cuda_config, CUDA_KEYS)
 
@@ -53,7 +54,8 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
     const size_t lt = device->libraries.cublasLtGetVersion();
     weft_device_info i = {.struct_size = (uint32_t)sizeof i,
                           .has_bf16 = 1,
-                          .packed = 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128};
+                          .packed = 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128,
+                          .types = operands_types};
     (void)snprintf(i.name, sizeof i.name, "%.63s", device->card.name);
     (void)snprintf(i.isa, sizeof i.isa, "sm_%d%d", device->card.major, device->card.minor);
     (void)snprintf(i.backend, sizeof i.backend, "cuBLASLt %zu.%zu.%zu%s", lt / 10000, lt / 100 % 100, lt % 100,
