@@ -26,7 +26,7 @@ static void fill_in_world(const weft_plan *plan, weft_job *job) {
     job->spec.most_seconds = plan->run->settings.plugins.compile_seconds;
     job->spec.most_events = plan->run->settings.plugins.compile_events;
     view->reduce = (int32_t)keys->reduce;
-    view->reduce_dtype = keys->reduce_dtype == WEFT_REDUCE_BF16 ? WEFT_BF16 : WEFT_F32;
+    view->reduce_dtype = weft_reduce_dtype(keys);
     if ((weft_offers_of(strategy) & WEFT_OFFERS_PREFETCH) != 0) job->spec.prefetch = (int32_t)keys->prefetch;
 }
 

@@ -92,8 +92,7 @@ static void print_method(const weft_session *session, FILE *to) {
     const int32_t world = session->engine->ranks.world;
     char a[WEFT_UNIT_SIZE];
     (void)fprintf(to, "method     %s, lr %g, %s, strategy %s", weft_run_id(run, WEFT_PART_OPTIMIZER), session->base_lr,
-                  run->settings.train.precision == WEFT_PRECISION_BF16 ? "bf16" : "fp32",
-                  weft_run_id(run, WEFT_PART_STRATEGY));
+                  weft_dtype_name(weft_precision_dtype(&run->settings.train)), weft_run_id(run, WEFT_PART_STRATEGY));
     if (world > 1) (void)fprintf(to, " on %s", weft_unit_counted(a, world, "rank"));
     (void)fputc('\n', to);
 }
@@ -169,6 +168,10 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
     (void)fprintf(to, "\n");
     print_times(s, to);
     print_losses(s, to);
+    if (weft_plan_scales(&engine->plan))
+        (void)fprintf(to, "loss scale %g at the end; %lld step%s skipped, %llu updates made\n",
+                      (double)engine->scale.scale, (long long)engine->scale.skipped,
+                      engine->scale.skipped == 1 ? "" : "s", (unsigned long long)engine->updates);
     if (!isnan(s->similarity))
         (void)fprintf(to, "similarity %.4g, 1 less the cosine of the mean last hidden states before and after\n",
                       s->similarity);

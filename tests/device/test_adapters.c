@@ -1,5 +1,5 @@
-/* The kernels of adapters (factors, dropout, norms of rows, attention to a prefix), in fp32 and bf16, against those of
- * the reference device, which are their formulas in fp64. */
+/* The kernels of adapters (factors, dropout, norms of rows, attention to a prefix), in fp32, bf16 and fp16, against
+ * those of the reference device, which are their formulas in fp64. */
 #include "device/fixture.h"
 
 #include <weft/blocks.h>
@@ -67,7 +67,8 @@ static int64_t operand_bytes(const operand *o) {
 /* ---- on the device under test ---- */
 
 static weft_ref put_operand(run *r, const operand *o) {
-    if (o->dtype == WEFT_F32 || o->dtype == WEFT_BF16) return put_cells(r, o->data, o->n, o->dtype);
+    if (o->dtype == WEFT_F32 || o->dtype == WEFT_BF16 || o->dtype == WEFT_F16)
+        return put_cells(r, o->data, o->n, o->dtype);
     return put_at(r, o->data, operand_bytes(o), r->shift / 8 * 8);
 }
 
@@ -101,7 +102,7 @@ static weft_ref reference_put(const void *data, int64_t bytes) {
 }
 
 static int32_t wide(int32_t dtype) {
-    return dtype == WEFT_BF16 ? WEFT_F32 : dtype;
+    return dtype == WEFT_BF16 || dtype == WEFT_F16 ? WEFT_F32 : dtype;
 }
 
 /* The results one after another, as doubles. dtype: the field of the arguments that says it, which becomes fp32. */
@@ -378,7 +379,7 @@ END_TEST
 
 /* W is a frozen base as its file has it, U and D are trained: their types are no pair. */
 START_TEST(rows_are_normed_whatever_they_are_stored_as) {
-    const int32_t dtype = dtypes[_i], other = dtypes[1 - _i];
+    const int32_t dtype = dtypes[_i], other = dtypes[_i == 0];
     norms_are_judged(11, 300, 5, dtype, other);
     norms_are_judged(9, 700, 4, dtype, WEFT_NF4); /* blocks of 1,024 go on where a row ends */
     norms_are_judged(3, 70, 0, dtype, WEFT_NF4);
@@ -476,14 +477,14 @@ START_TEST(a_prefix_of_no_shape_is_refused) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, 2);
+    tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, n_types());
     tcase_add_test(tests, factors_that_do_not_fit_are_refused);
-    tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, 2);
+    tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, n_types());
     tcase_add_test(tests, what_is_dropped_does_not_depend_on_leaves);
-    tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, 2);
-    tcase_add_loop_test(tests, rows_are_normed_whatever_they_are_stored_as, 0, 2);
+    tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, n_types());
+    tcase_add_loop_test(tests, rows_are_normed_whatever_they_are_stored_as, 0, n_types());
     tcase_add_test(tests, norms_of_what_is_no_matrix_are_refused);
-    tcase_add_loop_test(tests, every_query_sees_a_prefix, 0, 2);
+    tcase_add_loop_test(tests, every_query_sees_a_prefix, 0, n_types());
     tcase_add_test(tests, a_prefix_of_no_shape_is_refused);
 }
 

@@ -4,6 +4,7 @@
 #include "attention_cudnn.h"
 
 const char operands_device[] = "cuda";
+const uint32_t operands_types = 1u << WEFT_F32 | 1u << WEFT_BF16;
 
 WEFT_KEYS_TABLE(cuda_config, CUDA_KEYS)
 
@@ -55,7 +56,8 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
     weft_error unheard = WEFT_ERROR_INIT;
     const size_t lt = device->libraries.cublasLtGetVersion();
     const long dnn = (long)cuda_cudnn_version(device);
-    weft_device_info i = {.struct_size = (uint32_t)sizeof i, .has_bf16 = 1, .packed = PACKED_TYPES};
+    weft_device_info i = {
+        .struct_size = (uint32_t)sizeof i, .has_bf16 = 1, .packed = PACKED_TYPES, .types = operands_types};
     (void)snprintf(i.name, sizeof i.name, "%.63s", device->card.name);
     (void)snprintf(i.isa, sizeof i.isa, "sm_%d%d", device->card.major, device->card.minor);
     (void)snprintf(i.backend, sizeof i.backend, "cuBLASLt %zu.%zu.%zu%s", lt / 10000, lt / 100 % 100, lt % 100,

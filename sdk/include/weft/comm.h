@@ -98,7 +98,7 @@ typedef struct weft_exchange {
     weft_stream *stream;
     weft_ref to, from;
     int64_t n;     /* elements, see each call */
-    int32_t dtype; /* weft_dtype; sums: fp32 or bf16 */
+    int32_t dtype; /* weft_dtype; sums: fp32, bf16 or fp16 */
     int32_t peer;  /* a place in the group: the root of BROADCAST, of SEND and RECV the other side; else 0 */
     int32_t tag;   /* of SEND and RECV, from 0 to max_tag; else 0 */
     int32_t lane;  /* of SEND and RECV, from 0 to WEFT_COMM_LANES - 1: its sort; the same on both sides; else 0 */
