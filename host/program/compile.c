@@ -164,6 +164,7 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
     begin(&limit, strategy, "compile", job);
     WEFT_PLUGIN_CALL(status, strategy, compile, err, host, strategy_config, &job->view, rank, &emitter);
     weft_limit_end(&limit);
+    program->most_events = 0; /* the passes add what they must */
     if (status == WEFT_OK || program->out_of_memory || program->too_many) {
         const weft_status judged = judge_events(program, job, err);
         status = judged != WEFT_OK ? judged : status;

@@ -50,10 +50,6 @@ if is_full; then
         says said "verdict  B is $word than A: a step takes"
         says said "numbers  B has the bits of A after each of 3 steps"
     done
-    # Of three, the fastest.
-    ab 12 large.ini --vary train.activation_checkpointing=yes,yes,no --rounds 40 --steps 3 --json
-    grep -q '"winner": "train.activation_checkpointing=no"' said || fail "the winner by name"
-    grep -q '"verdict": "faster"' said || fail "the verdict"
 fi
 
 # A list of plugins, and any key; the same bits, or where they part, and what differs in the programs.

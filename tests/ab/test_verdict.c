@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "ab/contest.h"
 #include "ab/outcome.h"
 #include "ab/paired_losses.h"
 #include "ab/verdict.h"
@@ -245,6 +246,24 @@ START_TEST(learning_counts_where_it_is_another) {
 }
 END_TEST
 
+static int32_t winner(weft_ab_outcome b, double b_ratio, weft_ab_outcome c, double c_ratio) {
+    weft_ab_arm arms[3] = {{.step = 0},
+                           {.outcome = b, .verdict.ratio.median = b_ratio},
+                           {.outcome = c, .verdict.ratio.median = c_ratio}};
+    const weft_ab_contest contest = {.arms = arms, .n = 3};
+    return weft_ab_winner(&contest);
+}
+
+START_TEST(of_several_the_fastest_of_the_better_wins) {
+    ck_assert_int_eq(winner(WEFT_AB_BETTER, -0.2, WEFT_AB_BETTER, -0.3), 2);
+    ck_assert_int_eq(winner(WEFT_AB_BETTER, -0.2, WEFT_AB_EQUAL, -0.3), 1);
+    ck_assert_int_eq(winner(WEFT_AB_WORSE, 0.2, WEFT_AB_WORSE, 0.3), 0);
+    ck_assert_int_eq(winner(WEFT_AB_WORSE, 0.2, WEFT_AB_EQUAL, 0), -1);
+    ck_assert_int_eq(winner(WEFT_AB_NOT_COMPARABLE, -0.9, WEFT_AB_WORSE, 0.3), -1);
+    ck_assert_int_eq(winner(WEFT_AB_NOT_COMPARABLE, -0.9, WEFT_AB_BETTER, -0.1), 2);
+}
+END_TEST
+
 START_TEST(keys_say_what_they_may_change) {
     ck_assert_int_eq(weft_ab_change_of("policy.plugin"), WEFT_AB_SPREADS);
     ck_assert_int_eq(weft_ab_change_of("strategy.prefetch"), WEFT_AB_SPREADS);
@@ -270,6 +289,7 @@ int main(void) {
     tcase_add_test(tcase, time_decides_among_equals);
     tcase_add_test(tcase, a_broken_promise_is_never_better);
     tcase_add_test(tcase, learning_counts_where_it_is_another);
+    tcase_add_test(tcase, of_several_the_fastest_of_the_better_wins);
     tcase_add_test(tcase, keys_say_what_they_may_change);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
