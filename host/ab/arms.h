@@ -2,9 +2,13 @@
 #ifndef WEFT_HOST_AB_ARMS_H
 #define WEFT_HOST_AB_ARMS_H
 
+#include "ab/outcome.h"
+#include "ab/paired_losses.h"
 #include "ab/verdict.h"
 #include "session/meeting.h"
 #include "session/session.h"
+
+#include <jansson.h>
 
 /* What an arm is made of; the caller's, and outlives the contest. */
 typedef struct weft_ab_spec {
@@ -15,28 +19,54 @@ typedef struct weft_ab_spec {
     bool shares_data; /* text and data are the first's by its configuration */
 } weft_ab_spec;
 
-/* How an arm's numbers stand to the first's, after each of the first WEFT_AB_COMPARED steps. */
+/* How an arm's numbers stand to the first's, after each of the first WEFT_AB_COMPARED steps; rank 0's. */
 typedef struct weft_ab_numbers {
     bool comparable; /* the same parameters, with the same states */
-    int32_t step;    /* the first after which they differ; 0: before the first; -1: never */
-    int32_t mark;    /* what does (prove/marks.h); -1: the loss alone */
+    int32_t step;    /* the first at which they differ; 0: before the first; -1: never */
+    int32_t leaf;    /* in its loss or its gradients; -1: in what the update left */
+    char unit[160];  /* "": a loss */
+    char what[400];  /* "the gradient of model.embed_tokens.weight" */
 } weft_ab_numbers;
 
 enum { WEFT_AB_COMPARED = 3 };
 
+/* What an arm learned in the same steps from the same beginning (learning.h); rank 0's. */
+typedef struct weft_ab_learned {
+    double loss;             /* per target of the validation rows, over all seeds; infinite: it diverged */
+    weft_paired_loss beside; /* of the first */
+    weft_ab_learning answer;
+    double *leaves; /* [contest->learning.leaves] of the first seed, loss per target; NaN: no target */
+} weft_ab_learned;
+
 typedef struct weft_ab_arm {
     const weft_ab_spec *spec;
-    weft_session *session;
-    int64_t step; /* optimizer steps done */
+    weft_session *session; /* until all is timed */
+    int64_t step;          /* optimizer steps done */
+    int64_t run_seed;      /* [run] seed */
     /* Planned: of the rank that takes the most; of all ranks in a step; of the rank that has the most. */
     int64_t bytes, sent, events;
+    json_t *facts;         /* report/contrast.h */
+    json_t *difference;    /* from the first's facts */
+    char programs[600];    /* where rank 0's program and the first's part; "": they are alike */
+    char not_covered[512]; /* why the contract promises no bits; "": it does */
+    weft_ab_change change; /* what the keys that differ from the first's may do to numbers */
     weft_ab_numbers numbers;
     int64_t targets; /* of a step, on the average */
     /* Of a step, median over rounds, on rank 0; exchange: of it in exchanges and waiting for them, negative where the
      * device's own queues hide it. */
     double seconds, exchange;
-    weft_ab_verdict verdict; /* beside the first */
+    weft_ab_verdict verdict;          /* beside the first */
+    weft_median_interval exchange_of; /* beside the first's, as verdict.ratio; not bounded where one of them has none */
+    weft_ab_learned learned;
+    weft_ab_outcome outcome; /* beside the first */
 } weft_ab_arm;
+
+/* The first's blocks against themselves, before the others run. */
+typedef struct weft_ab_alone {
+    weft_median_interval noise; /* of log(A' / A), with a chance of 5 % to miss */
+    double told; /* the smallest share of time that the given minutes can tell, at about 95 %; NaN: unknown */
+    int32_t rounds;
+} weft_ab_alone;
 
 typedef struct weft_ab_contest {
     weft_meeting meeting;
@@ -44,9 +74,27 @@ typedef struct weft_ab_contest {
     int32_t n;
     int64_t block;   /* steps of a block */
     bool per_target; /* batches or rows differ, and what is compared is the time of a target; else that of a step */
+    weft_ab_alone alone;
     weft_ab_times times;
     double (*exchange)[WEFT_AB_MOST_ROUNDS];
     double seconds; /* of all rounds */
+    struct {
+        int64_t steps, leaves; /* steps 0: nothing was measured, and `why` says why */
+        int32_t seeds;
+        char why[200];
+    } learning;
 } weft_ab_contest;
+
+typedef struct weft_ab_options {
+    int64_t steps;  /* of a block; 0: as many as half a second holds */
+    double minutes; /* at most */
+    int64_t rounds; /* at most */
+    uint64_t seed;  /* of the order of blocks */
+    int64_t learn;  /* optimizer steps before what was learned is measured; 0: it is not; -1: where numbers part */
+    int64_t seeds;  /* of it */
+    bool progress;
+} weft_ab_options;
+
+enum { WEFT_AB_LEARN_STEPS = 100, WEFT_AB_ALONE_ROUNDS = 8 };
 
 #endif

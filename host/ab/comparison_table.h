@@ -1,14 +1,11 @@
-/* host/ab/comparison_table.h: what a contest came to, for people and for programs. */
+/* host/ab/comparison_table.h: what a contest came to, for people (comparison_table.c) and for programs
+ * (comparison_object.c). */
 #ifndef WEFT_HOST_AB_COMPARISON_TABLE_H
 #define WEFT_HOST_AB_COMPARISON_TABLE_H
 
-#include "ab/arms.h"
+#include "ab/contest.h"
 
 void weft_ab_print(const weft_ab_contest *contest, FILE *to);
 weft_status weft_ab_print_json(const weft_ab_contest *contest, FILE *to, weft_error *err);
-
-/* The arm that is faster than all others by its verdict beside the first: the fastest of those that are faster; the
- * first where all others are slower. -1: none. */
-int32_t weft_ab_winner(const weft_ab_contest *contest);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "fit/room.h"
 #include "measure/survey.h"
+#include "report/contrast.h"
 #include "session/coherence.h"
 
 #include <stdlib.h>
@@ -82,26 +83,102 @@ weft_status weft_ab_name(const weft_ab_arm *arm, weft_error *err) {
 
 static weft_status survey_arm(weft_ab_arm *arm, weft_error *err) {
     weft_survey *survey = NULL;
-    const weft_status status = weft_survey_create(&survey, &arm->session->engine->plan, err);
+    weft_status status = weft_survey_create(&survey, &arm->session->engine->plan, err);
     for (int32_t rank = 0; status == WEFT_OK && rank < survey->world; rank++) {
         const weft_rank_plan *plan = &survey->ranks[rank];
         if (plan->bytes.total > arm->bytes) arm->bytes = plan->bytes.total;
         if (plan->n_events > arm->events) arm->events = plan->n_events;
         arm->sent += plan->total_sent;
     }
+    if (status == WEFT_OK) status = weft_contrast_facts(&arm->facts, arm->session, survey, err);
     weft_survey_destroy(survey);
     return status;
+}
+
+/* Of rank 0's programs the first events that are not alike. */
+static void part_programs(char *text, size_t size, const weft_stage *a, const weft_stage *b) {
+    const int32_t n = a->program->n_events < b->program->n_events ? a->program->n_events : b->program->n_events;
+    char x[256] = "its end", y[256] = "its end";
+    int32_t i = 0;
+    for (; i < n; i++) {
+        weft_event_describe(x, sizeof x, &a->program->events[i], &a->job->spec);
+        weft_event_describe(y, sizeof y, &b->program->events[i], &b->job->spec);
+        if (strcmp(x, y) != 0 || a->program->events[i].queue != b->program->events[i].queue) break;
+    }
+    if (i == a->program->n_events && i == b->program->n_events) return;
+    if (i == n) {
+        (void)snprintf(x, sizeof x, "its end");
+        (void)snprintf(y, sizeof y, "its end");
+        if (i < a->program->n_events) weft_event_describe(x, sizeof x, &a->program->events[i], &a->job->spec);
+        if (i < b->program->n_events) weft_event_describe(y, sizeof y, &b->program->events[i], &b->job->spec);
+    }
+    (void)snprintf(text, size, "alike for %d events of %d and %d, then A has %s, and this one %s", (int)i,
+                   (int)a->program->n_events, (int)b->program->n_events, x, y);
+}
+
+static void find_change(weft_ab_arm *arm) {
+    const json_t *keys = json_object_get(arm->difference, "keys"), *row = NULL;
+    size_t i = 0;
+    json_array_foreach(keys, i, row) {
+        const weft_ab_change change = weft_ab_change_of(json_string_value(json_object_get(row, "name")));
+        if (change > arm->change) arm->change = change;
+    }
+}
+
+/* What is told of the arm when its session is gone. */
+static weft_status hold_against_first(const weft_ab_arm *first, weft_ab_arm *arm, weft_error *err) {
+    const weft_stage *stage = &arm->session->engine->plan.train;
+    arm->run_seed = arm->session->run->settings.run.seed;
+    if (!stage->coverage.covered) (void)snprintf(arm->not_covered, sizeof arm->not_covered, "%s", stage->coverage.why);
+    if (arm == first) return WEFT_OK;
+    arm->difference = weft_contrast_make(first->facts, arm->facts);
+    if (arm->difference == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what differs");
+    part_programs(arm->programs, sizeof arm->programs, &first->session->engine->plan.train, stage);
+    find_change(arm);
+    return WEFT_OK;
+}
+
+/* Each rank by itself; the ranks have not met then. */
+static weft_status open_alone(weft_session **out, weft_ab_contest *self, const weft_ab_spec *spec,
+                              const char *const *overrides, size_t n_overrides, weft_session_kind kind,
+                              const weft_session *lender, weft_error *err) {
+    const weft_session_place place = {weft_platform_seat(self->meeting.platform), lender};
+    return weft_session_open_at(out, spec->path, overrides, n_overrides, kind, &place, err);
+}
+
+static weft_status meet(weft_ab_contest *self, const weft_session *session, weft_status status, weft_error *err) {
+    const weft_peers *peers = &self->meeting.peers;
+    const bool open = status == WEFT_OK;
+    status = weft_coherence_data(peers, open ? session->engine->plan.declared : NULL,
+                                 open ? session->data_info.fingerprint : 0, status, err);
+    if (status == WEFT_OK) status = weft_coherence_weights(peers, session->run, status, err);
+    if (status == WEFT_OK) status = weft_coherence_programs(peers, session->engine, status, err);
+    return status;
+}
+
+static weft_status fill(weft_ab_contest *self, weft_session *session, weft_error *err) {
+    weft_status status = weft_session_start(session, err);
+    if (status == WEFT_OK) status = weft_engine_load(session->engine, err);
+    return weft_peers_agree(&self->meeting.peers, status, err);
+}
+
+weft_status weft_ab_open_session(weft_session **out, weft_ab_contest *self, const weft_ab_spec *spec,
+                                 const char *const *overrides, size_t n_overrides, weft_session_kind kind,
+                                 const weft_session *lender, weft_error *err) {
+    weft_status status = open_alone(out, self, spec, overrides, n_overrides, kind, lender, err);
+    status = meet(self, *out, status, err);
+    return status == WEFT_OK ? fill(self, *out, err) : status;
 }
 
 static weft_status open_arm(weft_ab_contest *self, int32_t i, weft_error *err) {
     weft_ab_arm *arm = &self->arms[i];
     const weft_ab_spec *spec = arm->spec;
     const weft_session *lender = i > 0 && spec->shares_data ? self->arms[0].session : NULL;
-    const weft_session_place place = {weft_platform_seat(self->meeting.platform), lender};
-    weft_status status = weft_session_open_at(&arm->session, spec->path, spec->overrides, spec->n_overrides,
-                                              WEFT_SESSION_STEPS, &place, err);
+    weft_status status =
+        open_alone(&arm->session, self, spec, spec->overrides, spec->n_overrides, WEFT_SESSION_STEPS, lender, err);
     if (status == WEFT_OK) status = check_platform(&self->arms[0], arm, err);
     if (status == WEFT_OK) status = survey_arm(arm, err);
+    if (status == WEFT_OK) status = hold_against_first(&self->arms[0], arm, err);
     return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
 }
 
@@ -123,26 +200,16 @@ static weft_status check_room(const weft_ab_contest *self, weft_error *err) {
                           weft_unit_bytes(there, room.bytes));
 }
 
-static weft_status start_arm(weft_ab_arm *arm, weft_error *err) {
-    weft_status status = weft_session_start(arm->session, err);
-    if (status == WEFT_OK) status = weft_engine_load(arm->session->engine, err);
-    return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
-}
-
 weft_status weft_ab_open_arms(weft_ab_contest *self, weft_error *err) {
-    const weft_peers *peers = &self->meeting.peers;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
-        const weft_session *session = NULL;
         status = open_arm(self, i, err);
-        session = self->arms[i].session;
-        status = weft_coherence_data(peers, status == WEFT_OK ? session->engine->plan.declared : NULL,
-                                     status == WEFT_OK ? session->data_info.fingerprint : 0, status, err);
-        if (status == WEFT_OK) status = weft_coherence_weights(peers, session->run, status, err);
-        if (status == WEFT_OK) status = weft_coherence_programs(peers, session->engine, status, err);
+        status = meet(self, self->arms[i].session, status, err);
     }
-    if (status == WEFT_OK) status = weft_peers_agree(peers, check_room(self, err), err);
-    for (int32_t i = 0; i < self->n && status == WEFT_OK; i++)
-        status = weft_peers_agree(peers, start_arm(&self->arms[i], err), err);
+    if (status == WEFT_OK) status = weft_peers_agree(&self->meeting.peers, check_room(self, err), err);
+    for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
+        status = fill(self, self->arms[i].session, err);
+        if (status != WEFT_OK) status = weft_ab_name(&self->arms[i], err);
+    }
     return status;
 }

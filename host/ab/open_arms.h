@@ -4,8 +4,15 @@
 
 #include "ab/arms.h"
 
-/* Opens each arm's session in the contest's meeting and takes memory and weights. [collective] */
+/* Opens each arm's session in the contest's meeting, plans it, holds its plan against the first's, and takes memory and
+ * weights. [collective] */
 weft_status weft_ab_open_arms(weft_ab_contest *self, weft_error *err);
+
+/* A session of an arm's settings, perhaps with one more, with memory and weights. lender: whose text and data it uses;
+ * NULL: its own. [collective] */
+weft_status weft_ab_open_session(weft_session **out, weft_ab_contest *self, const weft_ab_spec *spec,
+                                 const char *const *overrides, size_t n_overrides, weft_session_kind kind,
+                                 const weft_session *lender, weft_error *err);
 
 /* Puts the arm before what went wrong with it, unless that is named there. Returns err's code. */
 weft_status weft_ab_name(const weft_ab_arm *arm, weft_error *err);

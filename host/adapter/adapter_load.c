@@ -69,6 +69,14 @@ static bool is_placed(const loading *self, const weft_tensor *tensor) {
     return false;
 }
 
+static weft_status refuse_untied(const loading *self, const weft_parameter *parameter, weft_error *err) {
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: '%s' and '%s' are one in this model, and the adapter has trained one of them apart from "
+                          "the other: it needs a base that does not tie them, or to be made with ensure_weight_tying "
+                          "= true, as PEFT calls it",
+                          self->directory, parameter->name, parameter->aliases[0]);
+}
+
 /* A module of the base that was saved whole. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t p = weft_adapter_base_parameter(self->declared, tensor->name);
@@ -82,8 +90,23 @@ static weft_status place_base(loading *self, const weft_tensor *tensor, weft_err
                               self->directory, tensor->name);
     spec.rank = parameter->rank;
     memcpy(spec.dims, parameter->dims, sizeof parameter->dims);
+    if (self->tensors[p] != NULL && (tensor->bytes != self->tensors[p]->bytes ||
+                                     memcmp(tensor->data, self->tensors[p]->data, (size_t)tensor->bytes)))
+        return refuse_untied(self, parameter, err);
     self->tensors[p] = tensor;
     return check_tensor(self, tensor, &spec, err);
+}
+
+/* What PEFT trained by one name of tied storage alone has left the other as it was. */
+static weft_status check_tied(const loading *self, int32_t p, weft_error *err) {
+    const weft_parameter *parameter = &self->declared->parameters[p];
+    const weft_tensor *tensor = self->tensors[p];
+    int32_t names = 0;
+    if (parameter->added || parameter->n_aliases == 0 || tensor == NULL) return WEFT_OK;
+    for (int32_t i = 0; i < self->files->n_tensors; i++)
+        names += weft_adapter_base_parameter(self->declared, self->files->tensors[i].name) == p;
+    if (names > parameter->n_aliases || strstr(tensor->name, ".base_layer.") != NULL) return WEFT_OK;
+    return refuse_untied(self, parameter, err);
 }
 
 static weft_status open_loading(loading *self, const weft_declared *declared, const char *directory, weft_error *err) {
@@ -104,6 +127,7 @@ static weft_status open_loading(loading *self, const weft_declared *declared, co
         status = place_entry(self, &self->list.entries[i], err);
     for (int32_t i = 0; status == WEFT_OK && i < self->files->n_tensors; i++)
         status = place_base(self, &self->files->tensors[i], err);
+    for (int32_t p = 0; status == WEFT_OK && p < declared->n_parameters; p++) status = check_tied(self, p, err);
     return status;
 }
 

@@ -149,14 +149,25 @@ static json_t *ask_config(const weft_adapter_saving *what) {
     return json_pack("{s:s}", "peft_type", type);
 }
 
-/* Modules of the base that are trained, by their paths, which PEFT compares with ends of names; or null. */
-static json_t *list_modules(const saving *self) {
+/* "lm_head.weight": "lm_head". */
+static json_t *module_of(const weft_declared *declared, const weft_adapter_entry *entry) {
+    const char *end = entry->alias == NULL ? NULL : strrchr(entry->alias, '.');
+    if (entry->alias == NULL)
+        return json_string(declared->modules[declared->parameters[entry->parameter].module]->path);
+    return json_stringn(entry->alias, end == NULL ? strlen(entry->alias) : (size_t)(end - entry->alias));
+}
+
+/* Modules of the base that are trained, by their paths, which PEFT compares with ends of names; or null. Of what is
+ * tied PEFT would train one and leave the other as it was, if it were not told that they stay one. */
+static json_t *list_modules(const saving *self, bool *tied) {
     const weft_declared *declared = self->what->region->declared;
     json_t *list = json_array();
+    *tied = false;
     for (int32_t i = 0; i < self->list.n; i++) {
-        const weft_parameter *p = &declared->parameters[self->list.entries[i].parameter];
-        if (!p->added && !p->is_bias)
-            (void)json_array_append_new(list, json_string(declared->modules[p->module]->path));
+        const weft_adapter_entry *entry = &self->list.entries[i];
+        const weft_parameter *p = &declared->parameters[entry->parameter];
+        if (!p->added && !p->is_bias) (void)json_array_append_new(list, module_of(declared, entry));
+        *tied |= entry->alias != NULL;
     }
     if (json_array_size(list) > 0) return list;
     json_decref(list);
@@ -166,6 +177,7 @@ static json_t *list_modules(const saving *self) {
 static weft_status write_config(const saving *self, weft_error *err) {
     char path[WEFT_PATH_BYTES], *text = NULL;
     json_t *config = ask_config(self->what);
+    bool tied = false;
     weft_status status = weft_path_join(path, self->what->directory, WEFT_ADAPTER_CONFIG, err);
     if (status == WEFT_OK && !json_is_object(config))
         status = weft_plugin_blame(
@@ -175,7 +187,8 @@ static weft_status write_config(const saving *self, weft_error *err) {
         (void)json_object_set_new(config, "base_model_name_or_path", json_string(self->what->base));
         (void)json_object_set_new(config, "task_type", json_string("CAUSAL_LM"));
         (void)json_object_set_new(config, "inference_mode", json_true());
-        (void)json_object_set_new(config, "modules_to_save", list_modules(self));
+        (void)json_object_set_new(config, "modules_to_save", list_modules(self, &tied));
+        if (tied) (void)json_object_set_new(config, "ensure_weight_tying", json_true());
         text = json_dumps(config, JSON_INDENT(2) | JSON_SORT_KEYS);
         status = text == NULL ? no_memory(path, err) : weft_file_replace(path, text, strlen(text), err);
     }

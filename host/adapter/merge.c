@@ -9,6 +9,8 @@
 #include "base/words.h"
 #include "model/config_json.h"
 #include "model/convert.h"
+#include "model/packed.h"
+#include "model/packing.h"
 #include "model/safetensors.h"
 #include "plugin/enter.h"
 
@@ -25,7 +27,9 @@ typedef struct merge {
     float **values; /* [n_parameters] of the adapter's file, in fp32; NULL: it has none */
     int32_t *sites; /* [n_parameters] 1 + the site that is claimed; 0: none */
     char *stored;   /* a piece as it is stored */
-    float *numbers; /* the same in fp32 */
+    float *buffer;  /* the same in fp32 */
+    float *numbers; /* what is asked for of it */
+    double *mean;   /* of the rows of a table that has fewer than the vocabulary */
     json_t *map;    /* of the index */
     int64_t bytes;  /* of all tensors */
 } merge;
@@ -109,60 +113,121 @@ static weft_status merge_rows(const merge *self, int32_t site, int64_t first, in
 static weft_status refuse_packed(const weft_tensor *tensor, weft_error *err) {
     return weft_error_set(
         err, WEFT_E_USER,
-        "'%s' is stored in blocks (%s): an update of low rank that is packed again loses most of what it "
-        "learned. Merge into the model that was packed, which has all of its digits",
-        tensor->name, weft_tensor_dtype_name(tensor->dtype));
+        "'%s' is stored in %s: an update that is packed again loses most of what it learned between the steps of the "
+        "blocks. Say --dtype bf16, fp16 or fp32, and all packed matrices are written as the numbers that they stand "
+        "for; or merge into the model that was packed, which has all of its digits",
+        tensor->name, weft_dtype_name(weft_packed_type(tensor)));
 }
 
 static bool is_floating(int32_t dtype) {
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
 
-static int32_t dtype_of(const merge *self, const weft_tensor *tensor) {
-    return self->what->dtype != 0 && is_floating(tensor->dtype) ? self->what->dtype : tensor->dtype;
+/* A matrix of the model's that the file has in blocks. */
+static bool lies_packed(const merge *self, const weft_tensor *tensor, int32_t parameter) {
+    return parameter >= 0 && weft_packed_holds(tensor, &self->what->declared->parameters[parameter]);
+}
+
+static int64_t numel_of(const weft_tensor_spec *spec) {
+    int64_t n = 1;
+    for (int32_t d = 0; d < spec->rank; d++) n *= spec->dims[d];
+    return n;
+}
+
+/* A table of the model's that the file has without the rows of a token that was added. */
+static bool lacks_rows(const merge *self, const weft_tensor *tensor, int32_t parameter) {
+    const weft_declared *declared = self->what->declared;
+    const weft_parameter *p = parameter < 0 ? NULL : &declared->parameters[parameter];
+    return p != NULL && declared->vocabulary.rows > declared->vocabulary.before && tensor->rank == 2 && p->rank == 2 &&
+           tensor->dims[0] == declared->vocabulary.before && p->dims[0] == declared->vocabulary.rows;
+}
+
+/* The tensor as it is written: of its own shape, or, where it leaves its blocks or grows, of its matrix's. */
+static weft_tensor_spec spec_of(const merge *self, const weft_tensor *tensor) {
+    const int32_t parameter = weft_declared_find(self->what->declared, tensor->name), to = self->what->dtype;
+    const bool unpacked = to != 0 && lies_packed(self, tensor, parameter);
+    const bool reshaped = unpacked || lacks_rows(self, tensor, parameter);
+    weft_tensor_spec spec = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
+    memcpy(spec.dims, tensor->dims, sizeof tensor->dims);
+    if (to != 0 && (unpacked || is_floating(tensor->dtype))) spec.dtype = to;
+    if (!reshaped) return spec;
+    spec.rank = 2;
+    memcpy(spec.dims, self->what->declared->parameters[parameter].dims, 2 * sizeof spec.dims[0]);
+    return spec;
+}
+
+/* Numbers that blocks stand for; they begin where a block does, at or before the first one that is asked for. */
+static weft_status read_packed(merge *self, const weft_tensor *tensor, const weft_parameter *p, int64_t first,
+                               int64_t n, weft_error *err) {
+    const int64_t block = weft_dtype_block(p->dtype), from = first / block * block, end = first + n;
+    const int64_t whole = (end + block - 1) / block * block, last = whole < p->numel ? whole : p->numel;
+    const weft_status status = weft_safetensors_read(self->files, self->stored, tensor, weft_dtype_span(p->dtype, from),
+                                                     weft_dtype_span(p->dtype, last - from), err);
+    if (status == WEFT_OK) weft_packing_take(self->buffer, p->dtype, self->stored, last - from);
+    self->numbers = self->buffer + (first - from);
+    return status;
+}
+
+/* Elements from `first` on that the file has, and the mean of its rows behind them (setup/pad.h). */
+static weft_status read_numbers(const merge *self, const weft_tensor *tensor, int64_t row, int64_t first, int64_t n,
+                                weft_error *err) {
+    const int64_t width = weft_dtype_bytes(tensor->dtype), left = tensor->numel - first;
+    const int64_t there = left < 0 ? 0 : left < n ? left : n;
+    weft_status status = WEFT_OK;
+    if (there > 0) status = weft_safetensors_read(self->files, self->stored, tensor, first * width, there * width, err);
+    if (status == WEFT_OK) (void)weft_convert(self->numbers, WEFT_F32, self->stored, tensor->dtype, there);
+    for (int64_t i = 0; i < there && self->mean != NULL; i++) self->mean[(first + i) % row] += (double)self->numbers[i];
+    for (int64_t i = there; i < n; i++)
+        self->numbers[i] = (float)(self->mean[(first + i) % row] / (double)tensor->dims[0]);
+    return status;
 }
 
 /* Elements [first, first + n) of a tensor into numbers, merged where the adapter says so. */
-static weft_status make_numbers(const merge *self, const weft_tensor *tensor, int32_t parameter, int64_t first,
+static weft_status make_numbers(merge *self, const weft_tensor *tensor, int32_t parameter, int64_t row, int64_t first,
                                 int64_t n, weft_error *err) {
-    const int64_t width = weft_dtype_bytes(tensor->dtype);
-    const int64_t row = tensor->rank < 2 ? 1 : tensor->dims[1];
     const int32_t site = parameter < 0 ? 0 : self->sites[parameter];
     const bool replaced = parameter >= 0 && self->values[parameter] != NULL;
     weft_status status = WEFT_OK;
+    self->numbers = self->buffer;
     if (replaced) {
         memcpy(self->numbers, self->values[parameter] + first, (size_t)n * sizeof(float));
+    } else if (lies_packed(self, tensor, parameter)) {
+        status = read_packed(self, tensor, &self->what->declared->parameters[parameter], first, n, err);
     } else {
-        status = weft_safetensors_read(self->files, self->stored, tensor, first * width, n * width, err);
-        if (status == WEFT_OK) (void)weft_convert(self->numbers, WEFT_F32, self->stored, tensor->dtype, n);
+        status = read_numbers(self, tensor, row, first, n, err);
     }
     return status == WEFT_OK && site > 0 ? merge_rows(self, site - 1, first / row, n / row, row, err) : status;
 }
 
 /* What is not merged and keeps its type is copied as it is. */
-static weft_status write_tensor(const merge *self, weft_tensor_writer *writer, int32_t i, const weft_tensor *tensor,
-                                weft_error *err) {
-    const int32_t to = dtype_of(self, tensor), parameter = weft_declared_find(self->what->declared, tensor->name);
-    const bool changed = to != tensor->dtype ||
+static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t i, const weft_tensor *tensor,
+                                const weft_tensor_spec *spec, weft_error *err) {
+    const int32_t to = spec->dtype, parameter = weft_declared_find(self->what->declared, tensor->name);
+    const bool grows = lacks_rows(self, tensor, parameter);
+    const bool changed = to != tensor->dtype || grows ||
                          (parameter >= 0 && (self->sites[parameter] > 0 || self->values[parameter]));
-    const int64_t unit = changed && tensor->rank == 2 ? tensor->dims[1] : 1; /* whole rows */
-    const int64_t most = PIECE / unit > 0 ? PIECE / unit * unit : unit;
+    const int64_t unit = changed && spec->rank == 2 ? spec->dims[1] : 1; /* whole rows */
+    const int64_t most = PIECE / unit > 0 ? PIECE / unit * unit : unit, numel = numel_of(spec);
     const int64_t width = weft_dtype_bytes(tensor->dtype), out = weft_dtype_bytes(to);
     weft_status status = WEFT_OK;
-    for (int64_t first = 0; first < tensor->numel && status == WEFT_OK; first += most) {
-        const int64_t n = tensor->numel - first < most ? tensor->numel - first : most;
-        if (changed) status = make_numbers(self, tensor, parameter, first, n, err);
+    if (grows) self->mean = calloc((size_t)unit, sizeof *self->mean);
+    if (grows && self->mean == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
+    for (int64_t first = 0; first < numel && status == WEFT_OK; first += most) {
+        const int64_t n = numel - first < most ? numel - first : most;
+        if (changed) status = make_numbers(self, tensor, parameter, unit, first, n, err);
         else status = weft_safetensors_read(self->files, self->stored, tensor, first * width, n * width, err);
         if (changed && status == WEFT_OK) (void)weft_convert(self->stored, to, self->numbers, WEFT_F32, n);
         if (status == WEFT_OK) status = weft_tensor_writer_write(writer, i, first * out, self->stored, n * out, err);
     }
+    free(self->mean);
+    self->mean = NULL;
     return status;
 }
 
 static weft_status check_tensor(const merge *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t parameter = weft_declared_find(self->what->declared, tensor->name);
-    if (is_floating(tensor->dtype) || parameter < 0 || self->sites[parameter] == 0) return WEFT_OK;
-    return refuse_packed(tensor, err);
+    if (!lies_packed(self, tensor, parameter) || self->what->dtype != 0) return WEFT_OK;
+    return self->sites[parameter] > 0 || self->values[parameter] != NULL ? refuse_packed(tensor, err) : WEFT_OK;
 }
 
 static const char *name_of(const char *path) {
@@ -176,9 +241,9 @@ static weft_status write_list(merge *self, const char *path, const weft_tensor *
     weft_status status = weft_tensor_writer_create(&writer, path, specs, n, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
-        status = write_tensor(self, writer, i, tensors[i], err);
+        status = write_tensor(self, writer, i, tensors[i], &specs[i], err);
         (void)json_object_set_new(self->map, tensors[i]->name, json_string(name_of(path)));
-        self->bytes += weft_dtype_span(specs[i].dtype, tensors[i]->numel);
+        self->bytes += weft_dtype_span(specs[i].dtype, numel_of(&specs[i]));
     }
     if (status == WEFT_OK) return weft_tensor_writer_finish(writer, err);
     weft_tensor_writer_cancel(writer);
@@ -198,8 +263,7 @@ static weft_status write_file(merge *self, int32_t file, weft_error *err) {
         const weft_tensor *tensor = &files->tensors[i];
         if (tensor->file != file) continue;
         status = check_tensor(self, tensor, err);
-        specs[n] = (weft_tensor_spec){.name = tensor->name, .dtype = dtype_of(self, tensor), .rank = tensor->rank};
-        memcpy(specs[n].dims, tensor->dims, sizeof tensor->dims);
+        specs[n] = spec_of(self, tensor);
         tensors[n++] = tensor;
     }
     if (status == WEFT_OK) status = write_list(self, path, tensors, specs, n, err);
@@ -234,27 +298,56 @@ static bool is_copied(const char *name) {
            weft_words_end(name, ".jinja");
 }
 
-static weft_status copy_text(const merge *self, const char *name, weft_error *err) {
-    char path[WEFT_PATH_BYTES], *text = NULL, *changed = NULL;
+/* Those that an adapter's directory has as well, of the tokenizer that it was trained with. */
+static bool is_of_tokenizer(const char *name) {
+    static const char *const begins[] = {"tokenizer", "chat_template", "special_tokens", "added_tokens"};
+    bool is = false;
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++) is |= strncmp(name, begins[i], strlen(begins[i])) == 0;
+    return is && is_copied(name);
+}
+
+/* What else the merged model says: its type, and the token that was added. */
+static weft_status change_text(const merge *self, const char *name, char **text, size_t *n, weft_error *err) {
+    const weft_declared *declared = self->what->declared;
+    const bool is_config = strcmp(name, "config.json") == 0, grows = declared->vocabulary.rows > 0;
+    char pad[16], rows[32], *changed = NULL;
+    const weft_json_change changes[] = {{"pad_token_id", pad}, {"vocab_size", rows}};
+    if (!is_config && strcmp(name, "generation_config.json") != 0) return WEFT_OK;
+    (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
+    (void)snprintf(rows, sizeof rows, "%lld", (long long)declared->vocabulary.rows);
+    if (grows) {
+        changed = weft_config_json_change(*text, *n, changes, is_config ? 2 : 1, n);
+        if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
+        free(*text);
+        *text = changed;
+    }
+    if (!is_config || self->what->dtype == 0) return WEFT_OK;
+    changed = weft_config_json_with_dtype(*text, *n, self->what->dtype, n);
+    if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
+    free(*text);
+    *text = changed;
+    return WEFT_OK;
+}
+
+static weft_status copy_text(const merge *self, const char *from, const char *name, weft_error *err) {
+    char path[WEFT_PATH_BYTES], *text = NULL;
     size_t n = 0;
-    weft_status status = weft_path_join(path, self->what->base, name, err);
+    weft_status status = weft_path_join(path, from, name, err);
     if (status == WEFT_OK) status = weft_text_read(&text, &n, path, TEXT_LIMIT, err);
-    if (status == WEFT_OK && strcmp(name, "config.json") == 0 && self->what->dtype != 0)
-        changed = weft_config_json_with_dtype(text, n, self->what->dtype, &n);
-    if (status == WEFT_OK) status = write_text(self, name, changed != NULL ? changed : text, n, err);
-    free(changed);
+    if (status == WEFT_OK) status = change_text(self, name, &text, &n, err);
+    if (status == WEFT_OK) status = write_text(self, name, text, n, err);
     free(text);
     return status;
 }
 
-static weft_status copy_texts(const merge *self, weft_error *err) {
-    DIR *directory = opendir(self->what->base);
+static weft_status copy_texts(const merge *self, const char *from, bool (*is_meant)(const char *name),
+                              weft_error *err) {
+    DIR *directory = opendir(from);
     const struct dirent *entry = NULL;
     weft_status status = WEFT_OK;
-    if (directory == NULL)
-        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", self->what->base, strerror(errno));
+    if (directory == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", from, strerror(errno));
     while (status == WEFT_OK && (entry = readdir(directory)) != NULL)
-        if (is_copied(entry->d_name)) status = copy_text(self, entry->d_name, err);
+        if (is_meant(entry->d_name)) status = copy_text(self, from, entry->d_name, err);
     (void)closedir(directory);
     return status;
 }
@@ -269,12 +362,16 @@ static weft_status open_merge(merge *self, weft_error *err) {
     for (int32_t i = 0; i < self->files->n_tensors; i++)
         if (self->files->tensors[i].rank > 1 && self->files->tensors[i].dims[1] > longest)
             longest = self->files->tensors[i].dims[1];
+    for (int32_t i = 0; i < self->what->declared->n_parameters; i++)
+        if (self->what->declared->parameters[i].rank > 1 && self->what->declared->parameters[i].dims[1] > longest)
+            longest = self->what->declared->parameters[i].dims[1];
+    longest += 2 * 1024; /* blocks whose begin and end are of other pieces */
     self->values = calloc(n, sizeof *self->values);
     self->sites = calloc(n, sizeof *self->sites);
     self->stored = malloc((size_t)(PIECE + longest) * 8);
-    self->numbers = malloc((size_t)(PIECE + longest) * sizeof *self->numbers);
+    self->buffer = malloc((size_t)(PIECE + longest) * sizeof *self->buffer);
     self->map = json_object();
-    if (self->values == NULL || self->sites == NULL || self->stored == NULL || self->numbers == NULL ||
+    if (self->values == NULL || self->sites == NULL || self->stored == NULL || self->buffer == NULL ||
         self->map == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
     status = find_sites(self, err);
@@ -285,7 +382,7 @@ static weft_status open_merge(merge *self, weft_error *err) {
 static void close_merge(merge *self) {
     for (int32_t i = 0; self->values != NULL && i < self->what->declared->n_parameters; i++) free(self->values[i]);
     json_decref(self->map);
-    free(self->numbers);
+    free(self->buffer);
     free(self->stored);
     free(self->sites);
     free(self->values);
@@ -297,7 +394,8 @@ weft_status weft_adapter_merge(const weft_merging *what, weft_error *err) {
     weft_status status = open_merge(&self, err);
     for (int32_t i = 0; status == WEFT_OK && i < self.files->n_files; i++) status = write_file(&self, i, err);
     if (status == WEFT_OK && self.files->n_files > 1) status = write_index(&self, err);
-    if (status == WEFT_OK) status = copy_texts(&self, err);
+    if (status == WEFT_OK) status = copy_texts(&self, what->base, is_copied, err);
+    if (status == WEFT_OK) status = copy_texts(&self, what->adapter, is_of_tokenizer, err);
     close_merge(&self);
     return status;
 }

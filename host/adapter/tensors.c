@@ -36,16 +36,33 @@ static weft_status ask_adapter(weft_adapter_entry *entry, const weft_declared *d
     return WEFT_OK;
 }
 
+static void add_aliases(weft_adapter_list *out, const weft_parameter *p) {
+    const weft_adapter_entry first = out->entries[out->n - 1];
+    for (int32_t i = 0; !p->added && i < p->n_aliases; i++) {
+        weft_adapter_entry *entry = &out->entries[out->n++];
+        *entry = first;
+        entry->alias = p->aliases[i];
+        (void)snprintf(entry->tensor.name, sizeof entry->tensor.name, WEFT_ADAPTER_PREFIX "%s", entry->alias);
+    }
+}
+
+static int64_t count_names(const weft_declared *declared) {
+    int64_t n = declared->n_parameters;
+    for (int32_t p = 0; p < declared->n_parameters; p++) n += declared->parameters[p].n_aliases;
+    return n;
+}
+
 weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, bool own_alone,
                                    weft_error *err) {
     weft_status status = WEFT_OK;
     out->n = 0;
-    out->entries = calloc((size_t)declared->n_parameters + 1, sizeof *out->entries);
+    out->entries = calloc((size_t)count_names(declared) + 1, sizeof *out->entries);
     if (out->entries == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter's list of tensors");
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
         if (!weft_adapter_saves(declared, p) || (own_alone && !declared->parameters[p].added)) continue;
         fill_entry(&out->entries[out->n], &declared->parameters[p], p);
         status = ask_adapter(&out->entries[out->n++], declared, err);
+        add_aliases(out, &declared->parameters[p]);
     }
     return status;
 }

@@ -13,6 +13,8 @@
 typedef struct weft_adapter_entry {
     weft_adapter_tensor tensor;
     int32_t parameter;
+    const char *alias; /* the name in the model that this entry is of, where it is a further one of tied storage: PEFT
+                          has such a matrix once for each; NULL: the parameter's own */
 } weft_adapter_entry;
 
 typedef struct weft_adapter_list {

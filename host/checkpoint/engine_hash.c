@@ -1,7 +1,7 @@
 /* host/checkpoint/engine_hash.c: the run's bits as one SHA-256: of the parameters, and of each optimizer state of the
  * trained ones, parameter after parameter in the order of declaration, names and shapes included. Numbers count in
  * fp32, whatever holds them, and what is packed by its bytes. Padding does not count, so that the hash is the same
- * however the layout cuts. */
+ * however the layout cuts. In fp16 the loss scale is one of the bits. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/hash.h"
@@ -54,6 +54,14 @@ static weft_status put_region(hashing *self, const char *what, const weft_region
     return status;
 }
 
+static void put_scale(hashing *self) {
+    const weft_loss_scale *scale = &self->engine->scale;
+    char text[120];
+    const int n = snprintf(text, sizeof text, "loss scale %a, %lld good, %lld skipped\n", (double)scale->scale,
+                           (long long)scale->good, (long long)scale->skipped);
+    weft_hash_put(&self->hash, text, (size_t)n);
+}
+
 weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error *err) {
     const weft_region parameters = weft_engine_parameters(engine);
     hashing self = {.engine = engine};
@@ -69,6 +77,7 @@ weft_status weft_engine_hash(char hex[65], const weft_engine *engine, weft_error
         const weft_region region = weft_engine_state(engine, i);
         status = put_region(&self, engine->plan.states[i].name, &region, true, err);
     }
+    if (status == WEFT_OK && engine->plan.spec.training && weft_plan_scales(&engine->plan)) put_scale(&self);
     if (status == WEFT_OK) status = weft_hash_finish(&self.hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);
     free(self.wide);

@@ -193,8 +193,9 @@ static void add_sums(collector *self, const weft_engine *engine) {
     const weft_coverage *coverage = &engine->plan.train.coverage;
     char text[600];
     const int32_t reduce = job == NULL ? WEFT_REDUCE_ORDERED : job->spec.view.reduce;
-    const bool narrow = job != NULL && job->spec.view.reduce_dtype == WEFT_BF16;
-    (void)snprintf(text, sizeof text, "%s%s", names[reduce], narrow ? ", of leaves in bf16" : "");
+    const int32_t dtype = job == NULL ? WEFT_F32 : job->spec.view.reduce_dtype;
+    (void)snprintf(text, sizeof text, "%s%s%s", names[reduce], dtype == WEFT_F32 ? "" : ", of leaves in ",
+                   dtype == WEFT_F32 ? "" : weft_dtype_name(dtype));
     add_identity(self, false, text, "reduce");
     if (job == NULL) return;
     (void)snprintf(text, sizeof text, "%s%s",

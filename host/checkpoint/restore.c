@@ -26,7 +26,7 @@ static weft_status check_tensor(const weft_tensor *tensor, const weft_parameter 
                                 weft_error *err) {
     const int32_t kept = dtype == 0 ? WEFT_F32 : dtype;
     const weft_tensor_spec spec = weft_packed_state_spec(p, kept), plain = weft_packed_state_spec(p, WEFT_F32);
-    const bool is_number = tensor->dtype == WEFT_F32 || tensor->dtype == WEFT_BF16;
+    const bool is_number = tensor->dtype == WEFT_F32 || tensor->dtype == WEFT_BF16 || tensor->dtype == WEFT_F16;
     if (tensor->dtype == spec.dtype && has_shape(tensor, &spec)) return WEFT_OK;
     if (dtype != 0 && is_number && !weft_dtype_is_packed(kept) && has_shape(tensor, &plain)) return WEFT_OK;
     if (dtype != 0 && (has_shape(tensor, &plain) || tensor->dtype == WEFT_U8))
@@ -138,12 +138,13 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
 static void warn_of_rounding(const weft_engine *engine, const char *path) {
     int32_t n = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++)
-        n += engine->plan.declared->parameters[i].dtype == WEFT_BF16 && !engine->plan.declared->parameters[i].trainable;
+        n += weft_dtype_bytes(engine->plan.declared->parameters[i].dtype) == 2 &&
+             !engine->plan.declared->parameters[i].trainable;
     if (n > 0)
         weft_log(engine->plan.run->host, WEFT_LOG_WARN,
-                 "resume: %d frozen parameters are kept in bf16 as the base has them: what %s holds of them in a "
+                 "resume: %d frozen parameters are kept in %s as the base has them: what %s holds of them in a "
                  "wider type is rounded; train them too, or take that checkpoint as [model] path, to keep it",
-                 (int)n, path);
+                 (int)n, weft_dtype_name(engine->plan.dtype), path);
 }
 
 /* What the run's device has chosen is taken up again. Where it cannot be, the numbers go on in another way: of another
@@ -181,6 +182,12 @@ static weft_status load_weights(const weft_engine *engine, const weft_region *pa
     return weft_adapter_load(parameters, path, err);
 }
 
+/* Of a run that scaled its losses; another one begins with the keys. */
+static void restore_scale(weft_engine *engine, const weft_record *record) {
+    weft_loss_scale_begin(&engine->scale, &engine->plan.run->settings.train);
+    if (record->scale.scale > 0.0f && weft_plan_scales(&engine->plan)) engine->scale = record->scale;
+}
+
 /* What this rank keeps. */
 static weft_status restore_own(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                weft_error *err) {
@@ -200,6 +207,7 @@ static weft_status restore_own(weft_engine *engine, const char *path, weft_ident
             restore_file(engine, path, "master", &parameters, false, inexact, "come from the rounded weights", err);
     if (status == WEFT_OK) status = weft_compute_copy_refresh(engine, false, err);
     if (status == WEFT_OK) status = restore_states(engine, path, record.updates, inexact, err);
+    if (status == WEFT_OK) restore_scale(engine, &record);
     if (status == WEFT_OK) engine->stored_dtype = record.stored_dtype;
     weft_record_clear(&record);
     return status;

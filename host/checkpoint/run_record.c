@@ -46,6 +46,11 @@ static json_t *choices_json(const weft_choices *choices) {
     return object;
 }
 
+static json_t *scale_json(const weft_loss_scale *scale) {
+    return json_pack("{s:f, s:I, s:I}", "scale", (double)scale->scale, "good", (json_int_t)scale->good, "skipped",
+                     (json_int_t)scale->skipped);
+}
+
 static json_t *record_json(const weft_record *record) {
     const weft_checkpoint_state *state = &record->state;
     json_t *json = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:s, s:s, s:o, s:o, s:o}", "format", FORMAT, "step",
@@ -55,6 +60,8 @@ static json_t *record_json(const weft_record *record) {
                              weft_dtype_name(record->stored_dtype), "masters", masters_names[record->masters], "facts",
                              facts_json(&record->identities, false), "noted", facts_json(&record->identities, true),
                              "changes", changes_json(&record->identities));
+    if (json != NULL && record->scale.scale > 0.0f)
+        (void)json_object_set_new(json, "loss_scale", scale_json(&record->scale));
     if (json != NULL && record->choices.n > 0)
         (void)json_object_set_new(json, "choices", choices_json(&record->choices));
     return json;
@@ -184,6 +191,22 @@ static void read_choices(reader *self, weft_choices *out) {
     }
 }
 
+/* None in checkpoints of runs that scale no losses. */
+static void read_scale(reader *self, weft_loss_scale *out) {
+    const json_t *json = json_object_get(self->json, "loss_scale");
+    const reader within = {.json = json, .path = self->path};
+    reader part = within;
+    const json_t *scale = json_object_get(json, "scale");
+    memset(out, 0, sizeof *out);
+    if (json == NULL) return;
+    part.err = self->err;
+    out->scale = (float)json_number_value(scale);
+    out->good = (int64_t)read_count(&part, "good");
+    out->skipped = (int64_t)read_count(&part, "skipped");
+    if (self->status == WEFT_OK) self->status = part.status;
+    if (!json_is_number(scale) || !isfinite(out->scale) || out->scale <= 0.0f) note_wrong_key(self, "loss_scale");
+}
+
 static void read_record(reader *self, weft_record *out) {
     if (read_count(self, "format") != FORMAT) note_wrong_key(self, "format");
     out->state.step = read_count(self, "step");
@@ -192,6 +215,7 @@ static void read_record(reader *self, weft_record *out) {
     out->state.eval_loss = read_loss(self, "eval_loss");
     out->state.best_loss = read_loss(self, "best_loss");
     out->state.best_step = read_count(self, "best_step");
+    read_scale(self, &out->scale);
     out->stored_dtype = read_dtype(self, "stored_dtype");
     out->masters = read_masters(self, "masters");
     read_facts(self, &out->identities, "facts", false);

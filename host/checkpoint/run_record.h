@@ -3,6 +3,7 @@
 #define WEFT_HOST_CHECKPOINT_RUN_RECORD_H
 
 #include "checkpoint/checkpoint.h"
+#include "engine/loss_scale.h"
 
 /* What state/master.safetensors has. */
 typedef enum weft_masters { WEFT_MASTERS_NONE = 0, WEFT_MASTERS_TRAINABLE = 1, WEFT_MASTERS_ALL = 2 } weft_masters;
@@ -11,6 +12,7 @@ typedef struct weft_record {
     weft_checkpoint_state state;
     weft_identities identities; /* of the run that saved */
     uint64_t updates;           /* that the optimizer has made (weft_engine) */
+    weft_loss_scale scale;      /* in fp16; its scale is 0 in other runs */
     int32_t stored_dtype;       /* weft_dtype of the base's files (weft_engine) */
     weft_masters masters;
     weft_choices choices; /* that devices made: none in checkpoints of before there were some */

@@ -306,10 +306,16 @@ void weft_saving_close(weft_saving *self) {
     weft_text_files_clear(&self->files);
 }
 
+static weft_loss_scale scale_of(const weft_engine *engine) {
+    const weft_loss_scale none = {0};
+    return weft_plan_scales(&engine->plan) ? engine->scale : none;
+}
+
 void weft_saving_note(weft_saving *self, const weft_checkpoint_state *state, const weft_identities *identities) {
     const weft_record record = {.state = *state,
                                 .identities = *identities,
                                 .updates = self->engine->updates,
+                                .scale = scale_of(self->engine),
                                 .stored_dtype = self->engine->stored_dtype,
                                 .choices = self->engine->choices};
     self->is_checkpoint = true;

@@ -1,6 +1,7 @@
-/* host/command/cmd_ab.c: `weft ab`: which of several configurations of a run is faster, and by how much. */
+/* host/command/cmd_ab.c: `weft ab`: which of several configurations of a run is better, and by how much. */
 #include "command/spawn.h"
 
+#include "ab/comparison_page.h"
 #include "ab/comparison_table.h"
 #include "ab/contest.h"
 #include "launch/voice.h"
@@ -16,6 +17,10 @@ static const weft_flag flags[] = {
     {"steps", "K", false, "Optimizer steps of a block; as many as half a second holds, by default."},
     {"rounds", "N", false, "Stop after so many rounds; 1024 by default."},
     {"seed", "S", false, "Of the order of blocks; 1 by default."},
+    {"learn", "STEPS", false,
+     "Train each arm so long and compare what they learned; 100 by default, where their numbers part; 0: never."},
+    {"seeds", "N", false, "Do that with so many seeds, from [run] seed on; 1 by default."},
+    {"html", "FILE", false, "Write a page with drawings, too."},
     {"json", NULL, false, "Print an object instead of a table."},
     {NULL, NULL, false, NULL},
 };
@@ -153,26 +158,40 @@ static void free_arms(arms *self) {
 
 /* ---- the command ---- */
 
-static weft_status report(const weft_ab_contest *contest, bool json, weft_error *err) {
+/* Beside the arms' letters; 10 and what follows says who is better. */
+enum { NOT_COMPARABLE = WEFT_EXIT_ANSWER + 10, UNDECIDED = WEFT_EXIT_ANSWER + 11 };
+
+static weft_status report(const weft_ab_contest *contest, const weft_args *args, weft_error *err) {
     FILE *to = weft_voice_plain();
+    const char *page = weft_args_value(args, "html");
     weft_status status = WEFT_OK;
     if (weft_platform_rank(contest->meeting.platform) != 0) return WEFT_OK; /* rank 0 says it for all */
-    if (json) status = weft_ab_print_json(contest, to, err);
+    if (weft_args_has(args, "json")) status = weft_ab_print_json(contest, to, err);
     else weft_ab_print(contest, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))
         status = weft_error_set(err, WEFT_E_SYSTEM, "the output cannot be written: %s", strerror(errno));
-    return status;
+    return status == WEFT_OK && page != NULL ? weft_ab_page_save(contest, page, err) : status;
 }
 
-static weft_exit compare(const arms *all, const weft_ab_options *options, bool json, weft_error *err) {
+static int answer_of(const weft_ab_contest *contest) {
+    const int32_t winner = weft_ab_winner(contest);
+    bool unknown = false;
+    if (winner >= 0) return WEFT_EXIT_ANSWER + winner;
+    for (int32_t i = 1; i < contest->n; i++) {
+        if (contest->arms[i].outcome == WEFT_AB_NOT_COMPARABLE) return NOT_COMPARABLE;
+        unknown = unknown || contest->arms[i].outcome == WEFT_AB_UNKNOWN;
+    }
+    return unknown ? UNDECIDED : WEFT_EXIT_DONE;
+}
+
+static weft_exit compare(const arms *all, const weft_ab_options *options, const weft_args *args, weft_error *err) {
     weft_ab_contest contest;
-    int32_t winner = -1;
+    int answer = WEFT_EXIT_DONE;
     weft_status status = weft_ab_run(&contest, all->specs, all->n, options, err);
-    if (status == WEFT_OK) status = report(&contest, json, err);
-    if (status == WEFT_OK) winner = weft_ab_winner(&contest);
+    if (status == WEFT_OK) status = report(&contest, args, err);
+    if (status == WEFT_OK) answer = answer_of(&contest);
     weft_ab_close(&contest);
-    if (status != WEFT_OK || winner < 0) return weft_exit_from(status);
-    return (weft_exit)(WEFT_EXIT_ANSWER + winner);
+    return status == WEFT_OK ? (weft_exit)answer : weft_exit_from(status);
 }
 
 static weft_exit run_ab(const weft_args *args, weft_error *err) {
@@ -183,6 +202,9 @@ static weft_exit run_ab(const weft_args *args, weft_error *err) {
     if (!weft_args_i64(args, &options.steps, "steps", "[1,1000]", 0, err) ||
         !weft_args_f64(args, &options.minutes, "minutes", "(0,inf)", 5, err) ||
         !weft_args_i64(args, &options.rounds, "rounds", "[1,1024]", WEFT_AB_MOST_ROUNDS, err) ||
+        !weft_args_i64(args, &options.learn, "learn", "[0,inf)",
+                       weft_args_has(args, "seeds") ? WEFT_AB_LEARN_STEPS : -1, err) ||
+        !weft_args_i64(args, &options.seeds, "seeds", "[1,64]", 1, err) ||
         !weft_args_i64(args, &seed, "seed", "[0,inf)", 1, err) ||
         !weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err))
         return WEFT_EXIT_USAGE;
@@ -191,14 +213,14 @@ static weft_exit run_ab(const weft_args *args, weft_error *err) {
     if (make_arms(&all, args, err) &&
         weft_command_is_rank_of(&status, args, all.specs[0].overrides, all.specs[0].n_overrides, (int32_t)asked,
                                 WEFT_RANKS_RUN_MANY, err))
-        status = compare(&all, &options, weft_args_has(args, "json"), err);
+        status = compare(&all, &options, args, err);
     free_arms(&all);
     return status;
 }
 
 const weft_command weft_command_ab = {
     .name = "ab",
-    .summary = "Say which of several settings is faster, and by how much.",
+    .summary = "Say which of several settings is better, and by how much.",
     .usage = "run.ini strategy.plugin=A,B [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .min_extra = 0,
@@ -206,9 +228,10 @@ const weft_command weft_command_ab = {
     .flags = flags,
     .more =
         "The arms are one configuration with each value of a list, or several INI files. They train by turns in one\n"
-        "launch, a block of steps each, in an order drawn by the seed; A runs twice in each round, which tells the\n"
-        "machine's noise. Nothing is kept: [run] out is not touched. It ends as soon as each arm is faster or slower\n"
-        "than A by more than the noise, or within 1 % of it. Exit status: 0 no difference that\n"
-        "can be told, 10 A is the fastest, 11 B, ...",
+        "launch, a block of steps each, in an order drawn by the seed. A runs against itself first and twice in each\n"
+        "round, which tells the machine's noise. Nothing is kept: [run] out is not touched. It ends as soon as each\n"
+        "arm is faster or slower than A by more than the noise, or within 1 % of it. Arms that learn something else\n"
+        "are trained once more, and compared leaf by leaf on [data] validation. Exit status: 0 no difference that\n"
+        "can be told, 10 A is better, 11 B, ..., 20 not comparable, 21 too few rounds to say.",
     .run = run_ab,
 };

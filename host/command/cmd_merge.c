@@ -7,6 +7,7 @@
 #include "plan/make_plan.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -53,15 +54,47 @@ static weft_status split_out(merge_command *self, weft_error *err) {
                                  : weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory", self->out);
 }
 
+/* The pad token that a directory's tokenizer names; "": none, or there is no such file. */
+static void read_pad(char *out, size_t size, const char *directory) {
+    char path[WEFT_PATH_BYTES];
+    json_t *config = NULL;
+    const json_t *pad = NULL;
+    const char *name = NULL;
+    if (weft_path_join(path, directory, "tokenizer_config.json", NULL) == WEFT_OK)
+        config = json_load_file(path, 0, NULL);
+    pad = json_object_get(config, "pad_token");
+    name = json_string_value(json_is_object(pad) ? json_object_get(pad, "content") : pad);
+    (void)snprintf(out, size, "%s", name == NULL ? "" : name);
+    json_decref(config);
+}
+
+/* overrides: a pad token that the adapter's run has added ([tokenizer] pad) is added to the base as it was there. */
+static size_t add_pad(char text[300], const char **overrides, const merge_command *self) {
+    char had[256], has[256], path[WEFT_PATH_BYTES];
+    const bool knows = weft_path_join(path, self->base, "tokenizer_config.json", NULL) == WEFT_OK;
+    if (!knows || access(path, F_OK) != 0) return 0;
+    read_pad(had, sizeof had, self->base);
+    read_pad(has, sizeof has, self->adapter);
+    if (had[0] != '\0' || has[0] == '\0') return 0;
+    (void)snprintf(text, 300, "tokenizer.pad_token=%s", has);
+    overrides[0] = "tokenizer.pad=add";
+    overrides[1] = text;
+    return 2;
+}
+
 static weft_status open_plan(weft_run **run, weft_plan *plan, const weft_args *args, const merge_command *self,
                              weft_error *err) {
-    char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16];
-    const char *const overrides[] = {model, from, "adapter.any_base=yes"};
-    const size_t n = weft_args_has(args, "any-base") ? 3 : 2;
+    char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16], pad[300];
+    const char *overrides[5] = {model, from};
+    const size_t n_pad = add_pad(pad, overrides + 2, self);
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) |
+                           (n_pad > 0 ? WEFT_NEEDS(WEFT_PART_TOKENIZER) : 0);
+    size_t n = 2 + n_pad;
     weft_status status = WEFT_OK;
     (void)snprintf(model, sizeof model, "model.path=%s", self->base);
     (void)snprintf(from, sizeof from, "adapter.from=%s", self->adapter);
-    status = weft_run_open(run, NULL, overrides, n, WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY), err);
+    if (weft_args_has(args, "any-base")) overrides[n++] = "adapter.any_base=yes";
+    status = weft_run_open(run, NULL, overrides, n, needs, err);
     return status == WEFT_OK ? weft_plan_open(plan, *run, err) : status;
 }
 

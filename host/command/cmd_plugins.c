@@ -136,7 +136,7 @@ static json_t *plugin_object(const weft_loaded *loaded) {
 }
 
 static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
-    const weft_plugins_options options = {NULL, NULL};
+    const weft_plugins_options options = {.path = NULL};
     const char *wanted = weft_args_extra(args, 0), *colon = strchr(wanted, ':');
     const weft_loaded *loaded = NULL;
     weft_plugins *plugins = NULL;
@@ -167,17 +167,18 @@ static const weft_flag list_flags[] = {{"json", NULL, false, "Print an array of 
 static const weft_flag describe_flags[] = {{"json", NULL, false, "Print an object instead of a page."},
                                            {NULL, NULL, false, NULL}};
 
-const weft_command weft_command_plugins_list = {"plugins list",
-                                                "Print all plugins that are found, and why one cannot be used.",
-                                                "",
-                                                WEFT_TAKES_ARGUMENTS,
-                                                0,
-                                                0,
-                                                list_flags,
-                                                "Each file is loaded in a process of its own. Directories in order: "
-                                                "WEFT_PLUGIN_PATH, ~/.local/share/weft/plugins,\n"
-                                                "those of the installation. [plugins] path of a run comes before them.",
-                                                list};
+const weft_command weft_command_plugins_list = {
+    "plugins list",
+    "Print all plugins that are found, and why one cannot be used.",
+    "",
+    WEFT_TAKES_ARGUMENTS,
+    0,
+    0,
+    list_flags,
+    "Each file is loaded in a process of its own. Directories in order: "
+    "WEFT_PLUGIN_PATH, ~/.local/share/weft/plugins,\n"
+    "~/.local/lib/weft/plugins, those of the installation. [plugins] path of a run comes before them.",
+    list};
 
 const weft_command weft_command_plugins_describe = {"plugins describe",
                                                     "Print what a plugin is and its keys with default, range and help.",

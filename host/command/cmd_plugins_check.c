@@ -129,7 +129,7 @@ static weft_status check_plugin(check *c, const weft_note_plugin *plugin, weft_e
 /* Every plugin of a file. */
 static weft_status check_file(check *c, const char *path, weft_error *err) {
     weft_preflight note;
-    weft_status status = weft_plugin_file_note(&note, path, err);
+    weft_status status = weft_plugin_file_note(&note, path, NULL, err);
     if (status != WEFT_OK) return status;
     if (realpath(path, c->file) == NULL) return weft_error_set(err, WEFT_E_USER, "%s is not there", path);
     c->options.file = c->file;
@@ -182,7 +182,7 @@ const weft_command weft_command_plugins_check = {
     1,
     -1,
     check_flags,
-    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. A device or communicator is\n"
-    "tried by training alone. Exit status: 0 all hold, 10 one is broken, 11 one ends the process, 12 one hangs,\n"
-    "13 a plugin lacks a key and was not tried.",
+    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. Exit status: 0 all hold, 10 "
+    "one\n"
+    "is broken, 11 one ends the process, 12 one hangs, 13 a plugin lacks a key and was not tried.",
     check_run};

@@ -44,7 +44,6 @@ const weft_command weft_command_plugins_new = {
     2,
     2,
     new_flags,
-    "KIND is model, policy, strategy, optimizer, data or tokenizer. What is written "
-    "builds with make or CMake,\n"
-    "and its check trains, resumes and proves with it.",
+    "KIND is model, policy, strategy, optimizer, data, tokenizer, adapter, device or comm; the last two wrap another\n"
+    "of their kind. What is written builds with make or CMake, and its check trains, resumes and proves with it.",
     new_plugin};

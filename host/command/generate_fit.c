@@ -51,7 +51,7 @@ static void find_precision(weft_fit *fit, const weft_generate_fit *self) {
     const char **overrides = calloc(n + 1, sizeof *overrides);
     weft_run *run = NULL;
     weft_need need;
-    if (overrides == NULL || self->run->settings.train.precision == WEFT_PRECISION_BF16) goto done;
+    if (overrides == NULL || self->run->settings.train.precision != WEFT_PRECISION_FP32) goto done;
     if (n > 0) memcpy(overrides, given, n * sizeof *overrides);
     overrides[n] = key;
     if (weft_run_open(&run, weft_args_config(self->args), overrides, n + 1, WEFT_NEEDS_TEXT, NULL) == WEFT_OK &&

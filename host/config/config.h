@@ -89,6 +89,11 @@ weft_status weft_config_doubles(const weft_config *self, const char *section, we
 weft_status weft_config_idle(weft_config *self, const char *section, const weft_key *keys, uint64_t n, uint32_t stride,
                              weft_error *err);
 
+/* The struct of a plugin that is used although it is not chosen, as the chosen one wraps it: what its section says,
+ * and defaults. After weft_config_idle of the section, if the user names it; what texts point to is the config's. */
+weft_status weft_config_fill_idle(weft_config *self, void *out, const char *section, const weft_key *keys, uint64_t n,
+                                  uint32_t stride, weft_error *err);
+
 /* From here on it is as if the user did not set the key, in this very section, to this value. */
 void weft_config_pass_over(weft_config *self, const char *section, const char *key, const char *value);
 

@@ -118,6 +118,47 @@ static weft_status judge_and_keep_idle(weft_config *self, const weft_item *item,
     return status;
 }
 
+static const weft_idle *find_idle(const weft_config *self, const char *section, const char *key) {
+    for (size_t i = 0; i < self->n_idle; i++)
+        if (strcmp(self->idle[i].item->section, section) == 0 && strcmp(self->idle[i].item->key, key) == 0)
+            return &self->idle[i];
+    return NULL;
+}
+
+/* A default, whose text lives as long as the config. */
+static weft_status lend_default(weft_config *self, const weft_value **out, const char *section, const weft_key *row,
+                                weft_error *err) {
+    weft_entry entry = {(char *)(uintptr_t)section, row, {{0}, NULL}, NULL};
+    weft_status status = WEFT_OK;
+    if (row->fallback == NULL)
+        return weft_error_set(err, WEFT_E_USER, "%s: [%s] %s is missing and has no default. %s", self->name, section,
+                              row->name, row->help);
+    status = weft_config_parse(self, &entry, err);
+    if (status != WEFT_OK) return status;
+    if (!weft_config_grow(&self->lent, self->n_lent, sizeof entry.value)) {
+        weft_value_free(&entry.value);
+        return weft_config_no_memory(err);
+    }
+    self->lent[self->n_lent] = entry.value;
+    *out = &self->lent[self->n_lent++];
+    return WEFT_OK;
+}
+
+weft_status weft_config_fill_idle(weft_config *self, void *out, const char *section, const weft_key *keys, uint64_t n,
+                                  uint32_t stride, weft_error *err) {
+    for (uint64_t i = 0; i < n; i++) {
+        const weft_key *row = weft_key_row(keys, i, stride);
+        const weft_idle *idle = find_idle(self, section, row->name);
+        const weft_value *value = idle != NULL ? &idle->value : NULL;
+        weft_status status = WEFT_OK;
+        if ((row->flags & WEFT_REMOVED) != 0) continue;
+        if (value == NULL) status = lend_default(self, &value, section, row, err);
+        if (status != WEFT_OK) return status;
+        memcpy((char *)out + row->offset, value->bytes, sizeof value->bytes);
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_config_idle(weft_config *self, const char *section, const weft_key *keys, uint64_t n, uint32_t stride,
                              weft_error *err) {
     weft_status status = WEFT_OK;

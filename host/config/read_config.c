@@ -265,6 +265,8 @@ void weft_config_free(weft_config *self) {
         weft_value_free(&self->entries[i].value);
     }
     for (size_t i = 0; i < self->n_idle; i++) weft_value_free(&self->idle[i].value);
+    for (size_t i = 0; i < self->n_lent; i++) weft_value_free(&self->lent[i]);
+    free(self->lent);
     for (size_t i = 0; i < self->n_owners; i++) {
         free(self->owners[i].section);
         free(self->owners[i].own);

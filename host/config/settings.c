@@ -32,6 +32,18 @@ bool weft_settings_table(weft_settings_section *out, size_t i) {
 }
 
 /* The divisors of n nearest to m: the largest below and the smallest above. */
+int32_t weft_precision_dtype(const weft_train_settings *train) {
+    static const int32_t dtypes[] = {
+        [WEFT_PRECISION_FP32] = WEFT_F32, [WEFT_PRECISION_BF16] = WEFT_BF16, [WEFT_PRECISION_FP16] = WEFT_F16};
+    return dtypes[train->precision];
+}
+
+int32_t weft_reduce_dtype(const weft_strategy_settings *strategy) {
+    static const int32_t dtypes[] = {
+        [WEFT_REDUCE_FP32] = WEFT_F32, [WEFT_REDUCE_BF16] = WEFT_BF16, [WEFT_REDUCE_FP16] = WEFT_F16};
+    return dtypes[strategy->reduce_dtype];
+}
+
 static void nearest_divisors(int64_t n, int64_t m, int64_t *below, int64_t *above) {
     *below = 1;
     *above = n;
@@ -231,10 +243,46 @@ static weft_status check_lr_scaling(const weft_settings *self, const weft_config
                               "is not used: set lr_scaling to linear or sqrt, or take it out");
 }
 
+/* A key of the loss scale that is not as it is by default, and is not read. */
+static weft_status check_unscaled(const weft_train_settings *train, const weft_config *config, weft_error *err) {
+    const weft_dtype dtype = (weft_dtype)weft_precision_dtype(train);
+    const struct {
+        const char *key;
+        bool is_set;
+    } keys[] = {{"loss_scale", train->loss_scale < 65536.0 || train->loss_scale > 65536.0},
+                {"scale_growth", train->scale_growth < 2.0 || train->scale_growth > 2.0},
+                {"scale_backoff", train->scale_backoff < 0.5 || train->scale_backoff > 0.5},
+                {"scale_every", train->scale_every != 2000},
+                {"scale_floor", train->scale_floor < 1.0 || train->scale_floor > 1.0}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        if (keys[i].is_set)
+            return weft_config_reject(
+                config, "train", keys[i].key, err,
+                "is not used: losses are scaled with precision = fp16 alone, and this run has %s; "
+                "take it out",
+                weft_dtype_name(dtype));
+    return WEFT_OK;
+}
+
+static weft_status check_scale(const weft_settings *self, const weft_config *config, weft_error *err) {
+    const weft_train_settings *train = &self->train;
+    if (train->precision != WEFT_PRECISION_FP16 && self->strategy.reduce_dtype == WEFT_REDUCE_FP16)
+        return weft_config_reject(config, "strategy", "reduce_dtype", err,
+                                  "rounds gradients to a type in which they vanish or overflow unless losses are "
+                                  "scaled: set [train] precision = fp16, too, or reduce_dtype = bf16");
+    if (train->precision != WEFT_PRECISION_FP16) return check_unscaled(train, config, err);
+    if (train->loss_scale >= train->scale_floor) return WEFT_OK;
+    return weft_config_reject(config, "train", "loss_scale", err,
+                              "is below scale_floor = %g, at which a run ends: set a larger loss_scale or a smaller "
+                              "scale_floor",
+                              train->scale_floor);
+}
+
 weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err) {
     weft_status status = check_batches(self, config, err);
     if (status == WEFT_OK) status = check_schedule(self, config, err);
     if (status == WEFT_OK) status = check_lr_scaling(self, config, err);
+    if (status == WEFT_OK) status = check_scale(self, config, err);
     if (status != WEFT_OK) return status;
     if (self->train.steps == WEFT_NONE_I64 && self->train.epochs == WEFT_NONE_F64) {
         return weft_config_reject(config, "train", "steps", err,

@@ -29,7 +29,7 @@
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \
     K(ENUM, start, "weights", "weights,fresh", "", WEFT_SAME,                                                          \
       "weights: read them from path; fresh: initialise them from path/config.json alone.")                             \
-    K(ENUM, base, "auto", "auto,nf4,int8,fp8,bf16,fp32", "", WEFT_SAME,                                                \
+    K(ENUM, base, "auto", "auto,nf4,int8,fp8,bf16,fp16,fp32", "", WEFT_SAME,                                           \
       "How frozen linears of the layers are stored; auto: as the model's files have them.")
 
 #define WEFT_TOKENIZER_KEYS(K)                                                                                         \
@@ -55,8 +55,16 @@
     K(I64, lr_batch, "none", "[1,1G] | none", "rows", WEFT_SAME, "The global_batch that [optimizer] lr is meant for.") \
     K(I64, step_every, "none", "[1,inf) | none", "steps", WEFT_SAME, "Steps between two decays of schedule = step.")   \
     K(F64, gamma, "0.85", "(0,1]", "", WEFT_SAME, "Factor of one decay of schedule = step.")                           \
-    K(ENUM, precision, "fp32", "fp32,bf16", "", WEFT_SAME,                                                             \
-      "bf16: operands of products and stored activations; sums, gradients of parameters and masters stay fp32.")       \
+    K(ENUM, precision, "fp32", "fp32,bf16,fp16", "", WEFT_SAME,                                                        \
+      "bf16, fp16: operands of products and stored activations; sums, parameters' gradients and masters stay fp32.")   \
+    K(F64, loss_scale, "65536", "(0,1e38]", "", WEFT_SAME,                                                             \
+      "fp16: what losses are multiplied by at first, so that small gradients do not vanish.")                          \
+    K(F64, scale_growth, "2", "[1,1e6]", "", WEFT_SAME,                                                                \
+      "fp16: factor on the scale after scale_every steps whose gradients were finite; 1: it does not grow.")           \
+    K(F64, scale_backoff, "0.5", "(0,1)", "", WEFT_SAME,                                                               \
+      "fp16: factor on the scale after a step whose gradients were not finite, which makes no update.")                \
+    K(I64, scale_every, "2000", "[1,inf)", "steps", WEFT_SAME, "fp16: steps in a row after which the scale grows.")    \
+    K(F64, scale_floor, "1", "(0,1e38]", "", WEFT_SAME, "fp16: a scale that falls below it ends the run.")             \
     K(ENUM, weights, "fp32", "fp32,bf16", "", WEFT_SAME,                                                               \
       "Type in which trained weights are stored; bf16: no masters, with precision = bf16 and an optimizer for it.")    \
     K(LIST, trainable, "auto", "", "", WEFT_SAME,                                                                      \
@@ -90,8 +98,8 @@
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
     K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
       "How leaf gradients are added up: ordered and tree give the same bits on any number of ranks.")                  \
-    K(ENUM, reduce_dtype, "fp32", "fp32,bf16", "", WEFT_SAME | WEFT_HOST_OFFERED,                                      \
-      "bf16: each leaf's gradient is rounded once before it is added; sums stay fp32.")                                \
+    K(ENUM, reduce_dtype, "fp32", "fp32,bf16,fp16", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
+      "bf16, fp16: each leaf's gradient is rounded once before it is added; sums stay fp32.")                          \
     K(I64, prefetch, "1", "[0,16]", "units", WEFT_SAME | WEFT_HOST_OFFERED,                                            \
       "Units that are gathered ahead of the one in use.")
 
@@ -103,7 +111,13 @@
 
 #define WEFT_PLUGINS_KEYS(K)                                                                                           \
     K(LIST, path, "", "", "", WEFT_PATHS, "Directories that are searched for plugins first.")                     \
-    K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")
+    K(LIST, pin, "", "", "", WEFT_SAME, "Plugin files that must have this SHA-256: optimizer:lion=<64 hex digits>.")   \
+    K(PATH, pin_list, "", "", "", 0, "File of more SHA-256, a line each, as sha256sum prints them.")                   \
+    K(ENUM, trust, "any", "any,pinned", "", WEFT_SAME,                                                                 \
+      "pinned: load only files whose SHA-256 stands in pin or in pin_list, also of those that come with Weft.")        \
+    K(F64, compile_seconds, "300", "[0,inf)", "s", WEFT_SAME,                                                          \
+      "Longest call of a strategy, after which the process ends with a sentence; 0: any.")                             \
+    K(I64, compile_events, "16M", "[1,64M]", "events", WEFT_SAME, "Most events of one program of a strategy.")
 /* clang-format on */
 
 /* section, X-macro list */
@@ -133,8 +147,10 @@ typedef enum weft_base {
     WEFT_BASE_INT8,
     WEFT_BASE_FP8,
     WEFT_BASE_BF16,
+    WEFT_BASE_FP16,
     WEFT_BASE_FP32
 } weft_base;
+typedef enum weft_trusting { WEFT_TRUST_ANY, WEFT_TRUST_PINNED } weft_trusting;
 typedef enum weft_start { WEFT_START_WEIGHTS, WEFT_START_FRESH } weft_start;
 typedef enum weft_pad_choice { WEFT_PAD_KEEP, WEFT_PAD_ADD } weft_pad_choice;
 typedef enum weft_choice { WEFT_CHOICE_AUTO, WEFT_CHOICE_YES, WEFT_CHOICE_NO } weft_choice;
@@ -145,12 +161,12 @@ typedef enum weft_schedule_kind {
     WEFT_SCHEDULE_STEP
 } weft_schedule_kind;
 typedef enum weft_lr_scaling { WEFT_LR_AS_IT_IS, WEFT_LR_LINEAR, WEFT_LR_SQRT } weft_lr_scaling;
-typedef enum weft_precision { WEFT_PRECISION_FP32, WEFT_PRECISION_BF16 } weft_precision;
+typedef enum weft_precision { WEFT_PRECISION_FP32, WEFT_PRECISION_BF16, WEFT_PRECISION_FP16 } weft_precision;
 typedef enum weft_stored { WEFT_STORED_FP32, WEFT_STORED_BF16 } weft_stored;
 typedef enum weft_decay { WEFT_DECAY_ALL, WEFT_DECAY_MATRICES } weft_decay;
 typedef enum weft_states { WEFT_STATES_AUTO, WEFT_STATES_FP32, WEFT_STATES_BF16, WEFT_STATES_8BIT } weft_states;
 /* [strategy] reduce is a weft_reduce of weft/strategy.h. */
-typedef enum weft_reduce_type { WEFT_REDUCE_FP32, WEFT_REDUCE_BF16 } weft_reduce_type;
+typedef enum weft_reduce_type { WEFT_REDUCE_FP32, WEFT_REDUCE_BF16, WEFT_REDUCE_FP16 } weft_reduce_type;
 typedef enum weft_save_dtype { WEFT_SAVE_AUTO, WEFT_SAVE_FP32, WEFT_SAVE_BF16, WEFT_SAVE_FP16 } weft_save_dtype;
 
 /* "none", "50" (steps) or "5%" (of all steps). */
@@ -181,6 +197,10 @@ typedef struct weft_settings {
     weft_interval checkpoint_every;
     char adapter_from[4096]; /* [adapter] from, or the one of its names; "": none */
 } weft_settings;
+
+/* [train] precision and [strategy] reduce_dtype as a weft_dtype. */
+int32_t weft_precision_dtype(const weft_train_settings *train);
+int32_t weft_reduce_dtype(const weft_strategy_settings *strategy);
 
 /* One section of the host: its rows fill `size` bytes at `offset` of a weft_settings. */
 typedef struct weft_settings_section {

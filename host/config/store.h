@@ -67,6 +67,8 @@ struct weft_config {
     size_t n_owners;
     weft_idle *idle;
     size_t n_idle;
+    weft_value *lent; /* defaults that weft_config_fill_idle has given away */
+    size_t n_lent;
 };
 
 /* The id in "strategy.fsdp" if the section is one of that kind's; NULL: it is not. */

@@ -18,7 +18,8 @@ typedef struct weft_rule {
 
 /* The rules of a kind, ended by one without a number. */
 extern const weft_rule weft_rules_optimizer[], weft_rules_policy[], weft_rules_strategy[], weft_rules_tokenizer[],
-    weft_rules_data[], weft_rules_model[], weft_rules_all[];
+    weft_rules_data[], weft_rules_model[], weft_rules_adapter[], weft_rules_device[], weft_rules_comm[],
+    weft_rules_all[];
 
 /* A broken rule: WEFT_E_PLUGIN with the sentence. */
 #define WEFT_BROKEN(err, ...) weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)

@@ -49,6 +49,26 @@ static void run_downwards(const weft_host *host, int64_t n, void (*body)(int64_t
     for (int64_t i = n; i > 0; i--) body(i - 1, context);
 }
 
+/* What a plugin wraps, with its keys at their defaults; it stays open as long as this process, which tries one rule. */
+static weft_status lend(const weft_host *host, const char *kind, const char *id, const struct weft_plugin **plugin,
+                        const void **config, weft_error *err) {
+    weft_subject *lent = calloc(1, sizeof *lent);
+    weft_status status = WEFT_OK;
+    (void)host;
+    if (lent == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a plugin");
+    status = weft_subject_open_own(lent, kind, id, err);
+    if (status != WEFT_OK) return status;
+    *plugin = lent->loaded->plugin;
+    *config = lent->config;
+    return WEFT_OK;
+}
+
+static const void *extension(const weft_host *host, const char *id) {
+    static const weft_host_plugins table = {(uint32_t)sizeof table, 0, lend};
+    if (strcmp(id, WEFT_HOST_PLUGINS) == 0) return &table;
+    return weft_services()->extension(host, id);
+}
+
 const weft_host *weft_subject_host(uint8_t poison) {
     static weft_host hosts[2];
     const int is_two = poison == WEFT_POISON_TWO;
@@ -56,6 +76,7 @@ const weft_host *weft_subject_host(uint8_t poison) {
     *host = *weft_services();
     host->alloc = is_two ? alloc_two : alloc_one;
     host->release = release;
+    host->extension = extension;
     host->parallel_for = is_two ? run_downwards : run_upwards;
     return host;
 }
@@ -71,7 +92,8 @@ static weft_status fill_keys(weft_subject *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->config = calloc(1, plugin->config_size + 8);
     if (self->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
-    status = weft_config_load(&self->parsed, NULL, self->options->overrides, self->options->n_overrides, err);
+    status = weft_config_load(&self->parsed, NULL, self->options == NULL ? NULL : self->options->overrides,
+                              self->options == NULL ? 0 : self->options->n_overrides, err);
     if (status == WEFT_OK)
         status = weft_config_fill(self->parsed, self->config, plugin->kind, plugin->keys, plugin->n_keys,
                                   plugin->key_stride, err);
@@ -95,6 +117,19 @@ weft_status weft_subject_open(weft_subject *self, const weft_subject_options *op
     self->options = options;
     status = weft_plugin_file_load(&file, options->file, NULL, err);
     if (status == WEFT_OK) status = weft_plugin_file_choose(&self->loaded, file, options->kind, options->id, err);
+    if (status == WEFT_OK) status = fill_keys(self, err);
+    return status == WEFT_OK ? validate(self, err) : status;
+}
+
+weft_status weft_subject_open_own(weft_subject *self, const char *kind, const char *id, weft_error *err) {
+    const weft_plugins_options none = {0};
+    weft_plugins *plugins = NULL;
+    weft_status status = WEFT_OK;
+    memset(self, 0, sizeof *self);
+    status = weft_plugins_create(&plugins, &none, err);
+    if (status == WEFT_OK) status = weft_plugins_get(plugins, &self->loaded, kind, id, err);
+    weft_plugins_destroy(plugins);
+    if (status == WEFT_E_USER) return WEFT_E_UNSUPPORTED;
     if (status == WEFT_OK) status = fill_keys(self, err);
     return status == WEFT_OK ? validate(self, err) : status;
 }

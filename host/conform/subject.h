@@ -28,6 +28,10 @@ typedef struct weft_subject {
 weft_status weft_subject_open(weft_subject *self, const weft_subject_options *options, weft_error *err);
 void weft_subject_close(weft_subject *self);
 
+/* A plugin of this project's own, as it is found, with its keys at their defaults: for what is compared or needed
+ * beside the one that is looked at. WEFT_E_UNSUPPORTED: it is not there. To be closed, also after a failure. [main] */
+weft_status weft_subject_open_own(weft_subject *self, const char *kind, const char *id, weft_error *err);
+
 #define weft_subject_table(self, kind) weft_loaded_table((self)->loaded, kind)
 
 /* A host whose memory is full of a byte when it is given, and which runs parallel_for upwards (0xa5) or downwards

@@ -41,7 +41,7 @@ static void add_parameter(pen *p, int32_t module, int64_t numel) {
     view->name = tree->parameter_names[index];
     view->numel = numel;
     view->module = module;
-    view->dtype = draw(p, 5) == 0 ? WEFT_BF16 : WEFT_F32;
+    view->dtype = draw(p, 5) == 0 ? WEFT_BF16 : draw(p, 9) == 0 ? WEFT_F16 : WEFT_F32;
     view->trainable = draw(p, 4) != 0;
     tree->modules[module].own_parameters += numel;
     for (int32_t m = module; m >= 0; m = tree->modules[m].parent) {

@@ -18,7 +18,8 @@ const char *weft_verdict_name(int32_t verdict) {
 
 const weft_rule *weft_rule_at(const char *kind, size_t i) {
     static const weft_rule *const kinds[] = {weft_rules_optimizer, weft_rules_policy, weft_rules_strategy,
-                                             weft_rules_tokenizer, weft_rules_data,   weft_rules_model};
+                                             weft_rules_tokenizer, weft_rules_data,   weft_rules_model,
+                                             weft_rules_adapter,   weft_rules_device, weft_rules_comm};
     if (i == 0) return &weft_rules_all[0];
     i--;
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {

@@ -79,3 +79,9 @@ void weft_account_close(weft_account *account) {
         account->lines[i].cut = 0;
     }
 }
+
+int64_t weft_account_held(const weft_account *account) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    WEFT_PLUGIN_TELL(account->kernels, info, account->device, &info);
+    return info.held;
+}

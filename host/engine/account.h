@@ -3,7 +3,7 @@
  * Every byte that the host takes from a device goes through here, so that the plan's figure and the run's can be
  * compared to the byte. A run takes one buffer for each line of the plan and cuts it into what the plan named: a device
  * may round each buffer up to megabytes. What libraries and plugins take behind the host's back is a category of its
- * own, measured elsewhere. */
+ * own, which the device measures (weft_device_info.held). */
 #ifndef WEFT_HOST_ENGINE_ACCOUNT_H
 #define WEFT_HOST_ENGINE_ACCOUNT_H
 
@@ -36,5 +36,8 @@ weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t
 /* Releases and empties the ref; an empty one is fine. */
 void weft_account_give(weft_account *account, weft_slot_ref *slot, weft_account_line line);
 int64_t weft_account_total(const weft_account *account);
+/* What the device says that its context and its libraries hold by now, which is in no line; 0: nothing, or it is the
+ * machine's memory. */
+int64_t weft_account_held(const weft_account *account);
 
 #endif

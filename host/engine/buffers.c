@@ -26,6 +26,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
         *refs[i] = weft_ref_at(s->buffer.ref, at);
         at += sizes[i];
     }
+    s->seed = weft_ref_at(s->count, weft_dtype_bytes(WEFT_F64));
     if (engine->ranks.world == 1) s->all_losses = s->losses;
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / WEFT_WORD);
@@ -193,10 +194,11 @@ void weft_engine_release(weft_engine *engine) {
     free(engine->compute_dtypes);
 }
 
-/* States begin at zero, and the count of updates with them. */
+/* States begin at zero, and the count of updates with them; the loss scale as its keys say. */
 static weft_status clear_states(weft_engine *engine, weft_error *err) {
     weft_status status = WEFT_OK;
     engine->updates = 0;
+    weft_loss_scale_begin(&engine->scale, &engine->plan.run->settings.train);
     for (int64_t i = 0; engine->plan.spec.training && i < engine->plan.n_states && status == WEFT_OK; i++) {
         const int64_t bytes = engine->plan.holds[WEFT_HOLD_STATES + i]->bytes;
         if (bytes > 0)

@@ -4,6 +4,7 @@
 
 #include "engine/account.h"
 #include "engine/choices.h"
+#include "engine/loss_scale.h"
 #include "model/region.h"
 #include "ranks/post.h"
 #include "ranks/ranks.h"
@@ -16,6 +17,7 @@ typedef struct weft_scalars {
     weft_ref nodes;      /* fp64 per grid cell of a unit's gradient, of all units; none where nothing is cut */
     weft_ref square_sums; /* fp64 per trained parameter */
     weft_ref count;       /* fp64 */
+    weft_ref seed;        /* fp32, right behind the count: what losses are multiplied by, in fp16 */
     weft_ref norm;        /* fp64 */
     weft_ref coefficient; /* fp32 */
     weft_ref skip;        /* int32 */
@@ -79,7 +81,8 @@ typedef struct weft_engine {
     int32_t *compute_dtypes;  /* [n_parameters] weft_dtype of it */
     uint64_t updates; /* that the optimizer has made: steps without those that were skipped. Belongs to its states: set
                              by load, by weft_checkpoint_restore and by each step. */
-    int32_t stored_dtype; /* weft_dtype of the files that the parameters first came from; fp32 for a fresh start. What
+    weft_loss_scale scale; /* in fp16. Set by load, by weft_checkpoint_restore and by each step */
+    int32_t stored_dtype;  /* weft_dtype of the files that the parameters first came from; fp32 for a fresh start. What
                              [checkpoint] dtype = auto saves. Set by load and by weft_checkpoint_restore. */
 } weft_engine;
 

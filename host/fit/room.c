@@ -5,7 +5,8 @@
 
 void weft_room_find(weft_room *out, const weft_device_info *info) {
     weft_machine_memory machine;
-    const weft_room device = {.bytes = info->memory, .free = -1};
+    const int64_t left = info->memory > info->held ? info->memory - info->held : 1;
+    const weft_room device = {.bytes = info->memory > 0 ? left : 0, .free = -1, .held = info->held};
     *out = device;
     if ((info->flags & WEFT_DEVICE_SHARES_MACHINE) == 0) return;
     out->shared = true;

@@ -9,6 +9,7 @@
 typedef struct weft_room {
     int64_t bytes;    /* 0: nobody knows */
     int64_t free;     /* of these, now; -1: nobody knows */
+    int64_t held;     /* beside these, of the device's own context and its libraries */
     bool shared;      /* by all ranks of a machine */
     bool is_machines; /* it is the machine's and not what somebody has said */
     bool limited;     /* ... as far as this process's control group lets it have that */

@@ -4,6 +4,7 @@
 #include "base/words.h"
 #include "config/number.h"
 #include "launch/own_launcher.h"
+#include "plugin/note.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -56,6 +57,53 @@ static bool is_meant(const search *self, const weft_noted *one) {
     return strcmp(is_path(self->named) ? one->path : one->id, self->named) == 0;
 }
 
+/* ---- those that wrap others ---- */
+
+static const char *wrapped_name(const weft_noted *one) {
+    const size_t n = sizeof WEFT_LAUNCH_AS - 1;
+    return strncmp(one->launch, WEFT_LAUNCH_AS, n) == 0 ? one->launch + n : NULL;
+}
+
+/* What it can be started as, one entry each; out has room for as many as there are. */
+static size_t spread(weft_noted *out, const search *self, const weft_noted *wrapper) {
+    const char *name = wrapped_name(wrapper);
+    size_t n = 0;
+    for (size_t i = 0; i < self->n; i++) {
+        const weft_noted *one = &self->all[i];
+        if (wrapped_name(one) != NULL || (strcmp(one->id, name) != 0 && !in_family(one, name))) continue;
+        out[n] = *wrapper;
+        memcpy(out[n].launch, one->launch, sizeof out->launch);
+        memcpy(out[n].launched, one->launched, sizeof out->launched);
+        memcpy(out[n].wraps, one->id, sizeof out->wraps);
+        if (wrapper->reason[0] == '\0') memcpy(out[n].reason, one->reason, sizeof out->reason);
+        n++;
+    }
+    if (n > 0) return n;
+    out[0] = *wrapper;
+    out[0].launch[0] = '\0';
+    (void)snprintf(out[0].reason, sizeof out->reason, "it starts ranks as %s, and there is no such communicator", name);
+    return 1;
+}
+
+/* A communicator that wraps others is started as they are: it gets an entry for each of them. */
+static weft_status spread_wrappers(search *self, weft_error *err) {
+    weft_noted *all = NULL;
+    size_t n = 0, room = self->n;
+    for (size_t i = 0; i < self->n; i++)
+        if (wrapped_name(&self->all[i]) != NULL) room += self->n;
+    if (room == self->n) return WEFT_OK;
+    all = calloc(room, sizeof *all);
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of communicators");
+    for (size_t i = 0; i < self->n; i++) {
+        if (wrapped_name(&self->all[i]) != NULL) n += spread(all + n, self, &self->all[i]);
+        else all[n++] = self->all[i];
+    }
+    free(self->all);
+    self->all = all;
+    self->n = n;
+    return WEFT_OK;
+}
+
 /* ---- launched already? ---- */
 
 typedef struct place {
@@ -96,7 +144,8 @@ static weft_status read_place(place *self, weft_error *err) {
 static weft_status find_place(const search *self, place *out, weft_error *err) {
     for (int meant = 1; meant >= 0; meant--)
         for (size_t i = 0; i < self->n; i++)
-            if (is_meant(self, &self->all[i]) == (meant == 1) && was_launched(&self->all[i], out))
+            if (is_meant(self, &self->all[i]) == (meant == 1) && (meant == 1 || self->all[i].wraps[0] == '\0') &&
+                was_launched(&self->all[i], out))
                 return read_place(out, err);
     memset(out, 0, sizeof *out);
     return WEFT_OK;
@@ -135,7 +184,8 @@ static const weft_noted *find_starter(const search *self, char *why, size_t size
 static weft_status no_member(const search *self, const char *family, weft_error *err) {
     char all[600] = "";
     for (size_t i = 0; i < self->n; i++)
-        weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
+        if (i == 0 || strcmp(self->all[i].id, self->all[i - 1].id) != 0)
+            weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
     if (strcmp(family, WEFT_RANKS_FAMILY) != 0)
         return weft_config_reject(self->config, "comm", "plugin", err,
                                   "is no communicator and no family of some; there are: %s",
@@ -190,6 +240,7 @@ static weft_status join_place(const search *self, weft_launch *out, const place 
                                   "cannot join the %lld ranks that the launcher of %s started (%s): take it out, or "
                                   "set it to %s",
                                   (long long)at->size, at->by->id, at->rank_name, at->by->id);
+    memcpy(out->world.wrapped, at->by->wraps, sizeof out->world.wrapped);
     if (family == NULL) return WEFT_OK;
     (void)snprintf(out->world.comm, sizeof out->world.comm, "%s", at->by->id);
     if (getenv(WEFT_STARTED) == NULL && at->rank == 0)
@@ -223,11 +274,20 @@ static weft_status launch_or_refuse(const search *self, weft_launch *out, weft_e
     return WEFT_OK;
 }
 
+/* The communicator that is named wraps others. */
+static bool is_wrapper(const search *self) {
+    for (size_t i = 0; i < self->n; i++)
+        if (self->all[i].wraps[0] != '\0' && is_meant(self, &self->all[i])) return true;
+    return false;
+}
+
 /* One rank, with a communicator that was asked for all the same. */
 static weft_status stay_alone(const search *self, weft_launch *out, weft_error *err) {
     const char *family = self->named == NULL ? NULL : family_of(self);
     char why[1000] = "";
-    const weft_noted *by = family == NULL ? NULL : find_starter(self, why, sizeof why);
+    const weft_noted *by = NULL;
+    if (self->named != NULL && (family != NULL || is_wrapper(self))) by = find_starter(self, why, sizeof why);
+    if (by != NULL) memcpy(out->world.wrapped, by->wraps, sizeof out->world.wrapped);
     if (family == NULL) return WEFT_OK;
     if (by == NULL && why[0] == '\0' && strcmp(family, WEFT_RANKS_FAMILY) != 0)
         return WEFT_OK; /* no family either: the search for the plugin says so, with all that it tried */
@@ -280,13 +340,13 @@ static weft_status read_name(search *self, weft_error *err) {
     return weft_config_plugin(self->config, &self->named, "comm", "self", err);
 }
 
-static weft_status add_path(search *self, weft_error *err) {
+static weft_status add_path(search *self, const weft_plugins *plugins, weft_error *err) {
     weft_noted *grown = NULL;
     if (self->named == NULL || !is_path(self->named)) return WEFT_OK;
     grown = realloc(self->all, (self->n + 1) * sizeof *grown);
     if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of communicators");
     self->all = grown;
-    weft_plugin_noted(&self->all[self->n++], "", self->named);
+    weft_plugin_noted(plugins, &self->all[self->n++], "", self->named);
     return WEFT_OK;
 }
 
@@ -296,7 +356,8 @@ weft_status weft_launch_find(weft_launch *out, weft_config *config, const weft_p
     memset(out, 0, sizeof *out);
     out->world.size = out->world.local_size = 1;
     if (status == WEFT_OK) status = weft_plugins_noted(plugins, &all.all, &all.n, "comm", err);
-    if (status == WEFT_OK) status = add_path(&all, err);
+    if (status == WEFT_OK) status = add_path(&all, plugins, err);
+    if (status == WEFT_OK) status = spread_wrappers(&all, err);
     if (status == WEFT_OK) status = join_or_launch(&all, out, err);
     free(all.all);
     return status;

@@ -56,7 +56,7 @@ static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *
     const weft_reduce_rows rows =
         weft_exchange_reduce(&self->engine->plan, self->job, event->unit, event->scope, event->leaf >= 0);
     const bool fast = self->job->view.reduce == WEFT_REDUCE_FAST, tree = self->job->view.reduce == WEFT_REDUCE_TREE;
-    const bool narrow = rows.dtype == WEFT_BF16;
+    const bool narrow = rows.dtype != WEFT_F32;
     const double whole = (double)rows.whole, row = (double)rows.row;
     const int32_t terms = fast ? 1 : rows.ranks;
     bool *begun = &self->begun[2 * event->unit + (event->leaf < 0)];
@@ -84,14 +84,14 @@ static void price_norm(const pricing *self, weft_event_cost *out) {
 /* The compute copy is made again of what has changed. */
 static void price_step(const pricing *self, weft_event_cost *out) {
     out->own = price_elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
-    if (self->engine->plan.dtype == WEFT_BF16)
+    if (self->engine->plan.dtype != WEFT_F32)
         out->own = add_work(out->own, price_elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
 }
 
-/* A shard is rounded before it goes where the model computes in bf16. */
+/* A shard is rounded before it goes where the model computes in 16 bits. */
 static void price_gather(const pricing *self, weft_event_cost *out, const weft_event *event) {
     const weft_planned_exchange x = planned_of(self, event);
-    if (event->what == WEFT_WHAT_SUM || self->engine->plan.dtype != WEFT_BF16) return;
+    if (event->what == WEFT_WHAT_SUM || self->engine->plan.dtype == WEFT_F32) return;
     out->own = price_elements(self, WEFT_RATE_CONVERT, (double)x.each / 2.0);
 }
 

@@ -59,6 +59,7 @@ static void place_operands(weft_segment_rig *self) {
     b->work = take_piece(self, work);
     if (sizes->draws) b->first = take_piece(self, weft_dtype_bytes(WEFT_I64));
     b->loss = take_piece(self, weft_f64_bytes(1)).ref;
+    b->seed = take_piece(self, weft_dtype_bytes(WEFT_F32));
 }
 
 static weft_status write_operand(const weft_segment_rig *self, weft_slot_ref to, const void *from, weft_error *err) {

@@ -157,6 +157,21 @@ void weft_packing_put(const weft_packing *self, void *out, const float *numbers,
                   smaller(block, n - at));
 }
 
+void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n) {
+    const int64_t block = weft_dtype_block(dtype);
+    for (int64_t at = 0; at < n; at += block) {
+        const char *from = (const char *)blocks + weft_dtype_span(dtype, at);
+        float numbers[1024];
+        weft_i8x64 i8;
+        weft_nf4 nf4;
+        weft_f8x128 f8;
+        if (dtype == WEFT_NF4) memcpy(&nf4, from, sizeof nf4), weft_nf4_unpack(numbers, &nf4);
+        else if (dtype == WEFT_F8X128) memcpy(&f8, from, sizeof f8), weft_f8x128_unpack(numbers, &f8);
+        else memcpy(&i8, from, sizeof i8), weft_i8x64_unpack(numbers, &i8);
+        memcpy(out + at, numbers, (size_t)smaller(block, n - at) * sizeof *out);
+    }
+}
+
 /* ---- filling a region ---- */
 
 typedef struct filling {
@@ -184,7 +199,7 @@ static weft_status fill_packed(void *context, int32_t parameter, int64_t first, 
     return status;
 }
 
-static bool keeps_some(const weft_region *region, int32_t parameter) {
+bool weft_packing_is_kept(const weft_region *region, int32_t parameter) {
     const weft_parameter *p = &region->declared->parameters[parameter];
     int64_t begin = 0, end = 0, at = 0;
     return region->hold == NULL || weft_hold_find(region->hold, p, 0, p->numel, &begin, &end, &at);
@@ -203,7 +218,7 @@ static weft_status fill_together(filling *self, const int32_t *parameters, int32
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         const int32_t p = parameters[i];
-        if (self->is_packed_now[p] && keeps_some(self->region, p))
+        if (self->is_packed_now[p] && weft_packing_is_kept(self->region, p))
             status = weft_packing_open(&self->packings[p], self->region->declared, p, self->numbers, err);
     }
     if (status == WEFT_OK) status = weft_region_fill(self->region, parameters, n, fill_packed, self, err);

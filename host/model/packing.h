@@ -33,6 +33,12 @@ void weft_packing_close(weft_packing *self);
  * element. */
 void weft_packing_put(const weft_packing *self, void *out, const float *numbers, int64_t first, int64_t n);
 
+/* The other way round: n numbers of blocks, the first of which begins there. [any-thread] */
+void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n);
+
+/* Whether the region keeps a part of the parameter. */
+bool weft_packing_is_kept(const weft_region *region, int32_t parameter);
+
 /* weft_region_fill from numbers where is_packed_now[parameter] says so, and from `source` for the rest. */
 weft_status weft_packing_fill(const weft_region *region, const int32_t *parameters, int32_t n,
                               const bool *is_packed_now, const weft_numbers *numbers, weft_region_source *source,

@@ -247,6 +247,7 @@ typedef struct init_job {
     uint64_t seed;
     const weft_declared *declared;
     const weft_safetensors *files; /* that the model's own parameters come from; NULL: they are drawn */
+    weft_packing *packings;        /* by parameter: of packed matrices whose rows are normed */
 } init_job;
 
 static void draw_four_normals(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
@@ -285,47 +286,62 @@ static weft_status draw_numbers(void *context, int32_t parameter, int64_t first,
     return WEFT_OK;
 }
 
-/* Elements of a parameter of the model's, from `first` on, as numbers; first and n are whole blocks of its type. */
-static weft_status take_numbers(const init_job *job, float *out, int32_t parameter, int64_t first, int64_t n,
+/* Elements of a parameter of the model's as its files or the counter have them. */
+static weft_status give_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
                                 weft_error *err) {
-    const weft_parameter *p = &job->declared->parameters[parameter];
-    const weft_tensor *tensor = job->files == NULL ? NULL : weft_weights_tensor(job->files, p);
+    const init_job *job = context;
+    const weft_tensor *tensor =
+        job->files == NULL ? NULL : weft_weights_tensor(job->files, &job->declared->parameters[parameter]);
     weft_status status = WEFT_OK;
-    weft_i8x64 block;
-    if (weft_parameter_is_packed(p) && (p->dtype != WEFT_I8X64 || p->scaled_by_rows))
-        return weft_error_set(
-            err, WEFT_E_UNSUPPORTED,
-            "an adapter begins with the norms of the rows of %s, which lies in %s: this host knows them of "
-            "a base in fp32 or bf16 ([model] base)",
-            p->name, weft_dtype_name(p->dtype));
-    if (tensor != NULL && tensor->dtype == WEFT_U8) {
-        for (int64_t i = 0; i < n && status == WEFT_OK; i += 64) {
-            status = weft_safetensors_read(job->files, &block, tensor, weft_dtype_span(p->dtype, first + i),
-                                           (int64_t)sizeof block, err);
-            if (status == WEFT_OK) weft_i8x64_unpack(out + i, &block);
-        }
-        return status;
-    }
-    if (tensor != NULL) status = read_numbers(job->files, out, tensor, first, n, err);
-    else draw(out, job, parameter, first, n);
-    for (int64_t i = 0; i < n && p->dtype == WEFT_I8X64; i += 64) {
-        weft_i8x64_pack(&block, out + i);
-        weft_i8x64_unpack(out + i, &block);
-    }
+    if (tensor == NULL) draw(out, job, parameter, first, n);
+    for (int64_t at = 0; at < n && tensor != NULL && status == WEFT_OK; at += COMPARED)
+        status = read_numbers(job->files, out + at, tensor, first + at, n - at < COMPARED ? n - at : COMPARED, err);
     return status;
 }
 
-/* A row is taken from a multiple of 4 elements on: what is drawn comes in fours. */
+/* ---- norms of rows ---- */
+
+static bool lies_packed(const init_job *job, const weft_parameter *p) {
+    const weft_tensor *tensor = job->files == NULL ? NULL : weft_weights_tensor(job->files, p);
+    return weft_parameter_is_packed(p) && tensor != NULL && tensor->dtype == WEFT_U8;
+}
+
+/* The same as what they are stored in stands for, of at most COMPARED; first and n are whole blocks of its type, or n
+ * is up to the last element. */
+static weft_status take_stored(const init_job *job, float *out, int32_t parameter, int64_t first, int64_t n,
+                               weft_error *err) {
+    const weft_parameter *p = &job->declared->parameters[parameter];
+    unsigned char blocks[COMPARED * 2]; /* no block takes more bytes for a number */
+    weft_status status = WEFT_OK;
+    if (lies_packed(job, p)) {
+        status = weft_safetensors_read(job->files, blocks, weft_weights_tensor(job->files, p),
+                                       weft_dtype_span(p->dtype, first), weft_dtype_span(p->dtype, n), err);
+    } else {
+        status = give_numbers((void *)(uintptr_t)job, parameter, first, n, out, err);
+        if (p->dtype == WEFT_F32 || status != WEFT_OK) return status;
+        if (weft_parameter_is_packed(p)) weft_packing_put(&job->packings[parameter], blocks, out, first, n);
+        else (void)weft_convert(blocks, p->dtype, out, WEFT_F32, n);
+    }
+    if (status != WEFT_OK) return status;
+    if (weft_parameter_is_packed(p)) weft_packing_take(out, p->dtype, blocks, n);
+    else (void)weft_convert(out, WEFT_F32, blocks, p->dtype, n);
+    return WEFT_OK;
+}
+
+/* A row is taken from where a block begins, or from a multiple of 4 on: what is drawn comes in fours. */
 static weft_status norm_of_row(const init_job *job, float *out, int32_t parameter, int64_t row, weft_error *err) {
-    const int64_t width = job->declared->parameters[parameter].dims[1], end = (row + 1) * width;
+    const weft_parameter *p = &job->declared->parameters[parameter];
+    const int64_t width = p->dims[1], end = (row + 1) * width;
+    const int64_t block = weft_parameter_is_packed(p) ? weft_dtype_block(p->dtype) : 4;
     float values[COMPARED];
     double sum = 0;
     weft_status status = WEFT_OK;
-    for (int64_t at = row * width / 4 * 4; at < end && status == WEFT_OK; at += COMPARED) {
-        const int64_t n = end - at < COMPARED ? end - at : COMPARED;
-        status = take_numbers(job, values, parameter, at, n, err);
+    for (int64_t at = row * width / block * block; at < end && status == WEFT_OK; at += COMPARED) {
+        const int64_t whole = (end + block - 1) / block * block, last = whole < p->numel ? whole : p->numel;
+        const int64_t n = last - at < COMPARED ? last - at : COMPARED;
+        status = take_stored(job, values, parameter, at, n, err);
         for (int64_t i = 0; i < n && status == WEFT_OK; i++)
-            if (at + i >= row * width) sum += (double)values[i] * (double)values[i];
+            if (at + i >= row * width && at + i < end) sum += (double)values[i] * (double)values[i];
     }
     *out = (float)sqrt(sum);
     return status;
@@ -338,6 +354,31 @@ static weft_status fill_with_norms(const init_job *job, int32_t parameter, int64
     for (int64_t i = 0; i < n && status == WEFT_OK; i++) status = norm_of_row(job, &out[i], of, first + i, err);
     return status;
 }
+
+/* Matrices that are packed while they are read are looked through once more: their norms are those of their blocks. */
+static weft_status open_packings(init_job *job, const weft_region *region, weft_error *err) {
+    const weft_declared *declared = job->declared;
+    const weft_numbers numbers = {give_numbers, job};
+    weft_status status = WEFT_OK;
+    job->packings = calloc((size_t)declared->n_parameters + 1, sizeof *job->packings);
+    if (job->packings == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the packing of the weights");
+    for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
+        const int32_t of = declared->parameters[i].init_of;
+        if (declared->parameters[i].init_form != WEFT_INIT_ROW_NORMS || !weft_packing_is_kept(region, i)) continue;
+        if (!weft_parameter_is_packed(&declared->parameters[of]) || lies_packed(job, &declared->parameters[of]))
+            continue;
+        status = weft_packing_open(&job->packings[of], declared, of, &numbers, err);
+    }
+    return status;
+}
+
+static void close_packings(init_job *job) {
+    for (int32_t i = 0; job->packings != NULL && i < job->declared->n_parameters; i++)
+        weft_packing_close(&job->packings[i]);
+    free(job->packings);
+}
+
+/* ---- all ---- */
 
 static weft_status fill_from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
                                     void *out, weft_error *err) {
@@ -357,7 +398,7 @@ static weft_status fill_from_random(void *context, int32_t parameter, int64_t fi
 weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
                               weft_error *err) {
     const weft_declared *declared = region->declared;
-    init_job job = {seed, declared, files};
+    init_job job = {seed, declared, files, NULL};
     weft_status status = WEFT_OK;
     const weft_numbers numbers = {draw_numbers, &job};
     int32_t n = 0, *drawn = malloc(((size_t)declared->n_parameters + 1) * sizeof *drawn);
@@ -369,8 +410,10 @@ weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool add
         is_packed[p] = weft_dtype_is_packed(weft_region_dtype(region, p));
         drawn[n++] = p;
     }
+    if (status == WEFT_OK) status = open_packings(&job, region, err);
     if (status == WEFT_OK)
         status = weft_packing_fill(region, drawn, n, is_packed, &numbers, fill_from_random, &job, err);
+    close_packings(&job);
     free(is_packed);
     free(drawn);
     return status;

@@ -10,13 +10,23 @@ static bool custom_takes(const weft_custom_op *op, int32_t dtype) {
     return (stated >> dtype & 1u) != 0;
 }
 
+/* "fp32 or bf16" */
+static void name_types(char text[40], const weft_custom_op *op) {
+    size_t n = 0;
+    text[0] = '\0';
+    for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16; dtype++)
+        if (custom_takes(op, dtype))
+            n += (size_t)snprintf(text + n, 40 - n, "%s%s", n == 0 ? "" : " or ", weft_dtype_name(dtype));
+}
+
 static weft_status custom_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
-    const int32_t other = graph->dtype == WEFT_F32 ? WEFT_BF16 : WEFT_F32;
+    char types[40];
+    name_types(types, node->custom);
     if (!custom_takes(node->custom, graph->dtype))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "this operator of the plugin computes in %s, and this model runs in %s: set [train] "
                               "precision = %s",
-                              weft_dtype_name(other), weft_dtype_name(graph->dtype), weft_dtype_name(other));
+                              types, weft_dtype_name(graph->dtype), types);
     for (int32_t i = 0; i < node->n_inputs; i++) {
         const weft_value_record *input = weft_graph_value(graph, node->inputs[i]);
         if (input->dtype != graph->dtype && input->dtype != WEFT_I32)

@@ -1,7 +1,8 @@
 /* host/operators/lm_head.c: the end of a language model. x: (B,T,D), W: (V,D).
  *
  * Training: nothing in forward but that x is kept; backward makes logits, loss and gradients together, in chunks of
- * rows. Evaluation: the loss, in forward. Generation: the logits of each row's last place. */
+ * rows, and in fp16 times the loss scale. Evaluation: the loss, in forward. Generation: the logits of each row's last
+ * place. */
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/weight.h"
@@ -94,6 +95,8 @@ static void head_backward(weft_lowering *l, const weft_node *node) {
     WEFT_BIND(l, weft_head, dx, dx);
     WEFT_BIND(l, weft_head, dw, dw);
     WEFT_BIND(l, weft_head, dbias, dbias);
+    if (l->graph->dtype == WEFT_F16)
+        WEFT_BIND(l, weft_head, seed, weft_lower_storage(l, WEFT_HOME_SEED, 0, 0, weft_dtype_bytes(WEFT_F32)));
     weft_lower_end(l);
     weft_gradient_end(l, node->inputs[0], dx);
 }

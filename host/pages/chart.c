@@ -70,7 +70,7 @@ static void print_number(char out[WEFT_UNIT_SIZE], double value, double distance
     else (void)snprintf(out, WEFT_UNIT_SIZE, "%.3g", value);
 }
 
-static void print_axes(const frame *self, int unit) {
+static void print_axes(const frame *self, int unit, const char *axis) {
     const double dy = tick_distance(self->y1 - self->y0, 4, unit == WEFT_UNIT_BYTES);
     const double span = self->x1 - self->x0, dx = fmax(1.0, tick_distance(span, self->width > NARROW ? 10 : 5, false));
     char text[WEFT_UNIT_SIZE];
@@ -86,7 +86,7 @@ static void print_axes(const frame *self, int unit) {
         print_number(text, x, dx, WEFT_UNIT_COUNT);
         (void)fprintf(self->to, "<text x=%.1f y=%d text-anchor=middle>%s</text>", place_x(self, x), HIGH - 10, text);
     }
-    (void)fprintf(self->to, "<text x=%.0f y=%d text-anchor=end>step</text>", self->width - RIGHT, HIGH - 10);
+    (void)fprintf(self->to, "<text x=%.0f y=%d text-anchor=end>%s</text>", self->width - RIGHT, HIGH - 10, axis);
     (void)fprintf(self->to, "<line class=axis x1=%d x2=%.0f y1=%d y2=%d />\n", LEFT, self->width - RIGHT, HIGH - BOTTOM,
                   HIGH - BOTTOM);
 }
@@ -126,13 +126,13 @@ static void print_line(const frame *self, const weft_series *series) {
 }
 
 /* With what it says when it is pointed at. */
-static void print_dots(const frame *self, const weft_series *series) {
+static void print_dots(const frame *self, const weft_series *series, const char *axis) {
     for (size_t i = 0; i < series->n && series->n <= MOST_POINTS; i++) {
         if (!isfinite(series->y[i])) continue;
         (void)fprintf(self->to, "<circle class=\"dot k%d\" r=3.5 cx=%.1f cy=%.1f><title>",
                       series->colour % WEFT_HTML_COLOURS, place_x(self, series->x[i]), place_y(self, series->y[i]));
         weft_html_text(self->to, series->name);
-        (void)fprintf(self->to, ", step %.0f: %.5g</title></circle>\n", series->x[i], series->y[i]);
+        (void)fprintf(self->to, ", %s %.0f: %.5g</title></circle>\n", axis, series->x[i], series->y[i]);
     }
 }
 
@@ -152,6 +152,7 @@ static void print_legend(const weft_chart *self, FILE *to) {
 
 void weft_chart_print(const weft_chart *self, FILE *to) {
     frame at = {.to = to, .width = self->wide ? WIDE : NARROW};
+    const char *axis = self->axis != NULL ? self->axis : "step";
     if (!find_range(self, &at)) return;
     (void)fprintf(to, "<figure class=\"card%s\" style=\"margin:0\"><h3>", self->wide ? " wide" : "");
     weft_html_text(to, self->title);
@@ -160,14 +161,14 @@ void weft_chart_print(const weft_chart *self, FILE *to) {
     (void)fprintf(to, "</small></h3>\n<svg viewBox=\"0 0 %.0f %d\" role=img aria-label=\"", at.width, HIGH);
     weft_html_text(to, self->title);
     (void)fputs("\">", to);
-    print_axes(&at, self->unit);
+    print_axes(&at, self->unit, axis);
     /* Nested, so that what leaves the frame is cut off at it. */
     (void)fprintf(to, "<svg x=%d y=0 width=%.0f height=%d viewBox=\"%d 0 %.0f %d\">\n", LEFT - 6,
                   at.width - LEFT - RIGHT + 12.0, HIGH - BOTTOM + 5, LEFT - 6, at.width - LEFT - RIGHT + 12.0,
                   HIGH - BOTTOM + 5);
     for (size_t s = 0; s < self->n; s++) print_line(&at, &self->series[s]);
     for (size_t s = 0; s < self->n; s++)
-        if (self->series[s].look == WEFT_LOOK_DOTS) print_dots(&at, &self->series[s]);
+        if (self->series[s].look == WEFT_LOOK_DOTS) print_dots(&at, &self->series[s], axis);
     (void)fputs("</svg></svg>", to);
     print_legend(self, to);
     (void)fputs("</figure>\n", to);

@@ -1,5 +1,5 @@
-/* host/pages/chart.h: lines over steps as inline SVG: axes with round numbers and units, colours from the page's style.
- * */
+/* host/pages/chart.h: lines over steps, or what else is counted, as inline SVG: axes with round numbers
+ * and units, colours from the page's style. */
 #ifndef WEFT_HOST_PAGES_CHART_H
 #define WEFT_HOST_PAGES_CHART_H
 
@@ -30,6 +30,7 @@ typedef struct weft_chart {
     size_t n;
     int unit; /* of the numbers on the left */
     bool from_zero, wide;
+    const char *axis; /* what is counted below: "round"; NULL: "step" */
 } weft_chart;
 
 /* A card of the page; nothing where no series has a place. */

@@ -35,10 +35,14 @@ static void add_up_times(weft_digest *out, const weft_past_run *run) {
 
 static void sum_up_losses(weft_digest *out, const weft_past_run *run) {
     const size_t n = run->n_steps, tail = n / 10 > 20 ? 20 : n / 10 > 0 ? n / 10 : 1;
-    double sum = 0.0;
+    double sum = 0.0, counted = 0.0;
     out->first_loss = n > 0 ? run->steps[0].loss : (double)NAN;
-    for (size_t i = n > tail ? n - tail : 0; i < n; i++) sum += run->steps[i].loss / (double)(n < tail ? n : tail);
-    out->last_loss = n > 0 ? sum : (double)NAN;
+    for (size_t i = n > tail ? n - tail : 0; i < n; i++) {
+        if (isnan(run->steps[i].loss)) continue; /* a step that fp16 could not hold, and that was skipped */
+        sum += run->steps[i].loss;
+        counted += 1.0;
+    }
+    out->last_loss = counted > 0.0 ? sum / counted : (double)NAN;
     out->eval_loss = out->best_loss = out->best_step = out->similarity = (double)NAN;
     for (size_t i = 0; i < run->n_evaluations; i++) {
         out->eval_loss = run->evaluations[i].loss;

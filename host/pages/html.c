@@ -83,3 +83,21 @@ static const char *const style[] = {
 void weft_html_style(FILE *to) {
     for (size_t i = 0; i < sizeof style / sizeof *style; i++) (void)fputs(style[i], to);
 }
+
+void weft_html_begin(FILE *to, const char *title) {
+    (void)fputs("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
+                "<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>",
+                to);
+    weft_html_text(to, title);
+    (void)fputs(" - Weft</title>\n<style>\n", to);
+    weft_html_style(to);
+    (void)fputs("</style></head>\n<body><main>\n", to);
+}
+
+void weft_html_tile(FILE *to, const char *value, const char *about) {
+    (void)fputs("<div class=tile><b>", to);
+    weft_html_text(to, value);
+    (void)fputs("</b><span>", to);
+    weft_html_text(to, about);
+    (void)fputs("</span></div>\n", to);
+}

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "pages/html.h"
 #include "pages/page_sections.h"
 
@@ -17,13 +18,10 @@ static void print_names(const weft_comparison *self, FILE *to) {
 }
 
 static void print_head(const weft_comparison *self, FILE *to) {
-    (void)fputs("<!doctype html>\n<html lang=en><head><meta charset=utf-8>\n"
-                "<meta name=viewport content=\"width=device-width,initial-scale=1\">\n<title>",
-                to);
-    print_names(self, to);
-    (void)fputs(" - Weft</title>\n<style>\n", to);
-    weft_html_style(to);
-    (void)fputs("</style></head>\n<body><main>\n", to);
+    char title[512] = "";
+    for (size_t i = 0; i < self->n; i++)
+        weft_words_append(title, sizeof title, "%s%s", i > 0 ? ", " : "", self->names[i]);
+    weft_html_begin(to, title);
 }
 
 /* "llama, 973,184 parameters; fsdp full on 3 ranks, fp32; step 40 of 40" */

@@ -8,29 +8,21 @@
 
 /* ---- tiles ---- */
 
-static void print_tile(FILE *to, const char *value, const char *about) {
-    (void)fputs("<div class=tile><b>", to);
-    weft_html_text(to, value);
-    (void)fputs("</b><span>", to);
-    weft_html_text(to, about);
-    (void)fputs("</span></div>\n", to);
-}
-
 static void print_loss_tiles(const weft_digest *d, FILE *to) {
     char value[64], about[96];
     if (!isnan(d->last_loss)) {
         (void)snprintf(value, sizeof value, "%.4f", d->last_loss);
         (void)snprintf(about, sizeof about, "training loss at the end, from %.4f", d->first_loss);
-        print_tile(to, value, about);
+        weft_html_tile(to, value, about);
     }
     if (!isnan(d->best_loss)) {
         (void)snprintf(value, sizeof value, "%.4f", d->best_loss);
         (void)snprintf(about, sizeof about, "best evaluation loss, at step %.0f", d->best_step);
-        print_tile(to, value, about);
+        weft_html_tile(to, value, about);
     }
     if (!isnan(d->similarity)) {
         (void)snprintf(value, sizeof value, "%.4g", d->similarity);
-        print_tile(to, value, "similarity: 1 less the cosine of hidden states before and after");
+        weft_html_tile(to, value, "similarity: 1 less the cosine of hidden states before and after");
     }
 }
 
@@ -40,19 +32,19 @@ void weft_section_tiles(const weft_digest *d, FILE *to) {
     print_loss_tiles(d, to);
     if (!isnan(d->speed)) {
         (void)snprintf(about, sizeof about, "tokens a second, %s a step", weft_unit_seconds(b, d->step_seconds));
-        print_tile(to, weft_unit_count(a, (int64_t)d->speed), about);
+        weft_html_tile(to, weft_unit_count(a, (int64_t)d->speed), about);
     }
     if (!isnan(d->seconds)) {
         (void)snprintf(about, sizeof about, "in all, %.0f %% of it computing",
                        100.0 * d->times[WEFT_TIME_COMPUTE] / d->seconds);
-        print_tile(to, weft_unit_seconds(a, d->seconds), about);
+        weft_html_tile(to, weft_unit_seconds(a, d->seconds), about);
     }
     if (!isnan(d->planned)) {
         (void)snprintf(value, sizeof value, "%s", weft_unit_bytes(a, (int64_t)d->planned));
         (void)snprintf(about, sizeof about, "planned%s%s%s", d->ranks > 1 ? " on the fullest rank" : "",
                        isnan(d->resident) ? "" : "; the process: ",
                        isnan(d->resident) ? "" : weft_unit_bytes(b, (int64_t)d->resident));
-        print_tile(to, value, about);
+        weft_html_tile(to, value, about);
     }
     (void)fputs("</div>\n", to);
 }

@@ -47,7 +47,8 @@ int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_P
     sizes[WEFT_SCALAR_ALL_LOSSES] = plan->world > 1 ? weft_cache_lines(losses * plan->world) : 0;
     sizes[WEFT_SCALAR_NODES] = weft_cache_lines(f64 * weft_norm_nodes(plan));
     sizes[WEFT_SCALAR_SQUARES] = weft_cache_lines(f64 * weft_budget_trained(plan));
-    sizes[WEFT_SCALAR_COUNT] = sizes[WEFT_SCALAR_NORM] = weft_cache_lines(f64);
+    sizes[WEFT_SCALAR_COUNT] = weft_cache_lines(f64 + weft_dtype_bytes(WEFT_F32)); /* and the seed */
+    sizes[WEFT_SCALAR_NORM] = weft_cache_lines(f64);
     sizes[WEFT_SCALAR_COEFFICIENT] = weft_cache_lines(weft_dtype_bytes(WEFT_F32));
     sizes[WEFT_SCALAR_SKIP] = weft_cache_lines(weft_dtype_bytes(WEFT_I32));
     sizes[WEFT_SCALAR_PAST] = plan->spec.cache_rows > 0 ? weft_cache_lines(weft_dtype_bytes(WEFT_I64)) : 0;

@@ -54,7 +54,8 @@ int64_t weft_gathered_layout(const weft_plan *plan, const weft_cut *cut, int32_t
         p->shard = weft_hold_piece(plan->layout, p->group, cut->replicas) * cut->groups;
         p->image = at;
         at += weft_cache_lines(weft_dtype_span(p->dtype, p->shard) * cut->group);
-        p->widened = p->group->dtype == WEFT_BF16 && count_gains_of_group(plan, p->group) > 0;
+        p->widened = p->group->dtype != WEFT_F32 && !weft_dtype_is_packed(p->group->dtype) &&
+                     count_gains_of_group(plan, p->group) > 0;
         if (p->rounded) at = place_gains(plan, cut, p, at);
         if (p->widened) {
             p->gains = at;

@@ -1,10 +1,10 @@
 /* host/plan/gathered.h: what the slot of a gathered unit holds: for each of its groups
  *
  *     as it is stored   the group, whole pieces: one all-gather straight into its place; then, where it is stored in
- *                       bf16, its gains and biases, widened from there
- *     rounded           where it is stored in fp32 and computed with in bf16: the group rounded to bf16, whole pieces:
- *                       the same; then the gains and biases of each rank's shard in fp32, a row per rank; then all
- *                       gains and biases, put together from the rows
+ *                       16 bits, its gains and biases, widened from there
+ *     rounded           where it is stored in fp32 and computed with in 16 bits: the group rounded to those, whole
+ *                       pieces: the same; then the gains and biases of each rank's shard in fp32, a row per rank; then
+ *                       all gains and biases, put together from the rows
  *
  * since gains and biases are read in fp32 always. */
 #ifndef WEFT_HOST_PLAN_GATHERED_H

@@ -140,7 +140,7 @@ weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err
             "asks for weights in bf16, which are computed with in bf16 alone: set precision = bf16 "
             "in [train], too");
     self->run = run;
-    self->dtype = run->settings.train.precision == WEFT_PRECISION_BF16 ? WEFT_BF16 : WEFT_F32;
+    self->dtype = weft_precision_dtype(&run->settings.train);
     return declare_model(self, err);
 }
 
@@ -205,6 +205,20 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
     return WEFT_OK;
 }
 
+/* The device computes in what is asked for. */
+static weft_status check_precision(const weft_plan *self, const weft_device_plugin *kernels, const weft_device *device,
+                                   weft_error *err) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    uint32_t types = 0;
+    WEFT_PLUGIN_TELL(kernels, info, device, &info);
+    types = info.types != 0 ? info.types : 1u << WEFT_F32 | 1u << WEFT_BF16;
+    if ((types >> self->dtype & 1u) != 0) return WEFT_OK;
+    return weft_config_reject(self->run->config, "train", "precision", err,
+                              "is not what device %s (%s) computes in: choose fp32%s, or another [device] plugin",
+                              weft_run_id(self->run, WEFT_PART_DEVICE), info.name,
+                              (types >> WEFT_BF16 & 1u) != 0 ? " or bf16" : "");
+}
+
 /* Beside an adapter modules of the base are trained as a whole, or not. */
 static weft_status check_modules(const weft_plan *self, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
@@ -218,7 +232,8 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     weft_status status = WEFT_OK;
     weft_graph_set_spec set = {0};
     self->spec = *spec;
-    status = check_packed(self, kernels, device, err);
+    status = check_precision(self, kernels, device, err);
+    if (status == WEFT_OK) status = check_packed(self, kernels, device, err);
     if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
     if (status == WEFT_OK && spec->training) {
         set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);

@@ -23,8 +23,10 @@ static void fill_in_world(const weft_plan *plan, weft_job *job) {
     view->nodes = plan->world > 1 ? plan->nodes : 1;
     view->ranks_per_node = view->world / (view->nodes > 0 && view->world % view->nodes == 0 ? view->nodes : 1);
     job->spec.in_order = plan->in_order;
+    job->spec.most_seconds = plan->run->settings.plugins.compile_seconds;
+    job->spec.most_events = plan->run->settings.plugins.compile_events;
     view->reduce = (int32_t)keys->reduce;
-    view->reduce_dtype = keys->reduce_dtype == WEFT_REDUCE_BF16 ? WEFT_BF16 : WEFT_F32;
+    view->reduce_dtype = weft_reduce_dtype(keys);
     if ((weft_offers_of(strategy) & WEFT_OFFERS_PREFETCH) != 0) job->spec.prefetch = (int32_t)keys->prefetch;
 }
 

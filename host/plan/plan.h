@@ -123,6 +123,11 @@ static inline bool weft_plan_saves_base(const weft_plan *plan) {
     return plan->declared->adapter == NULL || plan->run->settings.model.start == WEFT_START_FRESH;
 }
 
+/* Losses are multiplied by a scale before their backward (engine/loss_scale.h), and steps may end without an update. */
+static inline bool weft_plan_scales(const weft_plan *plan) {
+    return plan->dtype == WEFT_F16;
+}
+
 /* Frees what the plan holds; one that was never opened is fine. */
 void weft_plan_close(weft_plan *self);
 

@@ -12,7 +12,8 @@ static const struct {
     bool scaled_by_rows;
 } bases[] = {[WEFT_BASE_AUTO] = {0, false},         [WEFT_BASE_NF4] = {WEFT_NF4, false},
              [WEFT_BASE_INT8] = {WEFT_I8X64, true}, [WEFT_BASE_FP8] = {WEFT_F8X128, false},
-             [WEFT_BASE_BF16] = {WEFT_BF16, false}, [WEFT_BASE_FP32] = {WEFT_F32, false}};
+             [WEFT_BASE_BF16] = {WEFT_BF16, false}, [WEFT_BASE_FP16] = {WEFT_F16, false},
+             [WEFT_BASE_FP32] = {WEFT_F32, false}};
 
 typedef struct choosing {
     weft_plan *plan;
@@ -93,6 +94,18 @@ static weft_status check_slices(const choosing *self, weft_error *err) {
     return WEFT_OK;
 }
 
+/* What is stored in 16 bits is multiplied as it is. */
+static weft_status check_half(const choosing *self, weft_error *err) {
+    const int32_t dtype = bases[self->base].dtype;
+    char text[200];
+    if ((dtype != WEFT_BF16 && dtype != WEFT_F16) || dtype == self->plan->dtype) return WEFT_OK;
+    (void)snprintf(text, sizeof text,
+                   "is multiplied in %s alone: set [train] precision = %s, or base = nf4, int8 or fp8, which are "
+                   "multiplied in any",
+                   weft_dtype_name(dtype), weft_dtype_name(dtype));
+    return reject_base(self, err, text);
+}
+
 /* ---- what is ---- */
 
 static const weft_tensor *tensor_of(const choosing *self, const weft_parameter *p) {
@@ -150,11 +163,8 @@ static weft_status choose_all(choosing *self, weft_error *err) {
     const weft_declared *declared = self->plan->declared;
     weft_status status = WEFT_OK;
     mark_base(self->is_base, declared);
-    if (self->base == WEFT_BASE_BF16 && self->plan->dtype != WEFT_BF16)
-        return reject_base(
-            self, err,
-            "is multiplied in bf16 alone: set [train] precision = bf16, or base = nf4, int8 or fp8, which "
-            "are multiplied in either");
+    status = check_half(self, err);
+    if (status != WEFT_OK) return status;
     if (self->base != WEFT_BASE_AUTO) status = find_frozen(self, err);
     for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) status = choose_one(self, i, err);
     return status == WEFT_OK ? check_slices(self, err) : status;

@@ -11,7 +11,8 @@
 #define ANSWER_BYTES (2u << 20)
 
 typedef struct question {
-    const char *path, *kind, *id, *pins;
+    const char *path, *kind, *id;
+    const weft_trust *trust;
     weft_apart what;
 } question;
 
@@ -20,7 +21,7 @@ typedef struct question {
 /* The plugin that the file's name promises. */
 static weft_status load_named(const weft_loaded **out, const question *asked, weft_error *err) {
     const weft_plugin_file *file = NULL;
-    weft_status status = weft_plugin_file_load(&file, asked->path, asked->pins, err);
+    weft_status status = weft_plugin_file_load(&file, asked->path, asked->trust, err);
     if (status == WEFT_OK) status = weft_plugin_file_choose(out, file, asked->kind, asked->id, err);
     return status;
 }
@@ -98,9 +99,9 @@ static json_t *judge_child(const weft_child *child, double seconds) {
     return make_failure("it ends the process while it is loaded (exit status %d).", WEXITSTATUS(child->status));
 }
 
-json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const char *pins, weft_apart what,
+json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const weft_trust *trust, weft_apart what,
                           double seconds, weft_error *err) {
-    question asked = {path, kind, id, pins, what};
+    question asked = {path, kind, id, trust, what};
     weft_child child;
     json_t *out = NULL;
     if (weft_child_run(&child, answer_in_child, &asked, ANSWER_BYTES, seconds, err) == WEFT_OK) {

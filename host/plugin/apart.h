@@ -3,8 +3,8 @@
 #ifndef WEFT_HOST_PLUGIN_APART_H
 #define WEFT_HOST_PLUGIN_APART_H
 
+#include "plugin/pins.h"
 #include <jansson.h>
-#include <weft/base.h>
 
 #define WEFT_APART_SECONDS 10
 
@@ -20,8 +20,8 @@ typedef enum weft_apart {
  *   table_flags, keys                   ... and WEFT_APART_KEYS asked for them: the `flags` of the kind's table; an
  *                                       array of {name, type, flags, default, range, unit, help} as in weft_key
  *   reason                              a sentence, where status is not "ok"
- * pins: as in weft_plugins_options, or NULL. seconds: how long it may take. NULL: err says why. [main] */
-json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const char *pins, weft_apart what,
+ * trust: NULL trusts all. seconds: how long it may take. NULL: err says why. [main] */
+json_t *weft_plugin_apart(const char *path, const char *kind, const char *id, const weft_trust *trust, weft_apart what,
                           double seconds, weft_error *err);
 
 #endif

@@ -50,7 +50,7 @@ weft_status weft_plugin_describe(weft_described **out, const weft_plugins *plugi
     (void)snprintf(self->kind, sizeof self->kind, "%s", kind);
     (void)snprintf(self->id, sizeof self->id, "%s", id);
     self->answer =
-        weft_plugin_apart(path, kind, id, weft_plugins_pins(plugins), WEFT_APART_KEYS, WEFT_APART_SECONDS, err);
+        weft_plugin_apart(path, kind, id, weft_plugins_trust(plugins), WEFT_APART_KEYS, WEFT_APART_SECONDS, err);
     status = self->answer == NULL ? WEFT_E_SYSTEM : take_answer(self, err);
     if (status == WEFT_OK) *out = self;
     else weft_described_free(self);

@@ -3,8 +3,8 @@
 
 #include "plugin/enter.h"
 #include "plugin/kinds.h"
-#include "plugin/pins.h"
 #include "plugin/process.h"
+#include "plugin/producer.h"
 #include "plugin/services.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -217,23 +217,25 @@ static weft_status open_file(file_entry *out, file_entry **known, const char *pa
     return WEFT_OK;
 }
 
-static weft_status judge_file(file_entry *entry, const char *pins, weft_error *err) {
+static weft_status judge_file(file_entry *entry, const weft_trust *trust, weft_error *err) {
     unsigned char *bytes = NULL;
     const size_t size = (size_t)entry->stat.st_size;
     weft_status status = read_whole_file(&bytes, entry->descriptor, size, err);
     if (status == WEFT_OK) status = hash_bytes(entry->file.sha256, bytes, size, err);
     if (status == WEFT_OK) status = weft_preflight_read(&entry->file.note, bytes, size, err);
-    if (status == WEFT_OK) status = weft_pins_match(pins, &entry->file.note, entry->file.sha256, err);
+    if (status == WEFT_OK && weft_producer_reorders(bytes, size)) entry->file.note.fast_math = 1;
+    if (status == WEFT_OK) status = weft_trust_judge(trust, &entry->file.note, entry->file.sha256, entry->path, err);
     free(bytes);
     return status;
 }
 
-static weft_status verdict_of(const file_entry *entry, const char *pins, weft_error *err) {
+static weft_status verdict_of(const file_entry *entry, const weft_trust *trust, weft_error *err) {
     if (entry->verdict != WEFT_OK) return weft_error_set(err, entry->verdict, "%s", entry->why.text);
-    return weft_pins_match(pins, &entry->file.note, entry->file.sha256, err);
+    return weft_trust_judge(trust, &entry->file.note, entry->file.sha256, entry->path, err);
 }
 
-weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path, const char *pins, weft_error *err) {
+weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path, const weft_trust *trust,
+                                  weft_error *err) {
     file_entry *entry = calloc(1, sizeof *entry), *known = NULL;
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
@@ -241,10 +243,10 @@ weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path
     entry->descriptor = -1;
     status = open_file(entry, &known, path, &why);
     if (status == WEFT_OK && known != NULL) {
-        status = verdict_of(known, pins, &why);
+        status = verdict_of(known, trust, &why);
         if (status == WEFT_OK) *out = &known->file;
     } else if (status == WEFT_OK) {
-        status = judge_file(entry, pins, &why);
+        status = judge_file(entry, trust, &why);
         if (status == WEFT_OK) {
             entry->why = why;
             entry->verdict = run_file(entry, &entry->why);
@@ -261,14 +263,14 @@ weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path
     return status;
 }
 
-weft_status weft_plugin_file_note(weft_preflight *out, const char *path, weft_error *err) {
+weft_status weft_plugin_file_note(weft_preflight *out, const char *path, const weft_trust *trust, weft_error *err) {
     file_entry *entry = calloc(1, sizeof *entry), *known = NULL;
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (entry == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory to read it.", path);
     entry->descriptor = -1;
     status = open_file(entry, &known, path, &why);
-    if (status == WEFT_OK && known == NULL) status = judge_file(entry, NULL, &why);
+    if (status == WEFT_OK) status = known != NULL ? verdict_of(known, trust, &why) : judge_file(entry, trust, &why);
     if (status == WEFT_OK) *out = known != NULL ? known->file.note : entry->file.note;
     if (status != WEFT_OK) (void)weft_error_set(err, status, "%s %s", path, why.text);
     if (entry->descriptor >= 0) (void)close(entry->descriptor);

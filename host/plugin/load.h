@@ -8,8 +8,8 @@
 #ifndef WEFT_HOST_PLUGIN_LOAD_H
 #define WEFT_HOST_PLUGIN_LOAD_H
 
+#include "plugin/pins.h"
 #include "plugin/plugin.h"
-#include "plugin/preflight.h"
 
 typedef struct weft_plugin_file {
     const char *path; /* canonical and absolute */
@@ -19,13 +19,13 @@ typedef struct weft_plugin_file {
     weft_loaded plugins[WEFT_FILE_PLUGINS]; /* note.n_plugins of them */
 } weft_plugin_file;
 
-/* path: any path to the file. pins: as in weft_plugins_options, sound, or NULL; a plugin of the file that is pinned to
- * another hash is WEFT_E_USER. On success *out lives as long as the process. Errors begin with the file's name. [main]
- */
-weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path, const char *pins, weft_error *err);
+/* path: any path to the file. trust: NULL trusts all; a file that is not trusted is WEFT_E_USER. On success *out lives
+ * as long as the process. Errors begin with the file's name. [main] */
+weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path, const weft_trust *trust,
+                                  weft_error *err);
 
-/* What the file's note says, if this host could take it; none of its code runs. Errors as above. [main] */
-weft_status weft_plugin_file_note(weft_preflight *out, const char *path, weft_error *err);
+/* What the file's note says, if this host could take it; none of its code runs. trust and errors as above. [main] */
+weft_status weft_plugin_file_note(weft_preflight *out, const char *path, const weft_trust *trust, weft_error *err);
 
 /* The plugin of the file that is meant: by kind and id, or, where id is NULL, the only one of its kind. [main] */
 weft_status weft_plugin_file_choose(const weft_loaded **out, const weft_plugin_file *file, const char *kind,

@@ -7,6 +7,8 @@
 #define WEFT_FILE_PLUGINS 16  /* that one file may hold */
 #define WEFT_NOTE_LINE    512 /* bytes of a line of the note, with its end */
 
+#define WEFT_LAUNCH_AS "as " /* begins a launch line that names another communicator (weft/comm.h) */
+
 typedef struct weft_note_plugin {
     char kind[16];
     char id[64];
@@ -23,6 +25,7 @@ typedef struct weft_preflight {
     char launched[WEFT_NOTE_LINE]; /* "PMI_RANK PMI_SIZE", a list of pairs; "": none */
     char needed[1024];             /* libraries, "libm.so.6, libc.so.6" */
     int glibc_major, glibc_minor;
+    int fast_math; /* its compiler was told to reorder sums: by the note, or by what a debugger reads */
 } weft_preflight;
 
 #endif

@@ -34,17 +34,22 @@ typedef struct weft_loaded {
 /* The table of a loaded plugin: weft_loaded_table(loaded, optimizer) is a const weft_optimizer_plugin *. */
 #define weft_loaded_table(loaded, kind) ((const weft_##kind##_plugin *)(loaded)->plugin->table)
 
-/* Both texts may be NULL. */
+/* All texts may be NULL. */
 typedef struct weft_plugins_options {
-    const char *path; /* [plugins] path: absolute directories, separated by colons */
-    const char *pins; /* [plugins] pin: "optimizer:lion=<64 hex digits>", separated by commas */
+    const char *path;     /* [plugins] path: absolute directories, separated by colons */
+    const char *pins;     /* [plugins] pin: "optimizer:lion=<64 hex digits>", separated by commas */
+    const char *pin_list; /* [plugins] pin_list: a file of hashes */
+    int pinned;           /* [plugins] trust = pinned: nothing else is loaded */
 } weft_plugins_options;
 
-/* WEFT_E_USER: a directory that is not absolute, a pin that cannot be read. */
+typedef struct weft_trust weft_trust; /* plugin/pins.h */
+
+/* WEFT_E_USER: a directory that is not absolute, a pin or a list that cannot be read. */
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err);
 void weft_plugins_destroy(weft_plugins *self);
 
-/* name: an id, or a path with a slash (relative ones start at the working directory: the configuration makes them
+/* What gives cause for doubt about a file that is loaded is told once in a process (plugin/doubts.h).
+ * name: an id, or a path with a slash (relative ones start at the working directory: the configuration makes them
  * absolute first). A second request for the same plugin gives the same answer. */
 weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
                              weft_error *err);
@@ -55,6 +60,7 @@ typedef struct weft_noted {
     char path[4096];  /* as it was found */
     char launch[512]; /* of the note (weft/comm.h); "": none */
     char launched[512];
+    char wraps[64];    /* a communicator that wraps others: the one whose launch and variables these are; "" */
     char reason[1024]; /* why this host cannot take it; "": it can */
 } weft_noted;
 
@@ -62,7 +68,7 @@ typedef struct weft_noted {
 weft_status weft_plugins_noted(const weft_plugins *self, weft_noted **out, size_t *n, const char *kind,
                                weft_error *err);
 /* The file at a path. */
-void weft_plugin_noted(weft_noted *out, const char *id, const char *path);
+void weft_plugin_noted(const weft_plugins *self, weft_noted *out, const char *id, const char *path);
 
 /* What weft_plugins_get has given so far, in order, each once; NULL past the end. For the checkpoint's manifest. */
 const weft_loaded *weft_plugins_at(const weft_plugins *self, size_t i);
@@ -74,8 +80,8 @@ const char *weft_plugins_directory(const weft_plugins *self, size_t i);
 weft_status weft_plugins_find(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id,
                               weft_error *err);
 
-/* As given; NULL: none. */
-const char *weft_plugins_pins(const weft_plugins *self);
+/* Which files it takes. */
+const weft_trust *weft_plugins_trust(const weft_plugins *self);
 
 /* True for a kind that this host knows. */
 int weft_plugin_kind_known(const char *kind);

@@ -1,6 +1,7 @@
 /* host/plugin/plugins.c: the registry of plugin.h: from a kind and a name to a loaded plugin. */
 #include "plugin/plugin.h"
 
+#include "plugin/doubts.h"
 #include "plugin/kinds.h"
 #include "plugin/load.h"
 #include "plugin/pins.h"
@@ -15,12 +16,29 @@ typedef struct request {
 
 struct weft_plugins {
     weft_search search;
-    char *pins; /* or NULL */
+    char *pins, *list, *list_path; /* or NULL */
+    weft_trust trust;
     request *requests;
     size_t n_requests;
     const weft_loaded **given; /* each once */
     size_t n_given;
 };
+
+/* The text, if there is one. False: no memory. */
+static int keep_text(char **out, const char *text) {
+    if (text == NULL || *text == 0) return 1;
+    *out = strdup(text);
+    return *out != NULL;
+}
+
+static weft_status set_trust(weft_plugins *self, const weft_plugins_options *options, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (!keep_text(&self->pins, options->pins) || !keep_text(&self->list_path, options->pin_list))
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plugin registry.");
+    if (self->list_path != NULL) status = weft_pins_read_list(&self->list, self->list_path, err);
+    self->trust = (weft_trust){self->pins, self->list, self->list_path, options->pinned};
+    return status;
+}
 
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err) {
     weft_plugins *self = NULL;
@@ -29,10 +47,7 @@ weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *
     self = calloc(1, sizeof *self);
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plugin registry.");
     status = weft_search_open(&self->search, options->path, err);
-    if (status == WEFT_OK && options->pins != NULL) {
-        self->pins = strdup(options->pins);
-        if (self->pins == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the plugin registry.");
-    }
+    if (status == WEFT_OK) status = set_trust(self, options, err);
     if (status == WEFT_OK) {
         *out = self;
     } else {
@@ -52,6 +67,8 @@ void weft_plugins_destroy(weft_plugins *self) {
     free(self->requests);
     free((void *)self->given);
     free(self->pins);
+    free(self->list);
+    free(self->list_path);
     free(self);
 }
 
@@ -63,8 +80,8 @@ const char *weft_plugins_directory(const weft_plugins *self, size_t i) {
     return i < self->search.n ? self->search.directories[i] : NULL;
 }
 
-const char *weft_plugins_pins(const weft_plugins *self) {
-    return self->pins;
+const weft_trust *weft_plugins_trust(const weft_plugins *self) {
+    return &self->trust;
 }
 
 weft_status weft_plugins_find(const weft_plugins *self, char *path, size_t size, const char *kind, const char *id,
@@ -80,20 +97,21 @@ int weft_plugin_kind_known(const char *kind) {
 /* --- what files there are --- */
 
 typedef struct collection {
+    const weft_plugins *plugins;
     const char *kind;
     weft_noted *all;
     size_t n;
     weft_status status;
 } collection;
 
-void weft_plugin_noted(weft_noted *out, const char *id, const char *path) {
+void weft_plugin_noted(const weft_plugins *self, weft_noted *out, const char *id, const char *path) {
     weft_preflight *note = calloc(1, sizeof *note);
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_E_MEMORY;
     memset(out, 0, sizeof *out);
     (void)snprintf(out->id, sizeof out->id, "%s", id);
     (void)snprintf(out->path, sizeof out->path, "%s", path);
-    if (note != NULL) status = weft_plugin_file_note(note, path, &why);
+    if (note != NULL) status = weft_plugin_file_note(note, path, &self->trust, &why);
     if (status == WEFT_OK) {
         (void)snprintf(out->launch, sizeof out->launch, "%s", note->launch);
         (void)snprintf(out->launched, sizeof out->launched, "%s", note->launched);
@@ -122,12 +140,12 @@ static void collect_found(void *context, const char *path) {
         return;
     }
     self->all = grown;
-    weft_plugin_noted(&self->all[self->n++], id, path);
+    weft_plugin_noted(self->plugins, &self->all[self->n++], id, path);
 }
 
 weft_status weft_plugins_noted(const weft_plugins *self, weft_noted **out, size_t *n, const char *kind,
                                weft_error *err) {
-    collection all = {kind, NULL, 0, WEFT_OK};
+    collection all = {self, kind, NULL, 0, WEFT_OK};
     weft_status status = weft_search_walk(&self->search, collect_found, &all, err);
     if (status == WEFT_OK && all.status != WEFT_OK)
         status = weft_error_set(err, all.status, "no memory for the list of %s plugins.", kind);
@@ -187,8 +205,9 @@ weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const 
         if (!by_path && !weft_search_find(&self->search, path, sizeof path, kind, name)) {
             return weft_search_miss(&self->search, kind, name, err);
         }
-        status = weft_plugin_file_load(&file, by_path ? name : path, self->pins, err);
+        status = weft_plugin_file_load(&file, by_path ? name : path, &self->trust, err);
         if (status == WEFT_OK) status = weft_plugin_file_choose(&loaded, file, kind, by_path ? NULL : name, err);
+        if (status == WEFT_OK) weft_doubts_tell(file, loaded);
         if (status == WEFT_OK) status = remember_request(self, loaded, kind, name, err);
     }
     if (status == WEFT_OK) *out = loaded;

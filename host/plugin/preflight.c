@@ -114,14 +114,26 @@ static weft_status parse_plugin(weft_preflight *out, const char *text, weft_erro
     return WEFT_OK;
 }
 
+/* "as mpi" */
+static int is_as_another(const char *text) {
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+    return strncmp(text, WEFT_LAUNCH_AS, sizeof WEFT_LAUNCH_AS - 1) == 0 && text[sizeof WEFT_LAUNCH_AS - 1] != 0 &&
+           text[sizeof WEFT_LAUNCH_AS - 1 + strspn(text + sizeof WEFT_LAUNCH_AS - 1, letters)] == 0;
+}
+
 /* "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words; or "weft {ranks}". */
 static weft_status parse_launch(weft_preflight *out, const char *text, weft_error *err) {
     const char *ranks = strstr(text, "{ranks}");
     const int by_host = strcmp(text, WEFT_LAUNCH_BY_HOST) == 0;
+    if (out->launch[0] == 0 && is_as_another(text)) {
+        (void)snprintf(out->launch, sizeof out->launch, "%s", text);
+        return WEFT_OK;
+    }
     if (out->launch[0] != 0 || (text[0] != '/' && !by_host) || ranks == NULL || strstr(ranks + 1, "{ranks}") != NULL) {
         return weft_error_set(err, WEFT_E_PLUGIN,
                               "has a note whose line \"launch=%.200s\" is not the one command that starts ranks: an "
-                              "absolute path, and {ranks} once among what follows it, or \"" WEFT_LAUNCH_BY_HOST "\".",
+                              "absolute path, and {ranks} once among what follows it, or \"" WEFT_LAUNCH_BY_HOST
+                              "\", or \"" WEFT_LAUNCH_AS "\" and another's id.",
                               text);
     }
     (void)snprintf(out->launch, sizeof out->launch, "%s", text);
@@ -152,6 +164,7 @@ static weft_status parse_launched(weft_preflight *out, const char *text, weft_er
 
 static weft_status parse_line(weft_preflight *out, const char *line, weft_error *err) {
     int good = 1;
+    if (strcmp(line, "math=fast") == 0) out->fast_math = 1;
     if (strncmp(line, "plugin=", 7) == 0) return parse_plugin(out, line + 7, err);
     if (strncmp(line, "launch=", 7) == 0) return parse_launch(out, line + 7, err);
     if (strncmp(line, "launched=", 9) == 0) return parse_launched(out, line + 9, err);

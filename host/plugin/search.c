@@ -46,6 +46,15 @@ static weft_status add_list(weft_search *self, const char *from, const char *lis
     return status;
 }
 
+/* ~/.local is a prefix like /usr/local, whichever prefix this program has itself. */
+static weft_status add_home(weft_search *self, weft_error *err) {
+    const char *home = getenv("HOME");
+    char path[PATH_MAX];
+    const int n = home == NULL || home[0] != '/' ? -1 : snprintf(path, sizeof path, "%s/.local/" WEFT_PLUGIN_DIR, home);
+    if (n < 0 || (size_t)n >= sizeof path) return WEFT_OK;
+    return add_directory(self, "The user's prefix", path, (size_t)n, err);
+}
+
 static weft_status add_user(weft_search *self, weft_error *err) {
     const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
     char path[PATH_MAX];
@@ -77,6 +86,7 @@ weft_status weft_search_open(weft_search *out, const char *path, weft_error *err
     weft_status status = add_list(&made, "[plugins] path", path, err);
     if (status == WEFT_OK) status = add_list(&made, "WEFT_PLUGIN_PATH", getenv("WEFT_PLUGIN_PATH"), err);
     if (status == WEFT_OK) status = add_user(&made, err);
+    if (status == WEFT_OK) status = add_home(&made, err);
     if (status == WEFT_OK) status = add_installed(&made, err);
     if (status == WEFT_OK) {
         *out = made;
@@ -103,6 +113,13 @@ int weft_search_find(const weft_search *self, char *out, size_t n, const char *k
         if (length > 0 && (size_t)length < n && lstat(out, &stat) == 0) return 1;
     }
     return 0;
+}
+
+int weft_search_builtin(char *out, size_t n, const char *kind, const char *id) {
+    weft_search installed = {{NULL}, 0};
+    const int found = add_installed(&installed, NULL) == WEFT_OK && weft_search_find(&installed, out, n, kind, id);
+    weft_search_close(&installed);
+    return found;
 }
 
 typedef struct ids {

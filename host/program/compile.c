@@ -2,16 +2,24 @@
  *
  * What a strategy says is a stranger's: counts and holdings are checked here, events by the checker. */
 #include "plugin/enter.h"
+#include "plugin/limit.h"
 #include "program/events.h"
 
 #include <stdlib.h>
 
+static void begin(weft_limit *limit, const weft_strategy_plugin *strategy, const char *slot, const weft_job_spec *job) {
+    weft_limit_begin(limit, strategy, slot, "[plugins] compile_seconds", job->most_seconds);
+}
+
 weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                               const void *config, weft_error *err) {
     int32_t replicas = 0;
+    weft_limit limit;
     weft_status status = WEFT_OK;
     job->view.replicas = 0;
+    begin(&limit, strategy, "replicas", job);
     WEFT_PLUGIN_CALL(status, strategy, replicas, err, host, config, &job->view, &replicas);
+    weft_limit_end(&limit);
     if (status != WEFT_OK) return status;
     if (replicas < 1 || replicas > job->view.world)
         return weft_error_set(err, WEFT_E_PLUGIN,
@@ -82,6 +90,7 @@ static void keep_placement(weft_job_spec *job, const weft_placement *units, cons
 
 weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                            const void *config, weft_error *err) {
+    weft_limit limit;
     weft_status status = WEFT_OK;
     weft_placement *units = calloc((size_t)job->view.n_units + 1, sizeof *units);
     int32_t *owners = malloc(((size_t)job->view.n_segments + 1) * sizeof *owners);
@@ -94,7 +103,9 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
         units[u].owner = -1;
     }
     for (int32_t s = 0; s < job->view.n_segments; s++) owners[s] = -1;
+    begin(&limit, strategy, "place", job);
     WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, units, owners);
+    weft_limit_end(&limit);
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++)
         status = judge_placement(&units[u], job->view.units[u].name, job->view.world, err);
     if (status == WEFT_OK) status = judge_owners(owners, job, err);
@@ -119,6 +130,11 @@ static weft_status refuse_foreign(const weft_program *program, const weft_job_sp
 /* RECOMPUTE is the host's own, so that a strategy cannot be wrong about it. */
 static weft_status judge_events(const weft_program *program, const weft_job_spec *job, weft_error *err) {
     char text[256];
+    if (program->too_many)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "the strategy plugin emits more than %lld events for one program, which [plugins] "
+                              "compile_events allows: raise it if the program is meant to be so long",
+                              (long long)job->most_events);
     if (program->out_of_memory)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for more than %d events of a step program",
                               (int)program->n_events);
@@ -138,13 +154,17 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err) {
     weft_program *program = NULL;
     weft_emitter emitter = {(uint32_t)sizeof emitter, 0, NULL, weft_program_emit};
+    weft_limit limit;
     weft_status status = WEFT_OK;
     *out = NULL;
     status = weft_program_create(&program, job, rank, err);
     if (status != WEFT_OK) return status;
+    program->most_events = job->most_events;
     emitter.program = program;
+    begin(&limit, strategy, "compile", job);
     WEFT_PLUGIN_CALL(status, strategy, compile, err, host, strategy_config, &job->view, rank, &emitter);
-    if (status == WEFT_OK || program->out_of_memory) {
+    weft_limit_end(&limit);
+    if (status == WEFT_OK || program->out_of_memory || program->too_many) {
         const weft_status judged = judge_events(program, job, err);
         status = judged != WEFT_OK ? judged : status;
     }

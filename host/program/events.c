@@ -29,6 +29,10 @@ static bool reserve_event(weft_program *program) {
 
 /* The checker judges what was given; that an event asks for more than this host knows is seen here alone. */
 int32_t weft_program_emit(weft_program *program, const weft_event *event) {
+    if (program->most_events > 0 && program->n_events >= program->most_events) {
+        program->too_many = true;
+        return -1;
+    }
     if (program->n_events == program->capacity && !reserve_event(program)) {
         program->out_of_memory = true;
         return -1;

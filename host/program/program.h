@@ -54,6 +54,10 @@ typedef struct weft_job_spec {
     int64_t step_work;                  /* scratch of NORM and STEP */
     bool activation_checkpointing;
     bool in_order; /* messages of a sort between two ranks come in the order in which they are sent: no tags */
+    /* What the strategy may take at most, [plugins] compile_seconds for each of its calls and compile_events for each
+     * program; 0: any time, and as many as there is memory for. */
+    double most_seconds;
+    int64_t most_events;
 } weft_job_spec;
 
 /* A planned buffer: lives from event `first` to event `last`, both included. */
@@ -101,7 +105,8 @@ struct weft_program {
     int64_t arena;                 /* bytes of all slots with storage, placed */
     int64_t peak;                  /* bytes of live slots with storage at peak_event; arena - peak is fragmentation */
     int32_t peak_event;            /* the first event at which so much lives */
-    bool out_of_memory;            /* emit failed; compile reports it */
+    bool out_of_memory, too_many;  /* emit failed; compile reports it */
+    int64_t most_events;           /* that a strategy may emit; 0: any number */
     int32_t foreign_event;         /* the first that asks for what this host does not know; -1: none */
 };
 

@@ -24,8 +24,7 @@ static uint64_t mix(uint64_t x) {
     return x ^ (x >> 33);
 }
 
-/* Numbers of so many bytes each, little-endian, the first of which is number `first` of all. */
-static uint64_t sum_of(const unsigned char *bytes, int64_t width, int64_t n, int64_t first) {
+uint64_t weft_mark_of(const unsigned char *bytes, int64_t width, int64_t n, int64_t first) {
     uint64_t sum = 0;
     for (int64_t i = 0; i < n; i++) {
         uint64_t bits = 0;
@@ -38,8 +37,8 @@ static uint64_t sum_of(const unsigned char *bytes, int64_t width, int64_t n, int
 /* Elements [first, first + n); of what is packed, byte by byte. */
 static uint64_t sum_elements(const unsigned char *bytes, int32_t dtype, int64_t n, int64_t first) {
     const int64_t width = weft_dtype_bytes(dtype);
-    if (weft_dtype_block(dtype) == 1) return sum_of(bytes, width, n, first);
-    return sum_of(bytes, 1, weft_dtype_span(dtype, n), weft_dtype_span(dtype, first));
+    if (weft_dtype_block(dtype) == 1) return weft_mark_of(bytes, width, n, first);
+    return weft_mark_of(bytes, 1, weft_dtype_span(dtype, n), weft_dtype_span(dtype, first));
 }
 
 /* Region 0 is the parameters, region 1 + i state i. */

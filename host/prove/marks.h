@@ -8,6 +8,9 @@
 
 #include "engine/engine.h"
 
+/* The mark of n numbers of so many bytes each, little-endian, the first of which is number `first` of all. */
+uint64_t weft_mark_of(const unsigned char *bytes, int64_t width, int64_t n, int64_t first);
+
 /* Marks of an engine: [1 + its states][parameters]; frozen parameters have none but their own. */
 int32_t weft_marks_count(const weft_engine *engine);
 

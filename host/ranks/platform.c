@@ -15,6 +15,11 @@ struct weft_platform_group {
     weft_comm_group *made;
 };
 
+static void ask_device(weft_platform *self) {
+    self->device_info.struct_size = (uint32_t)sizeof self->device_info;
+    WEFT_PLUGIN_TELL(self->kernels, info, self->device, &self->device_info);
+}
+
 static weft_status open_device(weft_platform *self, const weft_run *run, weft_error *err) {
     const weft_part *part = &run->parts[WEFT_PART_DEVICE];
     weft_plugin_call call;
@@ -24,8 +29,7 @@ static weft_status open_device(weft_platform *self, const weft_run *run, weft_er
     status = self->kernels->create(&self->device, run->host, part->config, self->comm_info.local_rank, err);
     status = weft_run_located(run, WEFT_PART_DEVICE, weft_plugin_call_made(&call, status, self->device, err), err);
     if (status != WEFT_OK) return status;
-    self->device_info.struct_size = (uint32_t)sizeof self->device_info;
-    WEFT_PLUGIN_TELL(self->kernels, info, self->device, &self->device_info);
+    ask_device(self);
     return WEFT_OK;
 }
 
@@ -72,7 +76,9 @@ static weft_status attach_comm(weft_platform *self, weft_error *err) {
     if (self->comm == NULL) return WEFT_OK;
     WEFT_PLUGIN_CALL(status, self->comm_plugin, attach, err, self->comm, self->device, self->kernels);
     if (status != WEFT_OK) return status;
-    return weft_platform_share(self, self->nodes, &self->comm_info.node, (int64_t)sizeof *self->nodes, err);
+    status = weft_platform_share(self, self->nodes, &self->comm_info.node, (int64_t)sizeof *self->nodes, err);
+    ask_device(self); /* again: now all ranks are there, and the communicator has taken what it needs */
+    return status;
 }
 
 weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_error *err) {

@@ -66,6 +66,9 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     if (!fit->fits || fit->need.ranks > 1) /* else it stands above */
         (void)fprintf(to, ": %s%s", weft_unit_bytes(need, fit->need.bytes.total), together(ranks, fit));
     (void)fprintf(to, "; largest: %s\n", largest_name(fit));
+    if (fit->room.held > 0)
+        (void)fprintf(to, "%-*sthe device's other %s are its context's and its libraries'\n", width, "apart",
+                      weft_unit_bytes(room, fit->room.held));
     if (!fit->fits) print_changes(fit, width, to);
 }
 
@@ -83,10 +86,11 @@ json_t *weft_fit_object(const weft_fit *fit) {
     json_t *changes = json_array();
     for (int32_t i = 0; i < fit->changes.n; i++)
         (void)json_array_append_new(changes, change_object(&fit->changes.fitting[i]));
-    return json_pack("{s:b, s:o, s:s, s:I, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
-                     fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "of",
-                     weft_room_whose(&fit->room), "planned", (json_int_t)fit->need.bytes.total, "ranks",
-                     (int)fit->need.ranks, "largest", largest_name(fit), "changes", changes);
+    return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
+                     fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
+                     (json_int_t)fit->room.held, "of", weft_room_whose(&fit->room), "planned",
+                     (json_int_t)fit->need.bytes.total, "ranks", (int)fit->need.ranks, "largest", largest_name(fit),
+                     "changes", changes);
 }
 
 /* ---- sentences ---- */
@@ -99,7 +103,7 @@ static void append_change(char *text, size_t size, const weft_fit_change *change
 }
 
 weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
-    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], what[1200] = "";
+    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], what[1200] = "", apart[80] = "";
     const weft_fit_changes *changes = &fit->changes;
     for (int32_t i = 0; i < changes->n; i++) {
         weft_words_append(what, sizeof what, "%s", i == 0 ? "It would fit with " : ", or with ");
@@ -109,12 +113,16 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
         weft_words_append(what, sizeof what,
                           "No change that was tried is enough: take a smaller model or [data] "
                           "context, or a larger machine");
+    if (fit->room.held > 0)
+        (void)snprintf(apart, sizeof apart, " beside the %s of its context and libraries",
+                       weft_unit_bytes(room, fit->room.held));
     return weft_error_set(err, WEFT_E_MEMORY,
-                          "%s%s are planned, %s of it %s, and %s has %s: nothing was started. %s; --no-fit starts it "
+                          "%s%s are planned, %s of it %s, and %s has %s%s: nothing was started. %s; --no-fit starts it "
                           "as it is",
                           weft_unit_bytes(need, fit->need.bytes.total), together(ranks, fit),
                           weft_unit_bytes(most, fit->need.bytes.category[weft_need_largest(&fit->need)]),
-                          largest_name(fit), weft_room_whose(&fit->room), weft_unit_bytes(room, fit->room.bytes), what);
+                          largest_name(fit), weft_room_whose(&fit->room), weft_unit_bytes(room, fit->room.bytes), apart,
+                          what);
 }
 
 void weft_fit_warn(const weft_fit *fit, const weft_host *host) {

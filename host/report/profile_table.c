@@ -4,6 +4,7 @@
 #include "base/units.h"
 
 #include <jansson.h>
+#include <math.h>
 
 static int64_t extreme(const weft_profile *profile, bool largest) {
     int64_t at = 0;
@@ -150,17 +151,22 @@ static json_t *roof_object(const weft_roof *roof, int64_t steps) {
                      roof->bandwidth, "flops_per_second", roof->products, "products", array);
 }
 
+/* A loss that overflowed fp16 is no number of JSON. */
+static json_t *loss_json(const weft_step_result *step) {
+    const double loss = step->n_targets > 0 ? step->loss_sum / (double)step->n_targets : 0.0;
+    return isfinite(loss) ? json_real(loss) : json_null();
+}
+
 weft_status weft_profile_print_json(const weft_profile_report *self, FILE *to, weft_error *err) {
     const weft_profile_step *step = weft_profile_median(self->profile);
     const int64_t steps = weft_profile_count(self->profile);
     const weft_step_result *last = &weft_profile_at(self->profile, steps - 1)->result;
-    json_t *object = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I, s:f, s:f, s:f, s:o, s:o}", "device",
+    json_t *object = json_pack("{s:o, s:o, s:o, s:f, s:I, s:I, s:o, s:f, s:f, s:o, s:o}", "device",
                                device_object(&self->session->engine->device_info), "start", start_object(self->start),
                                "step_seconds", seconds_array(self->profile), "median_seconds", step->seconds, "places",
                                (json_int_t)step->result.n_places, "targets", (json_int_t)step->result.n_targets, "loss",
-                               last->n_targets > 0 ? last->loss_sum / (double)last->n_targets : 0.0, "flops",
-                               step->flops, "recompute_flops", step->recompute_flops, "memory", memory_object(self),
-                               "operators", rows_array(step));
+                               loss_json(last), "flops", step->flops, "recompute_flops", step->recompute_flops,
+                               "memory", memory_object(self), "operators", rows_array(step));
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to print the profile");
     if (self->roof != NULL) (void)json_object_set_new(object, "roof", roof_object(self->roof, steps));
     (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));

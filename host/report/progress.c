@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "report/bar_line.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -71,13 +72,15 @@ static double seconds_left(const weft_progress *progress, int64_t step) {
 /* A log that people and programs read: all numbers, whatever the width. */
 static void print_plain(const weft_progress *progress, int64_t step, const weft_progress_row *row) {
     char rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], at[WEFT_UNIT_SIZE];
+    char norm[24] = " skipped";
     char rest[WEFT_UNIT_SIZE + 8] = ""; /* nothing is left after the last step */
     (void)weft_unit_count(total, progress->steps);
     (void)weft_unit_count(at, step);
     if (step < progress->steps)
         (void)snprintf(rest, sizeof rest, "  %s left", weft_unit_seconds(left, seconds_left(progress, step)));
-    (void)printf("step %*s/%s  loss %7.4f  lr %.2e  grad %8.3g  %8s tok/s%s\n", (int)strlen(total), at, total,
-                 row->loss, row->lr, row->norm, weft_unit_count(rate, (int64_t)progress->rate), rest);
+    if (isfinite(row->norm)) (void)snprintf(norm, sizeof norm, "%8.3g", row->norm);
+    (void)printf("step %*s/%s  loss %7.4f  lr %.2e  grad %s  %8s tok/s%s\n", (int)strlen(total), at, total, row->loss,
+                 row->lr, norm, weft_unit_count(rate, (int64_t)progress->rate), rest);
 }
 
 static void print_live(const weft_progress *progress, int64_t step, const weft_progress_row *row) {

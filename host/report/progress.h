@@ -13,7 +13,7 @@ void weft_progress_destroy(weft_progress *progress); /* NULL is fine */
 
 /* Loss is the mean over `tokens` targets. */
 typedef struct weft_progress_row {
-    double loss, lr, norm, seconds;
+    double loss, lr, norm, seconds; /* norm NaN: the step was skipped */
     int64_t tokens;
 } weft_progress_row;
 

@@ -12,6 +12,7 @@ void weft_rank_row_memory(weft_rank_row *out, const weft_session *session) {
     out->resident = weft_resident_now();
     out->peak = weft_resident_peak();
     out->libraries = weft_library_bytes();
+    out->apart = weft_account_held(&session->engine->account);
 }
 
 /* To the microsecond: more would be noise. */
@@ -42,9 +43,10 @@ static json_t *lines_json(const int64_t *bytes, int32_t n, const char *(*name)(i
 }
 
 static json_t *row_json(const weft_rank_row *row, int32_t rank) {
-    return json_pack("{s:i, s:o, s:o, s:I, s:I, s:I, s:I}", "rank", (int)rank, "phases", weft_rank_row_seconds(row),
-                     "taken", lines_json(row->line, WEFT_N_ACCOUNT_LINES, weft_account_name), "live",
-                     (json_int_t)row->live, "libraries", (json_int_t)row->libraries, "resident",
+    return json_pack("{s:i, s:o, s:o, s:I, s:I, s:I, s:I, s:I}", "rank", (int)rank, "phases",
+                     weft_rank_row_seconds(row), "taken",
+                     lines_json(row->line, WEFT_N_ACCOUNT_LINES, weft_account_name), "live", (json_int_t)row->live,
+                     "apart", (json_int_t)row->apart, "libraries", (json_int_t)row->libraries, "resident",
                      (json_int_t)row->resident, "resident_peak", (json_int_t)row->peak);
 }
 

@@ -15,6 +15,7 @@ typedef struct weft_rank_row {
     double phases[WEFT_N_PHASES];
     int64_t line[WEFT_N_ACCOUNT_LINES]; /* bytes taken from the device, now */
     int64_t live;                       /* of the arena's, in use at most */
+    int64_t apart;                      /* of the device's, in its context and its libraries */
     int64_t resident, peak, libraries;  /* of the process; libraries: malloc and the plugins */
 } weft_rank_row;
 

@@ -92,8 +92,7 @@ static void print_method(const weft_session *session, FILE *to) {
     const int32_t world = session->engine->ranks.world;
     char a[WEFT_UNIT_SIZE];
     (void)fprintf(to, "method     %s, lr %g, %s, strategy %s", weft_run_id(run, WEFT_PART_OPTIMIZER), session->base_lr,
-                  run->settings.train.precision == WEFT_PRECISION_BF16 ? "bf16" : "fp32",
-                  weft_run_id(run, WEFT_PART_STRATEGY));
+                  weft_dtype_name(weft_precision_dtype(&run->settings.train)), weft_run_id(run, WEFT_PART_STRATEGY));
     if (world > 1) (void)fprintf(to, " on %s", weft_unit_counted(a, world, "rank"));
     (void)fputc('\n', to);
 }
@@ -163,18 +162,25 @@ void weft_train_summary_print(const weft_train_summary *s, const weft_session *s
     const weft_engine *engine = session->engine;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], c[WEFT_UNIT_SIZE], d[WEFT_UNIT_SIZE], e[WEFT_UNIT_SIZE];
     const int64_t live = weft_trace_high_water(session->stepper->trace);
+    const int64_t held = weft_account_held(&engine->account);
     char who[24] = "";
     if (engine->ranks.world > 1) (void)snprintf(who, sizeof who, "rank %d: ", (int)engine->ranks.rank);
     (void)fprintf(to, "\n");
     print_times(s, to);
     print_losses(s, to);
+    if (weft_plan_scales(&engine->plan))
+        (void)fprintf(to, "loss scale %g at the end; %lld step%s skipped, %llu updates made\n",
+                      (double)engine->scale.scale, (long long)engine->scale.skipped,
+                      engine->scale.skipped == 1 ? "" : "s", (unsigned long long)engine->updates);
     if (!isnan(s->similarity))
         (void)fprintf(to, "similarity %.4g, 1 less the cosine of the mean last hidden states before and after\n",
                       s->similarity);
-    (void)fprintf(to, "memory     %s%s planned, %s taken; of the arena of %s, %s were live at most; libraries %s\n",
-                  who, weft_unit_bytes(a, engine->plan.bytes.total), weft_unit_bytes(b, engine->account.most),
+    (void)fprintf(to, "memory     %s%s planned, %s taken; of the arena of %s, %s were live at most; libraries %s", who,
+                  weft_unit_bytes(a, engine->plan.bytes.total), weft_unit_bytes(b, engine->account.most),
                   weft_unit_bytes(c, engine->plan.bytes.line[WEFT_ACCOUNT_ARENA]), weft_unit_bytes(d, live),
                   weft_unit_bytes(e, weft_library_bytes()));
+    if (held > 0) (void)fprintf(to, ", and %s of the device with its context", weft_unit_bytes(a, held));
+    (void)fprintf(to, "\n");
     if (verbose) weft_run_print(session, &s->result, 11, to);
     if (verbose) weft_world_print(session, 11, to);
     (void)fprintf(to, "model      %s\n", s->model_path);

@@ -16,6 +16,6 @@ static void print_row(void *context, const weft_value_row *row) {
 }
 
 const weft_value_sink *weft_value_rows_to_stdout(void) {
-    static const weft_value_sink sink = {NULL, print_row};
+    static const weft_value_sink sink = {.tell = print_row};
     return &sink;
 }

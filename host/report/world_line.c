@@ -5,6 +5,7 @@
 #include "measure/threads.h"
 #include "setup/offers.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -45,12 +46,14 @@ static bool lr_of(const weft_session *session, double *out) {
 }
 
 static const char *precision_of(const weft_session *session) {
-    return session->run->settings.train.precision == WEFT_PRECISION_BF16 ? "bf16" : "fp32";
+    return weft_dtype_name(weft_precision_dtype(&session->run->settings.train));
 }
 
 void weft_run_print(const weft_session *session, const weft_run_result *result, int width, FILE *to) {
     double lr = 0.0;
     (void)fprintf(to, "%-*sprecision %s", width, "run", precision_of(session));
+    if (weft_plan_scales(&session->engine->plan))
+        (void)fprintf(to, " with a loss scale of %g at first", session->run->settings.train.loss_scale);
     for (int32_t part = 0; part < WEFT_N_PARTS; part++) {
         const char *id = weft_run_id(session->run, part);
         if (id != NULL) (void)fprintf(to, ", %s %s", weft_part_name(part), id);
@@ -70,17 +73,30 @@ static json_t *settings_object(const weft_run *run) {
     return object;
 }
 
+static json_t *scale_object(const weft_loss_scale *scale) {
+    return json_pack("{s:f, s:I}", "scale", (double)scale->scale, "skipped_steps", (json_int_t)scale->skipped);
+}
+
+/* JSON has no number for a loss that overflowed. */
+static json_t *loss_json(double loss) {
+    return isfinite(loss) ? json_real(loss) : json_null();
+}
+
 json_t *weft_run_object(const weft_session *session, const weft_run_result *result) {
     const weft_strategy_job *job = &session->engine->plan.train.job->spec.view;
-    json_t *plugins = json_object();
+    json_t *plugins = json_object(), *object = NULL;
     double lr = 0.0;
     for (int32_t part = 0; part < WEFT_N_PARTS; part++)
         (void)json_object_set_new(plugins, weft_part_name(part), json_string(weft_run_id(session->run, part)));
-    return json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:I, s:f, s:f, s:f}", "world", (int)job->world, "nodes",
-                     (int)job->nodes, "replicas", (int)job->replicas, "leaves", (int)job->leaves, "precision",
-                     precision_of(session), "plugins", plugins, "strategy", settings_object(session->run), "lr",
-                     lr_of(session, &lr) ? json_real(lr) : json_null(), "steps", (json_int_t)result->steps,
-                     "first_loss", result->first_loss, "last_loss", result->last_loss, "last_lr", result->last_lr);
+    object = json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:f}", "world", (int)job->world,
+                       "nodes", (int)job->nodes, "replicas", (int)job->replicas, "leaves", (int)job->leaves,
+                       "precision", precision_of(session), "plugins", plugins, "strategy",
+                       settings_object(session->run), "lr", lr_of(session, &lr) ? json_real(lr) : json_null(), "steps",
+                       (json_int_t)result->steps, "first_loss", loss_json(result->first_loss), "last_loss",
+                       loss_json(result->last_loss), "last_lr", result->last_lr);
+    if (object != NULL && weft_plan_scales(&session->engine->plan))
+        (void)json_object_set_new(object, "loss_scale", scale_object(&session->engine->scale));
+    return object;
 }
 
 /* ---- the world ---- */
@@ -132,8 +148,8 @@ void weft_sums_print(const weft_session *session, int width, FILE *to) {
     static const char *const names[] = {"ordered", "tree", "fast"};
     const weft_stage *stage = &session->engine->plan.train;
     const weft_strategy_job *job = &stage->job->spec.view;
-    (void)fprintf(to, "%-*sof leaf gradients: %s, %s; ", width, "sums", names[job->reduce],
-                  job->reduce_dtype == WEFT_BF16 ? "each leaf rounded to bf16" : "fp32");
+    (void)fprintf(to, "%-*sof leaf gradients: %s, %s%s; ", width, "sums", names[job->reduce],
+                  job->reduce_dtype == WEFT_F32 ? "" : "each leaf rounded to ", weft_dtype_name(job->reduce_dtype));
     if (stage->coverage.covered) (void)fprintf(to, "covered by the contract of equal bits\n");
     else (void)fprintf(to, "not covered by the contract of equal bits: %s\n", stage->coverage.why);
 }

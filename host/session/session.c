@@ -211,7 +211,7 @@ void weft_session_close(weft_session *session) {
 }
 
 double weft_session_lr(const weft_session *session, int64_t step) {
-    return session->base_lr * weft_schedule_factor(&session->schedule, step);
+    return session->base_lr * weft_schedule_factor(&session->schedule, step - session->engine->scale.skipped);
 }
 
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {

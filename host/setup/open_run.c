@@ -7,6 +7,7 @@
 #include "plugin/services.h"
 #include "setup/family.h"
 #include "setup/kin.h"
+#include "setup/lend.h"
 #include "setup/pad.h"
 #include "setup/sections.h"
 
@@ -97,8 +98,8 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     weft_status status = WEFT_OK;
     weft_run *run = calloc(1, sizeof *run);
     if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
-    run->host = weft_services();
-    status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    status = weft_lender_open(run, err);
+    if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_names(run, needs, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
     if (status == WEFT_OK) status = check_adapter(run, err);
@@ -118,6 +119,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
 void weft_run_close(weft_run *run) {
     if (run == NULL) return;
     for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
+    weft_lender_close(run);
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
     weft_kin_forget(run);

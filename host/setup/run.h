@@ -50,6 +50,7 @@ typedef struct weft_run {
     weft_described **kin; /* plugins of idle sections (setup/kin.h) */
     size_t n_kin;
     weft_vocabulary vocabulary; /* with the pad token that is added (setup/pad.h); rows 0: as the model's files say */
+    struct weft_lender *lender; /* whose host this is (setup/lend.h) */
     char *adapter;              /* the adapter plugin that nobody has to name (setup/family.h) */
     char *family;               /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
 } weft_run;

@@ -29,7 +29,9 @@ static weft_status check_sections(const weft_run *run, weft_error *err) {
 
 /* The key's list is separated by commas, the registry's by colons, as in WEFT_PLUGIN_PATH. */
 static weft_status create_registry(weft_run *run, weft_error *err) {
-    weft_plugins_options options = {.pins = run->settings.plugins.pin};
+    weft_plugins_options options = {.pins = run->settings.plugins.pin,
+                                    .pin_list = run->settings.plugins.pin_list,
+                                    .pinned = run->settings.plugins.trust == WEFT_TRUST_PINNED};
     weft_status status = WEFT_OK;
     char *path = strdup(run->settings.plugins.path);
     if (path == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for [plugins] path");

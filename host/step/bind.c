@@ -69,6 +69,7 @@ weft_status weft_step_bind(weft_stepper *self, weft_graph_binding *out, const we
     out->tape = weft_step_slot(self, slots->tape);
     out->work = weft_step_slot(self, slots->work);
     out->loss = weft_ref_at(engine->scalars.losses, weft_f64_bytes(self->stage->losses[event->leaf].position));
+    out->seed = (weft_slot_ref){.ref = engine->scalars.seed, .bytes = weft_dtype_bytes(WEFT_F32)};
     out->first = first_of_leaf(self, event->leaf);
     out->sink = self->sink;
     bind_gradients(self, slots);

@@ -59,15 +59,16 @@ weft_status weft_norm_losses(weft_stepper *self, weft_error *err) {
 static weft_status clip_norm(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_scalars *scalars = &engine->scalars;
-    const weft_clip clip = {.struct_size = (uint32_t)sizeof clip,
-                            .square_sums = scalars->square_sums,
-                            .count = scalars->count,
-                            .norm = scalars->norm,
-                            .coefficient = scalars->coefficient,
-                            .skip = scalars->skip,
-                            .n = weft_budget_trained(&engine->plan),
-                            .clip = self->clip};
+    weft_clip clip = {.struct_size = (uint32_t)sizeof clip,
+                      .square_sums = scalars->square_sums,
+                      .count = scalars->count,
+                      .norm = scalars->norm,
+                      .coefficient = scalars->coefficient,
+                      .skip = scalars->skip,
+                      .n = weft_budget_trained(&engine->plan),
+                      .clip = self->clip};
     weft_status status = WEFT_OK;
+    if (weft_plan_scales(&engine->plan)) clip.seed = scalars->seed;
     WEFT_PLUGIN_CALL(status, engine->kernels, clip, err, engine->device, NULL, &clip);
     return status;
 }

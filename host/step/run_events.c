@@ -37,8 +37,17 @@ weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err) {
     return weft_order_send(&self->order, self->engine->scalars.first, self->first_out, bytes, NULL, err);
 }
 
-weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err) {
+/* COUNT, and behind it what losses are multiplied by. */
+static void put_count(const weft_stepper *self) {
+    const weft_engine *engine = self->engine;
+    float *seed = (float *)(void *)(self->count_out + 1);
     *self->count_out = (double)self->count;
+    *seed = weft_plan_scales(&engine->plan) && self->count > 0 ? weft_loss_scale_seed(&engine->scale, self->count)
+                                                               : 1.0f;
+}
+
+weft_status weft_step_put_numbers(weft_stepper *self, weft_error *err) {
+    put_count(self);
     put_first_rows(self);
     return self->step > 0 ? prepare_update(self, err) : WEFT_OK;
 }
@@ -48,9 +57,9 @@ static weft_status on_count(void *context, const weft_event *event, const weft_e
     const weft_engine *engine = self->engine;
     (void)event;
     (void)slots;
-    *self->count_out = (double)self->count;
-    return weft_order_send(&self->order, engine->scalars.count, self->count_out, (int64_t)sizeof *self->count_out, NULL,
-                           err);
+    put_count(self);
+    return weft_order_send(&self->order, engine->scalars.count, self->count_out,
+                           weft_dtype_bytes(WEFT_F64) + weft_dtype_bytes(WEFT_F32), NULL, err);
 }
 
 /* Between the calls of a segment exchanges that are under way are driven. */

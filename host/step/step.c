@@ -132,6 +132,39 @@ static weft_status finish_pass(weft_stepper *self, weft_status status, weft_erro
     return status;
 }
 
+/* What has no finite gradient at any scale, and where it begins. */
+static weft_status blame_at_floor(weft_stepper *self, weft_error *err) {
+    const weft_engine *engine = self->engine;
+    const weft_status status = isfinite(self->result.loss_sum) ? weft_blame_gradient(self, err)
+                                                               : find_in_forward(self, err);
+    if (err == NULL || err->text[0] == '\0') return status;
+    return weft_error_prefix(
+        err,
+        "the loss scale has fallen to %g, below [train] scale_floor = %g, and what fp16 cannot hold "
+        "is still there: precision = bf16 or fp32 holds larger numbers, and a lower learning rate "
+        "keeps weights from growing so far; ",
+        (double)engine->scale.scale, engine->plan.run->settings.train.scale_floor);
+}
+
+/* A gradient that is not finite ends no run in fp16: the device has made no update, and the scale falls. */
+static weft_status judge_scaled(weft_stepper *self, weft_error *err) {
+    weft_engine *engine = self->engine;
+    weft_step_result *out = &self->result;
+    out->scale = (double)engine->scale.scale;
+    if (out->skipped) return WEFT_OK;
+    out->overflowed = out->skipped = !isfinite(out->norm);
+    if (weft_loss_scale_note(&engine->scale, &engine->plan.run->settings.train, !out->overflowed)) {
+        if (out->overflowed || isfinite(out->loss_sum)) return WEFT_OK;
+        return find_in_forward(self, err);
+    }
+    return blame_at_floor(self, err);
+}
+
+static weft_status judge_unscaled(weft_stepper *self, weft_error *err) {
+    if (!isfinite(self->result.loss_sum)) return find_in_forward(self, err);
+    return isfinite(self->result.norm) ? WEFT_OK : weft_blame_gradient(self, err);
+}
+
 static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, uint64_t step, double lr, double clip,
                                      weft_error *err) {
     weft_engine *engine = self->engine;
@@ -147,8 +180,7 @@ static weft_status run_training_pass(weft_stepper *self, weft_step_result *out, 
     note_outcome(self, 0.0);
     self->result.lr = lr;
     self->result.norm = self->result.skipped ? 0.0 : self->outcome[0];
-    if (!isfinite(self->result.loss_sum)) status = find_in_forward(self, err);
-    else if (!isfinite(self->result.norm)) status = weft_blame_gradient(self, err);
+    status = weft_plan_scales(&engine->plan) ? judge_scaled(self, err) : judge_unscaled(self, err);
     if (status != WEFT_OK) return status;
     engine->updates += !self->result.skipped;
     *out = self->result;

@@ -19,7 +19,9 @@ typedef struct weft_step_result {
     double norm;       /* of the mean gradient, before clipping; training only */
     double lr;
     double data_seconds; /* spent in the data plugin */
-    bool skipped;        /* no target on any leaf: nothing was updated */
+    double scale;        /* that the losses were multiplied by; 0: they were not */
+    bool skipped;        /* nothing was updated: no target on any leaf, ... */
+    bool overflowed;     /* ... or gradients that are not finite at this scale, in fp16 */
     bool replayed;       /* by one call: the trace holds no times of its events */
 } weft_step_result;
 
@@ -46,7 +48,7 @@ typedef struct weft_stepper {
     char *leaf_memory[2];     /* in turn: one is filled while the other one may still be on its way */
     weft_mark *leaf_sent[2];  /* when it may be filled again; NULL: now */
     int leaf_turn;            /* which one is next */
-    double *count_out;        /* COUNT */
+    double *count_out;        /* COUNT, and behind it the seed (fp32) */
     void *hp;                 /* the optimizer's struct */
     int64_t *first_out;       /* [leaves] their first rows, where they are asked for */
     const double *outcome;    /* norm, and losses as they lie behind it on the device */

@@ -97,10 +97,10 @@ static weft_ref source_of(const weft_stepper *self, const weft_event *event, con
 static weft_status narrow_source(const weft_stepper *self, const exchange_view *v, weft_stream *stream, weft_ref *from,
                                  weft_error *err) {
     weft_status status = WEFT_OK;
-    if (v->rows.dtype != WEFT_BF16) return WEFT_OK;
-    status = convert_elements(self, stream, v->give, WEFT_BF16, *from, WEFT_F32, v->rows.whole, err);
+    if (v->rows.dtype == WEFT_F32) return WEFT_OK;
+    status = convert_elements(self, stream, v->give, v->rows.dtype, *from, WEFT_F32, v->rows.whole, err);
     if (status == WEFT_OK && v->rows.ranks == 1)
-        status = convert_elements(self, stream, *from, WEFT_F32, v->give, WEFT_BF16, v->rows.whole, err);
+        status = convert_elements(self, stream, *from, WEFT_F32, v->give, v->rows.dtype, v->rows.whole, err);
     *from = v->give;
     return status;
 }
@@ -188,12 +188,12 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
     for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
         weft_ref row = v.rows.ranks == 1 ? source_of(self, event, slots)
                                          : weft_ref_at(v.come, bytes * (fast ? 0 : rows[i].row));
-        if (v.rows.ranks > 1 && v.rows.dtype == WEFT_BF16) {
-            status = convert_elements(self, NULL, v.wide, WEFT_F32, row, WEFT_BF16, n, err);
+        if (v.rows.ranks > 1 && v.rows.dtype != WEFT_F32) {
+            status = convert_elements(self, NULL, v.wide, WEFT_F32, row, v.rows.dtype, n, err);
             row = v.wide;
         }
         if (status == WEFT_OK) status = join_term(self, event, &fresh, row, n, &rows[i], err);
-        if (status == WEFT_OK && v.rows.dtype == WEFT_BF16)
+        if (status == WEFT_OK && v.rows.dtype != WEFT_F32)
             status = settle_fresh_row(self, event, &fresh, n, err); /* `wide` is one */
         if (fast && v.rows.ranks > 1) break;                        /* the library has added the rows up */
     }

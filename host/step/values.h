@@ -2,7 +2,8 @@
  * the weights that a segment reads and the carry that it gives, the loss and all gradients, what the optimizer does.
  *
  * Each value is brought from the device by itself, its first few numbers alone, and nothing is changed. For one rank:
- * what is cut among several lies nowhere whole. Without a listener every call here does nothing. */
+ * what is cut among several lies nowhere whole, but for a leaf's gradients. Without a listener every call here does
+ * nothing. */
 #ifndef WEFT_HOST_STEP_VALUES_H
 #define WEFT_HOST_STEP_VALUES_H
 
@@ -22,7 +23,10 @@ typedef struct weft_value_row {
 
 struct weft_value_sink {
     void *context;
-    void (*tell)(void *context, const weft_value_row *row);
+    void (*tell)(void *context, const weft_value_row *row); /* (optional) */
+    /* (optional) A leaf's gradient of a parameter, all of it, in fp32 at `ref` as this BACKWARD has left it. Of
+     * segments that read one parameter each says it in turn, and the last one has it whole. On any number of ranks. */
+    weft_status (*gradient)(void *context, int32_t leaf, int32_t parameter, weft_ref ref, weft_error *err);
 };
 
 /* After the event has run. */

@@ -13,8 +13,8 @@
 #include "model/declare.h"
 
 typedef struct weft_graph_spec {
-    int32_t mode;         /* weft_mode */
-    int32_t dtype;        /* WEFT_F32 or WEFT_BF16: of values, their gradients, the key-value state, and of the
+    int32_t mode;  /* weft_mode */
+    int32_t dtype; /* WEFT_F32, WEFT_BF16 or WEFT_F16: of values, their gradients, the key-value state, and of the
                              matrices that products read. Gains, statistics, losses, logits and gradients of
                              parameters are fp32 */
     int32_t rows, length; /* B, T of the leaf */
@@ -88,6 +88,7 @@ typedef struct weft_graph_binding {
     weft_slot_ref past;  /* GENERATE: one int64: places already in the state */
     weft_ref loss; /* one fp64: overwritten with the leaf's loss sum. TRAIN: by BACKWARD (the loss is formed where its
                       gradient is, so that logits are made once); EVALUATE: by FORWARD */
+    weft_slot_ref seed;             /* TRAIN in fp16: one fp32 that the loss's gradient is multiplied by */
     weft_slot_ref logits;           /* GENERATE: (B, vocab) fp32 of the last place */
     const weft_call_sink *sink;     /* is told how long each call took; NULL: nothing is timed */
     void (*between)(void *context); /* called after each call, while exchanges may be under way; NULL: nothing is */

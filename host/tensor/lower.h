@@ -27,6 +27,7 @@ typedef enum weft_home {
     WEFT_HOME_STATE,
     WEFT_HOME_PAST,
     WEFT_HOME_LOSS,
+    WEFT_HOME_SEED,
     WEFT_HOME_LOGITS,
     WEFT_HOME_PARAMETER, /* from here on `index` says which */
     WEFT_HOME_GRADIENT,

@@ -10,8 +10,8 @@ static weft_status check_spec(const weft_declared *declared, int32_t segment, co
     if (segment < 0 || segment >= declared->n_segments)
         return weft_error_set(err, WEFT_E_HOST, "segment %d does not exist; the model has %d", segment,
                               declared->n_segments);
-    if (spec->dtype != WEFT_F32 && spec->dtype != WEFT_BF16)
-        return weft_error_set(err, WEFT_E_HOST, "a segment cannot be recorded in %s; fp32 and bf16 are possible",
+    if (spec->dtype != WEFT_F32 && spec->dtype != WEFT_BF16 && spec->dtype != WEFT_F16)
+        return weft_error_set(err, WEFT_E_HOST, "a segment cannot be recorded in %s; fp32, bf16 and fp16 are possible",
                               weft_dtype_name(spec->dtype));
     if (spec->rows < 1 || spec->length < 1)
         return weft_error_set(err, WEFT_E_HOST, "a leaf of %d rows of %d places cannot be recorded", spec->rows,

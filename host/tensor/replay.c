@@ -30,6 +30,7 @@ static const char *home_name(int32_t home) {
     case WEFT_HOME_STATE: return "the key-value state";
     case WEFT_HOME_PAST: return "the number of places that the state holds";
     case WEFT_HOME_LOSS: return "the loss";
+    case WEFT_HOME_SEED: return "the loss scale";
     case WEFT_HOME_LOGITS: return "the logits";
     case WEFT_HOME_PARAMETER: return "the parameter";
     case WEFT_HOME_GRADIENT: return "the parameter's gradient";
@@ -58,6 +59,7 @@ static weft_slot_ref slot_of_storage(const replay *run, const weft_storage *stor
     case WEFT_HOME_STATE: return b->state;
     case WEFT_HOME_PAST: return b->past;
     case WEFT_HOME_LOSS: return run->loss;
+    case WEFT_HOME_SEED: return b->seed;
     case WEFT_HOME_LOGITS: return b->logits;
     case WEFT_HOME_PARAMETER: {
         const weft_slot_ref parameter = {.ref = b->parameters[storage->index], .bytes = INT64_MAX};

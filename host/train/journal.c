@@ -79,7 +79,9 @@ static bool line_is_due(const weft_session *session, uint64_t step) {
 /* A line of metrics: what a step came to, and what has been since the last line. */
 typedef struct metrics {
     double loss, lr, norm, epoch, speed, resident;
-    int64_t targets;
+    double scale; /* 0: losses are not scaled */
+    int64_t targets, skipped;
+    bool overflowed;
 } metrics;
 
 static metrics make_metrics(const weft_journal *self, uint64_t step, const weft_step_result *r) {
@@ -93,33 +95,63 @@ static metrics make_metrics(const weft_journal *self, uint64_t step, const weft_
         .epoch = rows / (double)session->train_info.rows,
         .speed = span->row.steps > 0.0 ? (double)span->targets / span->row.steps : 0.0,
         .resident = (double)weft_resident_now(),
+        .scale = r->scale,
         .targets = r->n_targets,
+        .skipped = session->engine->scale.skipped,
+        .overflowed = r->overflowed,
     };
     return out;
 }
 
 /* The names that Hugging Face's trainer gives them. */
 static weft_status write_metrics_events(weft_journal *self, uint64_t step, const metrics *m, weft_error *err) {
-    const weft_scalar scalars[] = {
-        {"train/loss", m->loss},   {"train/learning_rate", m->lr},        {"train/grad_norm", m->norm},
-        {"train/epoch", m->epoch}, {"train/tokens_per_second", m->speed}, {"memory/resident", m->resident},
+    const weft_scalar all[] = {
+        {"train/loss", m->loss},
+        {"train/learning_rate", m->lr},
+        {"train/grad_norm", m->norm},
+        {"train/epoch", m->epoch},
+        {"train/tokens_per_second", m->speed},
+        {"memory/resident", m->resident},
+        {"train/loss_scale", m->scale > 0.0 ? m->scale : NAN},
+        {"train/skipped_steps", m->scale > 0.0 ? (double)m->skipped : NAN},
     };
-    return weft_event_file_add(&self->events, step, scalars, (int32_t)(sizeof scalars / sizeof *scalars), err);
+    enum { N = sizeof all / sizeof *all };
+    weft_scalar scalars[N];
+    int32_t n = 0;
+    for (int i = 0; i < N; i++)
+        if (isfinite(all[i].value)) scalars[n++] = all[i];
+    return weft_event_file_add(&self->events, step, scalars, n, err);
+}
+
+/* A skipped step's norm, and its loss where that overflowed, are no numbers of JSON. */
+static const char *write_number(char out[40], double x) {
+    (void)snprintf(out, 40, isfinite(x) ? "%.17g" : "null", x);
+    return out;
+}
+
+/* Of fp16 alone. */
+static void write_scale(char out[120], const metrics *m) {
+    out[0] = '\0';
+    if (m->scale > 0.0)
+        (void)snprintf(out, 120, ", \"loss_scale\": %.9g, \"skipped\": %s, \"skipped_steps\": %lld", m->scale,
+                       m->overflowed ? "true" : "false", (long long)m->skipped);
 }
 
 /* The first fields are the run's, with the same bits whenever it is made again; the others are this machine's. */
 static weft_status write_metrics(weft_journal *self, uint64_t step, const weft_step_result *result, weft_error *err) {
     const metrics m = make_metrics(self, step, result);
-    char fields[1024];
+    char fields[1024], loss[40], norm[40], scale[120];
     json_t *seconds = weft_rank_row_seconds(&self->since_line.row);
     char *phases = json_dumps(seconds, JSON_REAL_PRECISION(6));
     weft_status status = WEFT_OK;
     json_decref(seconds);
     if (phases == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a line of metrics.jsonl");
+    write_scale(scale, &m);
     (void)snprintf(fields, sizeof fields,
-                   "\"loss\": %.17g, \"lr\": %.17g, \"grad_norm\": %.17g, \"tokens\": %lld, \"epoch\": %.6g, "
+                   "\"loss\": %s, \"lr\": %.17g, \"grad_norm\": %s, \"tokens\": %lld%s, \"epoch\": %.6g, "
                    "\"tokens_per_second\": %.1f, \"resident\": %.0f, \"phases\": %s",
-                   m.loss, m.lr, m.norm, (long long)m.targets, m.epoch, m.speed, m.resident, phases);
+                   write_number(loss, m.loss), m.lr, write_number(norm, m.norm), (long long)m.targets, scale, m.epoch,
+                   m.speed, m.resident, phases);
     free(phases);
     status = weft_records_add(&self->records, WEFT_RECORD_METRICS, step, fields, err);
     memset(&self->since_line, 0, sizeof self->since_line);

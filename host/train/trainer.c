@@ -237,7 +237,7 @@ static void show_step(trainer *self, int64_t step, const weft_step_result *resul
     const weft_progress_row row = {
         .loss = result->n_targets > 0 ? result->loss_sum / (double)result->n_targets : 0.0,
         .lr = result->lr,
-        .norm = result->norm,
+        .norm = result->overflowed ? NAN : result->norm,
         .seconds = seconds,
         .tokens = result->n_targets,
     };
@@ -288,6 +288,20 @@ static void follow_values(trainer *self) {
     self->session->stepper->values = told ? weft_value_rows_to_stdout() : NULL;
 }
 
+/* A scale that is being found skips a few steps in a row; that is no reason to worry. */
+static void tell_skipped(const trainer *self, const weft_step_result *result) {
+    const weft_session *session = self->session;
+    const long long step = (long long)self->state.step;
+    weft_progress_end(self->progress);
+    if (!result->overflowed) {
+        weft_log(session->run->host, WEFT_LOG_WARN, "step %lld has no target at all: nothing was updated", step);
+        return;
+    }
+    weft_log(session->run->host, WEFT_LOG_INFO,
+             "step %lld is skipped: gradients are not finite at loss scale %g, which falls to %g (%lld skipped so far)",
+             step, result->scale, (double)session->engine->scale.scale, (long long)session->engine->scale.skipped);
+}
+
 static weft_status one_step(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     const int64_t step = (int64_t)self->state.step + 1;
@@ -309,11 +323,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     self->summary.tokens += result.n_targets;
     self->summary.data_seconds += result.data_seconds;
     self->summary.compute_seconds += seconds - result.data_seconds;
-    if (result.skipped && weft_peers_first(peers_of(self))) {
-        weft_progress_end(self->progress);
-        weft_log(self->session->run->host, WEFT_LOG_WARN, "step %lld has no target at all: nothing was updated",
-                 (long long)step);
-    }
+    if (result.skipped && weft_peers_first(peers_of(self))) tell_skipped(self, &result);
     status = agree_at_end(self, weft_journal_step(&self->journal, (uint64_t)step, &result, seconds, err), err);
     show_step(self, step, &result, seconds);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);

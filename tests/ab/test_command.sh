@@ -1,6 +1,6 @@
 #!/bin/sh
-# `weft ab`: arms from a list and from files, what they are held to have in common, verdicts that no machine can miss,
-# and the exit status. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# `weft ab`: arms from a list and from files, what they are held to have in common, where their numbers part, what they
+# learn, verdicts that no machine can miss, and the exit status. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -18,7 +18,7 @@ ab() { # ab STATUS arguments...: output in said and err
     wanted=$1
     shift
     status=0
-    limit "$weft" ab "$@" train.global_batch=2 device.threads="$threads" >said 2>err || status=$?
+    limit "$weft" ab train.global_batch=2 device.threads="$threads" "$@" >said 2>err || status=$?
     [ "$status" = "$wanted" ] || fail "status $status, not $wanted: weft ab $*"
 }
 says() { # says FILE TEXT
@@ -29,40 +29,80 @@ quiet() { [ ! -s err ] || fail "something on stderr"; }
 # Nothing is kept, and one round decides nothing.
 make_model large 200 50 800 4 521
 sed 's/= model$/= large/' run.ini >large.ini
-ab 0 run.ini large.ini --rounds 1 --steps 1 --json
+ab 21 run.ini large.ini --rounds 1 --steps 1 --learn 1 --json
 grep -q '"verdict": "undecided"' said || fail "one round decides"
 grep -q '"winner": null' said || fail "nobody wins"
 [ ! -e out ] || fail "[run] out is touched"
 
+# What nobody knows the learning of is not comparable, however fast it is.
+ab 20 run.ini large.ini --rounds 1 --steps 1 --learn 0
+says said "verdict  B and A are not comparable: they learn something else, and what they learn is not known (--learn 0"
+sed '/^validation/d' run.ini >blind.ini
+ab 20 blind.ini --vary optimizer.lr=0.01,0.02 --rounds 1 --steps 1
+says said "(there are no rows to measure it on: set [data] validation)"
+
 # What differs by far is told by either side, and by the status. That takes as long as the machine is busy.
 if is_full; then
-    ab 10 run.ini large.ini --minutes 10 --steps 3
-    quiet
-    says said "verdict  B is slower than A: a step takes"
-    says said "numbers  B trains other parameters or states than A: there are no bits to compare"
-    ab 11 large.ini run.ini --minutes 10 --steps 3 --json
-    grep -q '"winner": "run.ini"' said || fail "the winner by name"
-    grep -q '"verdict": "faster"' said || fail "the verdict"
-
+    for pair in no,yes yes,no; do
+        [ "$pair" = no,yes ] && { winner=10 word=slower; } || { winner=11 word=faster; }
+        ab "$winner" large.ini --vary train.activation_checkpointing="$pair" --minutes 10 --steps 3
+        quiet
+        says said "verdict  B is $word than A: a step takes"
+        says said "numbers  B has the bits of A after each of 3 steps"
+    done
     # Of three, the fastest.
-    ab 12 large.ini large.ini run.ini --rounds 40 --steps 3
-    says said "verdict  C is faster than A"
+    ab 12 large.ini --vary train.activation_checkpointing=yes,yes,no --rounds 40 --steps 3 --json
+    grep -q '"winner": "train.activation_checkpointing=no"' said || fail "the winner by name"
+    grep -q '"verdict": "faster"' said || fail "the verdict"
 fi
 
-# A list of plugins, and any key; the same bits, or where they part.
-ab 0 run.ini policy.plugin=block,whole --rounds 1 --steps 1
+# A list of plugins, and any key; the same bits, or where they part, and what differs in the programs.
+ab 21 run.ini policy.plugin=block,whole --rounds 1 --steps 1
 says said "A policy.plugin=block"
 says said "B policy.plugin=whole"
 says said "numbers  B has the bits of A after each of 3 steps"
-says said "verdict  B is not decided: 1 rounds are too few; give more --minutes"
-ab 0 run.ini --vary train.activation_checkpointing=no,yes --rounds 1 --steps 1
+says said "verdict  B is not decided: 1 round is too few; give more --minutes"
+grep -q '^policy.plugin  *block  *whole$' said || fail "the keys that differ"
+grep -q '^events REDUCE  *8  *2 ' said || fail "the events that differ"
+says said "then A has REDUCE model.layers.2 rank leaf 0, and this one BACKWARD layers.1.mlp leaf 0"
+says said "memory +"
+ab 21 run.ini --vary train.activation_checkpointing=no,yes --rounds 1 --steps 1
 says said "numbers  B has the bits of A after each of 3 steps"
-ab 0 run.ini --vary optimizer.lr=0.01,0.02 --rounds 1 --steps 1
-says said "numbers  B parts from A at step 1: model.embed_tokens.weight"
-ab 0 run.ini --vary run.seed=1,2 --rounds 1 --steps 1
-says said "numbers  B begins with other numbers than A"
-ab 0 run.ini optimizer.plugin=sgd,adamw --rounds 1 --steps 1
+ab 21 run.ini optimizer.plugin=sgd,adamw --rounds 1 --steps 1
 says said "there are no bits to compare"
+ab 20 run.ini --vary run.seed=1,2 --rounds 1 --steps 1 --learn 0
+says said "numbers  B begins with other numbers than A"
+
+# Where they part: in a loss, or in what the update made of the same gradients; and whether that is promised.
+ab 21 run.ini --vary train.precision=fp32,bf16 --rounds 1 --steps 1 --learn 1
+says said "numbers  B parts from A at step 1, leaf 0: its loss; the contract promises nothing"
+ab 21 run.ini --vary strategy.reduce=ordered,tree --rounds 1 --steps 1 --learn 0 train.global_batch=6
+says said "numbers  B parts from A at step 1, unit "
+says said ", after equal gradients of all leaves; the contract promises the same for one micro_batch and one reduce"
+
+# What learns more is better where time tells nothing; what learns less, worse; and what diverges, too. The same number
+# of leaves for each seed, and what weft train comes to.
+ab 11 run.ini --vary optimizer.lr=0.0001,0.1 --rounds 8 --steps 1 --learn 20 --html page.html
+says said "learned  B learns more than A: -"
+says said "verdict  B is better than A"
+grep -q '<svg' page.html || fail "the page has no drawing"
+grep -q 'Loss beside A' page.html || fail "the page lacks what is learned"
+grep -q 'optimizer.lr=0.1' page.html || fail "the page lacks its arms"
+ab 10 run.ini --vary optimizer.lr=0.1,0.0001 --rounds 8 --steps 1 --learn 20 --seeds 3 --json
+grep -q '"seeds": 3' said || fail "three seeds"
+grep -q '"verdict": "learns less"' said || fail "what learns less"
+grep -q '"outcome": "worse"' said || fail "what follows"
+grep -q '"unit": "root"' said || fail "the unit where they part"
+learned() { # learned: the loss of A in what was said
+    awk '/"learned": {/ { inside = 1 } inside && /"loss":/ { print substr($2, 1, 12); exit }' said
+}
+ab 21 run.ini --vary optimizer.lr=0.1,0.0001 --rounds 1 --steps 1 --learn 20 --json
+limit "$weft" train run.ini optimizer.lr=0.1 train.global_batch=2 train.steps=20 eval.every=20 device.threads=1 \
+    --quiet >trained 2>&1 || fail "weft train" trained
+theirs=$(tail -n 1 out/evaluations.jsonl | sed 's/.*"loss": *\([0-9.]*\).*/\1/' | cut -c 1-12)
+[ -n "$theirs" ] || fail "weft train evaluates nothing"
+[ "$(learned)" = "$theirs" ] || fail "$(learned) is learned here, and $theirs by weft train"
+rm -r out
 
 # What is wrong has a sentence.
 ab 2 run.ini
@@ -84,11 +124,17 @@ says err "differ in the device or communicator ([device] threads = 1 and [device
 # On ranks, whose launcher hands the answer on.
 if has mpich; then
     if is_full; then
-        ab 10 run.ini large.ini --ranks 2 --minutes 10 --steps 3 strategy.plugin=fsdp comm.plugin=mpi-mpich
+        ab 10 large.ini --vary train.activation_checkpointing=no,yes --ranks 2 --minutes 10 --steps 3 \
+            strategy.plugin=fsdp comm.plugin=mpi-mpich
         says said "verdict  B is slower than A"
     fi
-    ab 0 run.ini strategy.plugin=ddp,fsdp --ranks 2 --rounds 1 --steps 1 comm.plugin=mpi-mpich
+    ab 21 run.ini strategy.plugin=ddp,fsdp --ranks 2 --rounds 1 --steps 1 comm.plugin=mpi-mpich
     says said "numbers  B has the bits of A after each of 3 steps"
     quiet
+    # What several ranks form together parts where one rank's does.
+    ab 21 run.ini --vary train.precision=fp32,bf16 --ranks 2 --rounds 1 --steps 1 strategy.plugin=fsdp \
+        comm.plugin=mpi-mpich --learn 1
+    says said "numbers  B parts from A at step 1, leaf 0: its loss"
+    says said "learned  B "
 fi
 exit $((failures > 0))

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "ab/outcome.h"
+#include "ab/paired_losses.h"
 #include "ab/verdict.h"
 
 enum { TRIALS = 1000, ROUNDS = 92 };
@@ -150,6 +152,110 @@ START_TEST(looks_come_less_and_less) {
 }
 END_TEST
 
+/* ---- what is learned ---- */
+
+START_TEST(student_is_that_of_the_tables) {
+    static const struct {
+        int64_t freedom;
+        double t;
+    } rows[] = {{1, 12.7062}, {2, 4.30265},  {3, 3.18245},  {4, 2.77645},    {7, 2.36462},
+                {9, 2.26216}, {30, 2.04227}, {99, 1.98422}, {1000, 1.96234}, {100000, 1.95998}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        ck_assert_double_eq_tol(weft_student_t(rows[i].freedom), rows[i].t, 2e-5 * rows[i].t);
+}
+END_TEST
+
+/* Losses of leaves of very different difficulty and size: the arms share the difficulty, and differ by chance and by
+ * `truth` a target. */
+static weft_paired_loss lesson(double truth, int n) {
+    double a[64], b[64];
+    int64_t targets[64];
+    for (int i = 0; i < n; i++) {
+        const double hard = 2 + 2 * uniform();
+        targets[i] = i == 3 ? 0 : 5 + (int64_t)(60 * uniform());
+        a[i] = (double)targets[i] * (hard + 0.02 * normal());
+        b[i] = (double)targets[i] * (hard + truth + 0.03 * normal());
+    }
+    return weft_paired_loss_of_leaves(a, b, targets, n);
+}
+
+START_TEST(the_true_loss_lies_within) {
+    static const double truths[] = {0, 0.004, -0.05};
+    const int n = _i == 0 ? 12 : 60;
+    state = 5 + (uint64_t)_i;
+    for (int t = 0; t < 3; t++) {
+        int missed = 0;
+        for (int i = 0; i < TRIALS; i++) {
+            const weft_paired_loss at = lesson(truths[t], n);
+            ck_assert(at.bounded);
+            missed += truths[t] < at.low || truths[t] > at.high;
+        }
+        /* 5 % of 1,000 come to more than 66 in one case of a hundred */
+        ck_assert_msg(missed <= 66, "%d leaves, %g: %d of %d miss it", n, truths[t], missed, (int)TRIALS);
+        ck_assert_msg(missed >= TRIALS * 2 / 100, "%d leaves, %g: too wide, %d miss it", n, truths[t], missed);
+    }
+}
+END_TEST
+
+START_TEST(seeds_count_as_one_each) {
+    const double means[] = {0.1, 0.2, 0.3, 0.4};
+    weft_paired_loss at = weft_paired_loss_of_seeds(means, 4); /* s = 0.129099, t = 3.18245 */
+    ck_assert(at.bounded);
+    ck_assert_double_eq_tol(at.mean, 0.25, 1e-12);
+    ck_assert_double_eq_tol(at.high - at.mean, 3.18245 * 0.1290994 / 2, 1e-6);
+    at = weft_paired_loss_of_seeds(means, 1);
+    ck_assert(!at.bounded && at.mean == 0.1);
+    ck_assert(!lesson(0, WEFT_AB_FEWEST_LEAVES).bounded); /* one of them has no target */
+    ck_assert(lesson(0, WEFT_AB_FEWEST_LEAVES + 1).bounded);
+}
+END_TEST
+
+/* ---- outcomes ---- */
+
+static weft_ab_outcome outcome(weft_ab_answer time, bool same, weft_ab_change change, bool covered,
+                               weft_ab_learning learning) {
+    const weft_ab_evidence evidence = {time, same, change, covered, learning};
+    return weft_ab_outcome_of(&evidence);
+}
+
+START_TEST(time_decides_among_equals) {
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, true, WEFT_AB_SPREADS, true, WEFT_AB_NOT_LEARNED), WEFT_AB_BETTER);
+    ck_assert_int_eq(outcome(WEFT_AB_SLOWER, false, WEFT_AB_ROUNDS, true, WEFT_AB_NOT_LEARNED), WEFT_AB_WORSE);
+    ck_assert_int_eq(outcome(WEFT_AB_NO_DIFFERENCE, false, WEFT_AB_SPREADS, false, WEFT_AB_NOT_LEARNED), WEFT_AB_EQUAL);
+    ck_assert_int_eq(outcome(WEFT_AB_UNDECIDED, true, WEFT_AB_SPREADS, true, WEFT_AB_NOT_LEARNED), WEFT_AB_UNKNOWN);
+}
+END_TEST
+
+START_TEST(a_broken_promise_is_never_better) {
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, WEFT_AB_SPREADS, true, WEFT_AB_NOT_LEARNED),
+                     WEFT_AB_NOT_COMPARABLE);
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, WEFT_AB_SPREADS, true, WEFT_AB_LEARNS_MORE),
+                     WEFT_AB_NOT_COMPARABLE);
+}
+END_TEST
+
+START_TEST(learning_counts_where_it_is_another) {
+    static const weft_ab_change learns = WEFT_AB_LEARNS;
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_NOT_LEARNED), WEFT_AB_NOT_COMPARABLE);
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_LEARNS_ALIKE), WEFT_AB_BETTER);
+    ck_assert_int_eq(outcome(WEFT_AB_NO_DIFFERENCE, false, learns, true, WEFT_AB_LEARNS_LESS), WEFT_AB_WORSE);
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_LEARNS_MORE), WEFT_AB_BETTER);
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_LEARNS_LESS), WEFT_AB_NOT_COMPARABLE);
+    ck_assert_int_eq(outcome(WEFT_AB_FASTER, false, learns, true, WEFT_AB_LEARNING_UNKNOWN), WEFT_AB_UNKNOWN);
+}
+END_TEST
+
+START_TEST(keys_say_what_they_may_change) {
+    ck_assert_int_eq(weft_ab_change_of("policy.plugin"), WEFT_AB_SPREADS);
+    ck_assert_int_eq(weft_ab_change_of("strategy.prefetch"), WEFT_AB_SPREADS);
+    ck_assert_int_eq(weft_ab_change_of("strategy.reduce"), WEFT_AB_ROUNDS);
+    ck_assert_int_eq(weft_ab_change_of("strategy.reduce_dtype"), WEFT_AB_LEARNS);
+    ck_assert_int_eq(weft_ab_change_of("train.micro_batch"), WEFT_AB_ROUNDS);
+    ck_assert_int_eq(weft_ab_change_of("optimizer.lr"), WEFT_AB_LEARNS);
+    ck_assert_int_eq(weft_ab_change_of("run.seed"), WEFT_AB_LEARNS);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("verdict");
     TCase *tcase = tcase_create("verdict");
@@ -158,6 +264,13 @@ int main(void) {
     tcase_add_test(tcase, the_interval_is_that_of_the_sign_test);
     tcase_add_test(tcase, each_place_in_a_round_is_everybodys);
     tcase_add_test(tcase, looks_come_less_and_less);
+    tcase_add_test(tcase, student_is_that_of_the_tables);
+    tcase_add_loop_test(tcase, the_true_loss_lies_within, 0, 2);
+    tcase_add_test(tcase, seeds_count_as_one_each);
+    tcase_add_test(tcase, time_decides_among_equals);
+    tcase_add_test(tcase, a_broken_promise_is_never_better);
+    tcase_add_test(tcase, learning_counts_where_it_is_another);
+    tcase_add_test(tcase, keys_say_what_they_may_change);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

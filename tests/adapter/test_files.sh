@@ -109,6 +109,26 @@ near "merged to bf16" 1e-2 "$(loss adapter.from=plain/model)" \
 refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
 refused "merged is there already" "$weft" merge base plain/model merged
 
+# ---- with a token that was added: its row, and a tokenizer that has it
+
+sed 's/"vocab_size": 521/"vocab_size": 512/' model/config.json >config.json
+cp -r model narrower
+mv config.json narrower/config.json
+limit "$weft" train fresh.ini --overwrite model.path=narrower run.out=exact train.steps=2 >log 2>&1 || failed "a base of 512 rows" log
+token="model.path=exact/model tokenizer.pad=add train.trainable=adapter,*norm.weight"
+for rows in mean trained; do
+    [ $rows = mean ] || token="$token,model.embed_tokens.weight"
+    train run.out=token $token checkpoint.every=none
+    limit "$weft" merge exact/model token/model grown >log 2>&1 || failed "merge with a token, $rows" log
+    says grown/config.json '"vocab_size": 513'
+    says grown/config.json '"pad_token_id": 512'
+    says grown/tokenizer.json '"<pad>"'
+    near "merged with a token, $rows" 1e-5 "$("$weft" eval token --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')" \
+        "$("$weft" eval plain.ini model.path=grown --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
+    rm -rf grown
+done
+says token/model/adapter_config.json '"ensure_weight_tying": true'
+
 # ---- other ranks: the same bytes, also after a resume on fewer and fewer
 
 has mpich || exit $((failures > 0))

@@ -1,10 +1,12 @@
 /* LoRA held against PEFT on transformers (tests/golden/make_peft.py): logits, loss, the gradient of every trained
  * parameter, and ten clipped AdamW steps, of adapters that PEFT wrote: on all linears, on an embedding beside a norm
- * that is trained whole, in some layers, and on matrices that the model reads in slices. */
+ * that is trained whole, beside head, embedding and norms that are, in some layers, on matrices that the model reads in
+ * slices, and DoRA on packed ones. */
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
 #include "adapter/merge.h"
+#include "model/weights.h"
 #include "plan/make_plan.h"
 #include "session/generate.h"
 
@@ -13,11 +15,14 @@
 #include <stdlib.h>
 
 static const struct {
-    const char *name, *base, *trainable;
-} cases[] = {{"peft-lora", "llama-gqa", "train.trainable=auto"},
-             {"peft-lora-parts", "llama-tied", "train.trainable=adapter,model.norm.weight"},
-             {"peft-lora-layers", "llama-tied", "train.trainable=auto"},
-             {"peft-lora-fused", "family-phi3", "train.trainable=adapter"}};
+    const char *name, *base, *trainable, *stored;
+} cases[] = {{"peft-lora", "llama-gqa", "train.trainable=auto", "model.base=auto"},
+             {"peft-lora-parts", "llama-tied", "train.trainable=adapter,model.norm.weight", "model.base=auto"},
+             {"peft-lora-layers", "llama-tied", "train.trainable=auto", "model.base=auto"},
+             {"peft-lora-fused", "family-phi3", "train.trainable=adapter", "model.base=auto"},
+             {"peft-lora-whole", "llama-gqa", "train.trainable=adapter,head,model.embed_tokens.weight,*norm.weight",
+              "model.base=auto"},
+             {"peft-dora-nf4", "llama-gqa", "train.trainable=auto", "model.base=nf4"}};
 enum { N_CASES = sizeof cases / sizeof *cases };
 
 static char from[4200];
@@ -29,11 +34,15 @@ static void name_adapter(int i) {
 }
 
 static void open_engine(golden_engine *g, golden_batch *batch, int i) {
-    const char *const overrides[] = {from, cases[i].trainable, "optimizer.plugin=adamw", "optimizer.lr=1e-3",
+    const char *const overrides[] = {from,
+                                     cases[i].trainable,
+                                     cases[i].stored,
+                                     "optimizer.plugin=adamw",
+                                     "optimizer.lr=1e-3",
                                      "optimizer.weight_decay=0.01"};
     name_adapter(i);
     golden_batch_open(batch, cases[i].name);
-    golden_engine_open(g, batch, cases[i].base, 1, overrides, 5);
+    golden_engine_open(g, batch, cases[i].base, 1, overrides, 6);
 }
 
 /* prefix: "grad." or "adamw10."; values of each trained parameter. Returns how many there are. */
@@ -55,6 +64,34 @@ static int compare_trained(const golden_engine *g, const golden_batch *batch, co
     }
     return n;
 }
+
+/* DoRA's factors begin at the norms of the rows of what the blocks stand for. */
+START_TEST(norms_of_a_packed_base) {
+    const int dora = N_CASES - 1;
+    const char *const overrides[] = {"adapter.plugin=lora", "adapter.r=3", "adapter.dora=yes", cases[dora].stored,
+                                     "optimizer.plugin=adamw"};
+    golden_batch batch;
+    golden_engine g;
+    int n = 0;
+    golden_batch_open(&batch, cases[dora].name);
+    golden_engine_open(&g, &batch, cases[dora].base, 1, overrides, 5);
+    for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &g.engine->plan.declared->parameters[i];
+        char name[256];
+        float *found = NULL;
+        if (strstr(p->name, "magnitude") == NULL) continue;
+        (void)snprintf(name, sizeof name, "fresh.%s", p->name);
+        found = read_floats(g.engine, g.engine->parameter_refs[i], p->numel);
+        ck_assert_msg(relative_error(found, golden_floats(&batch, name), p->numel) < 1e-6, "%s is off by %.3g", name,
+                      relative_error(found, golden_floats(&batch, name), p->numel));
+        free(found);
+        n++;
+    }
+    ck_assert_int_eq(n, 14);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
 
 static int count_tensors(const golden_batch *batch, const char *prefix) {
     int n = 0;
@@ -93,8 +130,8 @@ START_TEST(logits_of_every_place) {
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) | WEFT_NEEDS(WEFT_PART_STRATEGY) |
                            WEFT_NEEDS(WEFT_PART_DEVICE);
     char path[4096], model[4200], plugin[64];
-    const char *overrides[3 + DEVICE_CHOICE_MOST] = {model, plugin, from};
-    const size_t n = 3 + device_choice_overrides(overrides + 3);
+    const char *overrides[4 + DEVICE_CHOICE_MOST] = {model, plugin, from, cases[_i].stored};
+    const size_t n = 4 + device_choice_overrides(overrides + 4);
     golden_batch batch;
     weft_run *run = NULL;
     weft_generator *generator = NULL;
@@ -122,11 +159,26 @@ START_TEST(logits_of_every_place) {
 }
 END_TEST
 
+/* A directory with the base as it is stored packed. */
+static void save_packed(golden_batch *batch, int i, const char *directory) {
+    const char *const overrides[] = {cases[i].stored, "train.trainable=*norm.weight", "optimizer.plugin=adamw"};
+    golden_engine g;
+    weft_region region;
+    weft_error err = WEFT_ERROR_INIT;
+    golden_engine_open(&g, batch, cases[i].base, 1, overrides, 3);
+    region = weft_engine_parameters(g.engine);
+    ck_assert_msg(weft_weights_save(&region, directory, WEFT_F32, WEFT_SHARD_BYTES, NULL, &err) == WEFT_OK, "%s",
+                  err.text);
+    golden_engine_close(&g);
+}
+
 /* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is
  * refused. */
 START_TEST(merged_weights) {
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY);
     char path[4096], model[4200], plugin[64], out[] = "/tmp/weft-merged-XXXXXX", command[128];
+    char base[] = "/tmp/weft-packed-XXXXXX";
+    const bool is_packed = strcmp(cases[_i].stored, "model.base=nf4") == 0;
     const char *const overrides[] = {model, plugin, from};
     golden_batch batch;
     weft_run *run = NULL;
@@ -138,8 +190,11 @@ START_TEST(merged_weights) {
     name_adapter(_i);
     golden_path(path, sizeof path, cases[_i].base);
     golden_plugin(plugin, sizeof plugin, cases[_i].base);
-    (void)snprintf(model, sizeof model, "model.path=%s", path);
     golden_batch_open(&batch, cases[_i].name);
+    ck_assert_ptr_nonnull(mkdtemp(base));
+    if (is_packed) save_packed(&batch, _i, base);
+    if (is_packed) (void)snprintf(path, sizeof path, "%s", base);
+    (void)snprintf(model, sizeof model, "model.path=%s", path);
     ck_assert_msg(weft_run_open(&run, NULL, overrides, 3, needs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_plan_open(&plan, run, &err) == WEFT_OK, "%s", err.text);
     ck_assert_ptr_nonnull(mkdtemp(out));
@@ -149,6 +204,13 @@ START_TEST(merged_weights) {
     merging.adapter = run->settings.adapter_from;
     merging.directory = out;
     status = weft_adapter_merge(&merging, &err);
+    if (is_packed) {
+        ck_assert_int_eq(status, WEFT_E_USER);
+        ck_assert_msg(strstr(err.text, "is stored in nf4: an update that is packed again loses") != NULL, "%s",
+                      err.text);
+        merging.dtype = WEFT_F32;
+        status = weft_adapter_merge(&merging, &err);
+    }
     if (strcmp(cases[_i].name, "peft-lora-parts") == 0) {
         ck_assert_int_eq(status, WEFT_E_USER);
         ck_assert_msg(strstr(err.text, "'model.embed_tokens' is tied to the head") != NULL, "%s", err.text);
@@ -171,7 +233,7 @@ START_TEST(merged_weights) {
         ck_assert_int_eq(n, 2);
         weft_safetensors_close(merged);
     }
-    (void)snprintf(command, sizeof command, "rm -rf %s", out);
+    (void)snprintf(command, sizeof command, "rm -rf %s %s", out, base);
     ck_assert_int_eq(system(command), 0);
     weft_plan_close(&plan);
     weft_run_close(run);
@@ -184,6 +246,7 @@ int main(void) {
     TCase *tests = tcase_create("peft");
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_CASES);
+    tcase_add_test(tests, norms_of_a_packed_base);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
     tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
     suite_add_tcase(suite, tests);

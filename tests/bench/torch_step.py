@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""One side of roof.py: training steps of a LLaMA in PyTorch, timed in a process of their own.
+"""One side of roof.py and adapters.py: training steps of a LLaMA in PyTorch, timed in a process of their own.
 
     torch_step.py '{"model": DIR, "ids": FILE, "rows": 8, "context": 256, ...}'
 
 A step is what a user of transformers writes: forward with labels, backward, clipping, fused AdamW. Prints one object:
 the seconds of each measured step, the loss of the last one, and the process's peak of resident memory. With "write" it
 makes weights and leaves them in the model's directory instead, from which later runs, and Weft, start; the object is
-empty."""
+empty. With "lora", a rank, PEFT's adapter on all linears is trained and the model is not."""
 
 import json
 import pathlib
@@ -48,12 +48,20 @@ def make_model(job):
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     if weights_of(job).exists():
         safetensors.torch.load_model(model, weights_of(job))
+    if job.get("lora"):
+        import peft
+        model = peft.get_peft_model(model, peft.LoraConfig(r=job["lora"], lora_alpha=job["lora"], task_type="CAUSAL_LM",
+                                                           target_modules="all-linear"))
     model.train()
     return model
 
 
+def trained(model):
+    return [p for p in model.parameters() if p.requires_grad]
+
+
 def make_optimizer(model):
-    return torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    return torch.optim.AdamW(trained(model), lr=1e-4, fused=True)
 
 
 def step(model, optimizer, batch, job):
@@ -62,7 +70,7 @@ def step(model, optimizer, batch, job):
     with torch.autocast("cpu", torch.bfloat16, enabled=job["precision"] == "bf16"):
         loss = model(input_ids=ids, labels=targets, shift_labels=targets).loss
     loss.backward()
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    torch.nn.utils.clip_grad_norm_(trained(model), 1.0)
     optimizer.step()
     optimizer.zero_grad()
     return loss.item()

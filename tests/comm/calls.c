@@ -1,8 +1,10 @@
-/* tests/comm/calls.c: send and recv, calls that break a rule, and how sums of bf16 are rounded. */
+/* tests/comm/calls.c: send and recv, calls that break a rule, and how sums of bf16 and fp16 are rounded. */
 #include "ranks.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "plugin/services.h"
 
@@ -136,8 +138,8 @@ static void wrong_operands(ranks *r, weft_buffer *a, weft_buffer *b) {
     what.dtype = 99;
     refused(r, r->table->all_to_all, &what, "all_to_all of 4 elements of type 99", __LINE__);
     what.dtype = WEFT_I32;
-    refused(r, r->table->all_reduce, &what, "all_reduce sums fp32 or bf16, and was asked to sum int32", __LINE__);
-    refused(r, r->table->reduce_scatter, &what, "reduce_scatter sums fp32 or bf16", __LINE__);
+    refused(r, r->table->all_reduce, &what, "all_reduce sums fp32, bf16 or fp16, and was asked to sum int32", __LINE__);
+    refused(r, r->table->reduce_scatter, &what, "reduce_scatter sums fp32, bf16 or fp16", __LINE__);
     what.to.buffer = NULL;
     refused(r, r->table->all_gather, &what, "all_gather was started without its operand `to`", __LINE__);
     what = pair(a, NULL, 4, 0, 0);
@@ -208,7 +210,7 @@ static void wrong_alone(ranks *r, weft_buffer *a, weft_buffer *b) {
     refused(r, r->table->recv, &what, "Place 0 was named as the other side", __LINE__);
     what.n = 4;
     what.dtype = WEFT_I32;
-    refused(r, r->table->all_reduce, &what, "Sums are of fp32 or bf16, and one of int32", __LINE__);
+    refused(r, r->table->all_reduce, &what, "Sums are of fp32, bf16 or fp16, and one of int32", __LINE__);
     what.peer = 1;
     refused(r, r->table->broadcast, &what, "Place 1 was named as root in a group of 1", __LINE__);
     expect(r, a, 12, 1, __LINE__);
@@ -258,14 +260,41 @@ static float wide(uint16_t x) {
     return f;
 }
 
+/* The nearest fp16, by the number: eleven digits, or steps of 2^-24 where those are longer. */
+static float nearest_f16(float sum) {
+    int exponent = 0;
+    float step, near;
+    if (!isfinite(sum)) return sum;
+    (void)frexpf(sum, &exponent);
+    step = ldexpf(1, exponent - 11 > -24 ? exponent - 11 : -24);
+    near = rintf(sum / step) * step;
+    return fabsf(near) > 65504 ? copysignf(INFINITY, sum) : near;
+}
+
+static float wide_f16(uint16_t x) {
+    const int exponent = x >> 10 & 31, digits = x & 1023;
+    float size = exponent > 0 ? ldexpf((float)(1024 + digits), exponent - 25) : ldexpf((float)digits, -24);
+    if (exponent == 31) size = digits != 0 ? NAN : INFINITY;
+    return x >> 15 != 0 ? -size : size;
+}
+
 #define PAIRS 65536
 
-/* Every bf16 that there is, each with another one beside it, in a group of the first two ranks. */
-void case_rounding(ranks *r) {
+static void check_sum(int32_t dtype, uint16_t a, uint16_t b, uint16_t got) {
+    const bool half = dtype == WEFT_F16;
+    const float left = half ? wide_f16(a) : wide(a), right = half ? wide_f16(b) : wide(b), sum = left + right;
+    const float found = half ? wide_f16(got) : wide(got), wanted = half ? nearest_f16(sum) : wide(nearest(sum));
+    if (isnan(sum) ? !isnan(found) : memcmp(&found, &wanted, sizeof found) != 0)
+        fail(__LINE__, "%g + %g in %s is %g and not %g", (double)left, (double)right, weft_dtype_name(dtype),
+             (double)found, (double)wanted);
+}
+
+/* Every number that there is, each with another one beside it, in a group of the first two ranks. */
+static void round_sums(ranks *r, int32_t dtype) {
     static uint16_t mine[2][PAIRS], got[PAIRS];
     const int32_t two[] = {0, 1};
     weft_buffer *b = NULL;
-    weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = PAIRS, .dtype = WEFT_BF16};
+    weft_exchange what = {.struct_size = (uint32_t)sizeof what, .n = PAIRS, .dtype = dtype};
     weft_comm_handle *handle = NULL;
     weft_error err = WEFT_ERROR_INIT;
     uint32_t i, odd = 12345;
@@ -282,12 +311,11 @@ void case_rounding(ranks *r) {
     must_be_ok(r->table->all_reduce(r->comm, &handle, &what, &err), err);
     must_be_ok(r->table->wait(r->comm, handle, &err), err);
     must_be_ok(r->kernels->read(r->device, NULL, got, what.to, PAIRS * 2, &err), err);
-    for (i = 0; i < PAIRS; i++) {
-        const float sum = wide(mine[0][i]) + wide(mine[1][i]);
-        if (isnan(sum) ? !isnan(wide(got[i])) : got[i] != nearest(sum)) {
-            fail(__LINE__, "%g + %g is %g and not %g", (double)wide(mine[0][i]), (double)wide(mine[1][i]),
-                 (double)wide(got[i]), (double)wide(nearest(sum)));
-        }
-    }
+    for (i = 0; i < PAIRS; i++) check_sum(dtype, mine[0][i], mine[1][i], got[i]);
     r->kernels->release(r->device, b);
+}
+
+void case_rounding(ranks *r) {
+    round_sums(r, WEFT_BF16);
+    round_sums(r, WEFT_F16);
 }

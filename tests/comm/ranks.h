@@ -61,7 +61,7 @@ void case_wrong_calls(ranks *r); /* each has its sentence, and nothing is sent *
 void case_large(ranks *r);       /* 64 MiB */
 void case_crossing(ranks *r);    /* exchanges of two groups in another order on each rank */
 void case_memory(ranks *r);      /* long sums take memory that does not grow with them */
-void case_rounding(ranks *r);    /* sums of bf16 */
+void case_rounding(ranks *r);    /* sums of 16 bits */
 void case_speed(ranks *r);       /* prints figures */
 
 #endif

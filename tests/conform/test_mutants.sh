@@ -15,7 +15,7 @@ make_plugin() { # make_plugin SOURCE FILE
 keys() { # keys KIND: that its check is given
     [ "$1" != optimizer ] || echo weight_decay=0.1
 }
-for kind in optimizer policy strategy tokenizer data model; do
+for kind in optimizer policy strategy tokenizer data model adapter device comm; do
     prints "$weft" plugins new "$kind" "my-$kind"
     make_plugin "my-$kind/my_$kind.c" "my-$kind/sound.so" || failed "$kind does not compile" log
     # shellcheck disable=SC2046 # no key, or one

@@ -4,6 +4,7 @@
 
 #include <check.h>
 #include <dlfcn.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include <weft/optimizer.h>
@@ -13,8 +14,22 @@ static void *no_host_alloc(const weft_host *h, size_t bytes, size_t alignment) {
     return aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
 
-/* The update of plugins/weft-optimizer-<id>.so. The file stays loaded, and so does what it gave. */
-static const weft_elementwise *optimizer_kernel(const char *id) {
+/* All keys are zero but one, NULL: none. */
+static void set_key(char *config, const weft_plugin *plugin, const char *name) {
+    const int64_t yes = 1;
+    const double half = 0.5;
+    for (uint32_t i = 0; name != NULL && i < plugin->n_keys; i++) {
+        const weft_key *key = (const weft_key *)(const void *)((const char *)plugin->keys + i * plugin->key_stride);
+        if (strcmp(key->name, name) != 0) continue;
+        memcpy(config + key->offset, key->type == WEFT_KEY_F64 ? (const void *)&half : &yes, 8);
+        return;
+    }
+    ck_assert_msg(name == NULL, "%s has no key %s", plugin->id, name);
+}
+
+/* The update of plugins/weft-optimizer-<id>.so, which a key may choose. The file stays loaded, and so does what it
+ * gave. */
+static const weft_elementwise *optimizer_kernel_with(const char *id, const char *key) {
     static weft_host none = {.struct_size = sizeof none, .alloc = no_host_alloc};
     char path[4096];
     weft_error err = WEFT_ERROR_INIT;
@@ -29,10 +44,15 @@ static const weft_elementwise *optimizer_kernel(const char *id) {
     memcpy(&entry, &symbol, sizeof entry);
     const weft_plugin *plugin = entry(&none, &err)->plugins;
     const weft_optimizer_plugin *table = plugin->table;
-    static char nothing[4096]; /* an update does not depend on keys */
-    ck_assert_uint_le(plugin->config_size, sizeof nothing);
-    ck_assert_int_eq(table->create(&optimizer, &none, nothing, &err), WEFT_OK);
+    static max_align_t config[256];
+    ck_assert_uint_le(plugin->config_size, sizeof config);
+    memset(config, 0, sizeof config);
+    set_key((char *)config, plugin, key);
+    ck_assert_int_eq(table->create(&optimizer, &none, config, &err), WEFT_OK);
     return table->update(optimizer);
+}
+static inline const weft_elementwise *optimizer_kernel(const char *id) {
+    return optimizer_kernel_with(id, NULL);
 }
 
 #endif

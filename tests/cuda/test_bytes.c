@@ -1,7 +1,9 @@
 /* The bytes that each kernel of the CUDA device must move, and those that it does move, counted on the double (see
  * double/bytes.cpp): at most 1.1 times as many, over shapes as models have them, or as many as the table in
  * docs/cuda.md gives a reason for. The table is this test's: a row that is not there, or says something else, is a
- * failure. */
+ * failure, and so is a kernel of the device's sources that no row is about. */
+#include <glob.h>
+
 #include <weft/blocks.h>
 #include <weft_double.h>
 
@@ -48,6 +50,8 @@ static weft_ref scratch(int64_t bytes) {
     return bytes == 0 ? (weft_ref){NULL, 0} : cleared(bytes);
 }
 
+static char *measured; /* the names in all rows so far */
+
 static void begin(void) {
     work = (run){.device = devices[0]};
     double_count_bytes(1);
@@ -55,18 +59,22 @@ static void begin(void) {
 
 static char *documented;
 
+/* The whole of a text file below a megabyte, which the caller frees. */
+static char *text_of(const char *path) {
+    FILE *file = fopen(path, "rb");
+    char *text = calloc(1, 1 << 20);
+    ck_assert_msg(file != NULL, "%s cannot be read", path);
+    ck_assert_uint_gt(fread(text, 1, (1 << 20) - 1, file), 0);
+    (void)fclose(file);
+    return text;
+}
+
 static void read_documented(void) {
     char path[4096];
-    size_t n = 0;
-    FILE *file = NULL;
     if (documented != NULL) return;
     (void)snprintf(path, sizeof path, "%s/docs/cuda.md", getenv("WEFT_SOURCE"));
-    file = fopen(path, "rb");
-    ck_assert_ptr_nonnull(file);
-    documented = calloc(1, 1 << 20);
-    n = fread(documented, 1, (1 << 20) - 1, file);
-    ck_assert_uint_gt(n, 0);
-    (void)fclose(file);
+    documented = text_of(path);
+    measured = calloc(1, 1 << 16);
 }
 
 /* All that was queued has run by now. */
@@ -78,7 +86,9 @@ static void end(const moved *m) {
     read_documented();
     for (size_t i = 0; i < 3 && m->kernels[i] != NULL; i++) {
         const size_t n = strlen(names);
+        const size_t at = strlen(measured);
         (void)snprintf(names + n, sizeof names - n, "%s`%s`", i == 0 ? "" : ", ", m->kernels[i]);
+        (void)snprintf(measured + at, (1 << 16) - at, " %s ", m->kernels[i]);
         moves += double_bytes(m->kernels[i], &asked);
     }
     (void)snprintf(row, sizeof row, "| %s | %s | %.3f | %.2f |", names, m->shape, (double)m->must * 1e-6,
@@ -170,6 +180,7 @@ START_TEST(elements) {
     const moved added = {{"add_cells"}, "1,048,576 elements", 6 * n, LIMIT};
     const moved rounded_down = {{"convert"}, "1,048,576 elements, fp32 to bf16", 6 * n, LIMIT};
     const moved filled = {{"fill"}, "1,048,576 words", 4 * n, LIMIT};
+    const moved shifted = {{"move"}, "65,536 bytes onto themselves", 2 << 16, LIMIT};
     weft_ref x, y;
     begin();
     f.x = cleared(2 * n), f.up = cleared(2 * n), f.y = cleared(2 * n);
@@ -196,24 +207,36 @@ START_TEST(elements) {
     x = cleared(4 * n);
     ck_assert_int_eq(table->fill(work.device, NULL, x, 7, n, &err), WEFT_OK);
     end(&filled);
+    begin();
+    x = cleared(n);
+    y = (weft_ref){x.buffer, x.offset + 4096};
+    ck_assert_int_eq(table->copy(work.device, NULL, y, x, 1 << 16, &err), WEFT_OK);
+    end(&shifted);
 }
 END_TEST
 
 WEFT_HP(moments_hp, float lr;)
 WEFT_ELEMENTWISE(moments_update, moments_hp, 2, s0 += g; s1 += g * g; w -= hp->lr * range->lr_scale * s0 / (1.0f + s1);)
 
-START_TEST(an_update) {
-    const int64_t n = 1 << 19;
+static void check_update(int32_t weight, int32_t state, const char *shape) {
+    const int64_t n = 1 << 19, bytes = weft_dtype_span(weight, n), state_bytes = weft_dtype_span(state, n);
     const weft_range range = {sizeof range, 0, 0, n, 1.0f, 1.0f};
     weft_update u = {
         .struct_size = sizeof u, .kernel = &moments_update, .n = n, .n_ranges = 1, .range_stride = sizeof range};
-    const moved m = {{"weft_update"}, "524,288 elements, two states", 28 * n, LIMIT};
+    const moved m = {{"weft_update"}, shape, 2 * bytes + 4 * n + 4 * state_bytes, LIMIT};
+    u.weight_dtype = weight, u.state_dtypes[0] = u.state_dtypes[1] = state;
     begin();
-    u.weight = cleared(4 * n), u.gradient = cleared(4 * n), u.states[0] = cleared(4 * n), u.states[1] = cleared(4 * n);
+    u.weight = cleared(bytes), u.gradient = cleared(4 * n);
+    u.states[0] = cleared(state_bytes), u.states[1] = cleared(state_bytes);
     u.hp = cleared(64), u.coefficient = cleared(4), u.skip = cleared(4);
     u.ranges = put(&work, &range, sizeof range);
     RUN(&work, update, &u);
     end(&m);
+}
+START_TEST(updates) {
+    check_update(WEFT_F32, WEFT_F32, "524,288 elements, two states, fp32");
+    check_update(WEFT_BF16, WEFT_BF16, "524,288 elements, two states");
+    check_update(WEFT_F32, WEFT_DYN8X256, "524,288 elements, fp32, two states of 8 bits");
 }
 END_TEST
 
@@ -242,16 +265,123 @@ START_TEST(look_ups) {
 }
 END_TEST
 
-START_TEST(packed_matrices) {
-    const int64_t n = 1024, k = 1024;
+static void check_unpack(int32_t dtype, const char *shape) {
+    const int64_t n = 1024, k = 1024, bytes = weft_dtype_span(dtype, n * k);
     weft_matmul a = {.struct_size = sizeof a, .m = 16, .n = n, .k = k, .lda = k, .ldb = k, .ldc = n};
-    const moved m = {{"unpack"}, "1,024 x 1,024", n * k / 64 * 68 + n * k * 2, LIMIT};
+    const moved m = {{"unpack"}, shape, bytes + n * k * 2, LIMIT};
     begin();
-    a.dtype_a = a.dtype_c = WEFT_BF16, a.dtype_b = WEFT_I8X64, a.transpose_b = 1;
-    a.a = cleared(16 * k * 2), a.b = cleared(n * k / 64 * 68), a.c = cleared(16 * n * 2);
+    a.dtype_a = a.dtype_c = WEFT_BF16, a.dtype_b = dtype, a.transpose_b = 1;
+    a.a = cleared(16 * k * 2), a.b = cleared(bytes), a.c = cleared(16 * n * 2);
     a.workspace = scratch(table->matmul_workspace(work.device, &a));
     RUN(&work, matmul, &a);
     end(&m);
+}
+START_TEST(packed_matrices) {
+    check_unpack(WEFT_I8X64, "1,024 x 1,024, int8");
+    check_unpack(WEFT_NF4, "1,024 x 1,024, nf4");
+    check_unpack(WEFT_F8X128, "1,024 x 1,024, fp8");
+}
+END_TEST
+
+START_TEST(a_bias_in_the_place_of_a_product) {
+    const int64_t m = 64, n = 1024, k = 0;
+    weft_matmul a = {.struct_size = sizeof a, .m = m, .n = n, .k = k, .lda = 1, .ldb = 1, .ldc = n, .has_bias = 1};
+    const moved filled = {{"fill_rows"}, "64 rows of 1,024", m * n * 2 + n * 4, LIMIT};
+    begin();
+    a.dtype_a = a.dtype_b = a.dtype_c = WEFT_BF16, a.transpose_b = 1;
+    a.c = cleared(m * n * 2), a.bias = cleared(n * 4);
+    a.workspace = scratch(table->matmul_workspace(work.device, &a));
+    RUN(&work, matmul, &a);
+    end(&filled);
+}
+END_TEST
+
+/* ---- what adapters add ---- */
+
+START_TEST(factors_of_columns) {
+    const int64_t rows = 512, width = 2048, cells = rows * width * 2;
+    weft_multiply a = {.struct_size = sizeof a, .rows = rows, .width = width, .parts = width, .dtype = WEFT_BF16};
+    const moved scaled = {{"scale_by"}, "512 rows of 2,048, a factor to each column", 2 * cells + width * 4, LIMIT};
+    const moved summed = {
+        {"sum_products", "add_parts"}, "the same, the factors' gradient", 2 * cells + width * 4, LIMIT};
+    begin();
+    a.x = cleared(cells), a.y = cleared(cells), a.by = cleared(width * 4);
+    RUN(&work, multiply, &a);
+    end(&scaled);
+    begin();
+    a.x = cleared(cells), a.dy = cleared(cells), a.by = cleared(width * 4), a.dby = cleared(width * 4);
+    a.y = (weft_ref){NULL, 0};
+    a.workspace = scratch(table->multiply_backward_workspace(work.device, &a));
+    RUN(&work, multiply_backward, &a);
+    end(&summed);
+}
+END_TEST
+
+START_TEST(what_is_dropped) {
+    const int64_t batch = 2, row = 256 * 1024;
+    weft_dropout a = {.struct_size = sizeof a, .batch = batch, .row = row, .seed = 1, .p = 0.1, .dtype = WEFT_BF16};
+    const moved dropped = {{"drop"}, "2 rows of 262,144", 4 * batch * row, LIMIT};
+    begin();
+    a.x = cleared(2 * batch * row), a.y = cleared(2 * batch * row), a.first = cleared(8);
+    RUN(&work, dropout, &a);
+    end(&dropped);
+}
+END_TEST
+
+static void check_norms_of_sums(int32_t dtype_w, const char *shape) {
+    const int64_t rows = 512, width = 2048, rank = 16, w = weft_dtype_span(dtype_w, rows * width);
+    weft_row_norms a = {.struct_size = sizeof a,
+                        .rows = rows,
+                        .width = width,
+                        .rank = rank,
+                        .factor = 1.0,
+                        .dtype = WEFT_BF16,
+                        .dtype_w = dtype_w};
+    const moved m = {{"norm_rows_of_sum"}, shape, w + (width + rows) * rank * 2 + rows * 4, LIMIT};
+    begin();
+    a.w = cleared(w), a.down = cleared(rank * width * 2), a.up = cleared(rows * rank * 2), a.out = cleared(rows * 4);
+    RUN(&work, row_norms, &a);
+    end(&m);
+}
+START_TEST(norms_of_rows_of_a_sum) {
+    check_norms_of_sums(WEFT_BF16, "512 rows of 2,048, rank 16");
+    check_norms_of_sums(WEFT_NF4, "512 rows of 2,048, nf4, rank 16");
+    if (!is_full()) return;
+    check_norms_of_sums(WEFT_I8X64, "512 rows of 2,048, int8, rank 16");
+    check_norms_of_sums(WEFT_F8X128, "512 rows of 2,048, fp8, rank 16");
+}
+END_TEST
+
+START_TEST(a_prefix) {
+    enum { PLACES = 32, OF_PREFIX = 8, OF_KEYS = 2, WIDTH = 64 };
+    const int64_t length = 512, q = length * OF_PREFIX * WIDTH * 2, kv = (int64_t)PLACES * OF_KEYS * WIDTH * 2;
+    const int64_t lse = length * OF_PREFIX * 4, pairs = length * OF_PREFIX * PLACES * 4;
+    weft_prefix a = {.struct_size = sizeof a,
+                     .batch = 1,
+                     .length = length,
+                     .heads = OF_PREFIX,
+                     .kv_heads = OF_KEYS,
+                     .head_dim = WIDTH,
+                     .places = PLACES,
+                     .scale = 0.125,
+                     .dtype = WEFT_BF16,
+                     .join = 1};
+    const moved attended = {{"attend"}, "512 places, 8 heads of 64, 2 of 32 keys", 3 * q + 2 * kv + 2 * lse, LIMIT};
+    const moved queries = {{"query_gradients"}, "the same", 4 * q + 2 * kv + lse + 2 * pairs, LIMIT};
+    const moved keys = {{"key_gradients", "add_key_runs"}, "the same", 2 * q + 2 * kv + 2 * pairs, 2.0};
+    const moved *const parts[] = {&queries, &keys};
+    begin();
+    a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(lse);
+    RUN(&work, prefix, &a);
+    end(&attended);
+    for (int i = 0; i < 2; i++) {
+        begin();
+        a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(lse);
+        a.d_o = cleared(q), a.dq = cleared(q), a.dk = cleared(kv), a.dv = cleared(kv);
+        a.workspace = scratch(table->prefix_backward_workspace(work.device, &a));
+        RUN(&work, prefix_backward, &a);
+        end(parts[i]);
+    }
 }
 END_TEST
 
@@ -273,6 +403,18 @@ START_TEST(squares_of_a_gradient) {
 }
 END_TEST
 
+START_TEST(a_norm_from_squares) {
+    const int64_t tensors = 10000;
+    weft_clip a = {.struct_size = sizeof a, .n = tensors, .clip = 1.0};
+    const moved clipped = {{"clip_norm"}, "10,000 tensors", tensors * 8, LIMIT};
+    begin();
+    a.square_sums = cleared(tensors * 8), a.count = cleared(8), a.norm = cleared(8), a.skip = cleared(4);
+    a.coefficient = cleared(4);
+    RUN(&work, clip, &a);
+    end(&clipped);
+}
+END_TEST
+
 /* ---- the head ---- */
 
 /* Its own kernels; products are the library's. Logits are fp32, their gradient bf16 in the same place. */
@@ -290,6 +432,24 @@ static void check_losses(int64_t vocab, double most, const char *shape) {
 START_TEST(losses) {
     check_losses(32000, LIMIT, "32 rows of 32,000 logits");
     if (is_full()) check_losses(128256, 1.7, "32 rows of 128,256 logits");
+}
+END_TEST
+
+/* Rows without weight: none has a loss, and all of dx is cleared. */
+START_TEST(rows_that_do_not_count) {
+    const int64_t rows = 1024, width = 512, vocab = 64;
+    weft_head h = {.struct_size = sizeof h, .rows = rows, .width = width, .vocab = vocab, .dtype = WEFT_BF16};
+    const moved rows_cleared = {{"clear_rows"}, "1,024 rows of 512", rows * (width * 2 + 4), LIMIT};
+    const moved added = {{"add_losses"}, "1,024 rows", rows * 8, LIMIT};
+    const moved *const parts[] = {&rows_cleared, &added};
+    for (int i = 0; i < 2; i++) {
+        begin();
+        h.x = cleared(rows * width * 2), h.w = cleared(vocab * width * 2), h.targets = ids(rows, 0);
+        h.weights = cleared(rows * 4), h.loss = cleared(8), h.dx = cleared(rows * width * 2);
+        h.workspace = scratch(table->head_loss_grad_workspace(work.device, &h));
+        RUN(&work, head_loss_grad, &h);
+        end(parts[i]);
+    }
 }
 END_TEST
 
@@ -352,6 +512,32 @@ START_TEST(attentions) {
 }
 END_TEST
 
+/* What is written behind cuDNN, of a device of its own: here no place sees a key. */
+START_TEST(blind_places) {
+    const int64_t length = 512, q = length * HEADS * DIM * 2, kv = length * KV_HEADS * DIM * 2;
+    const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
+    const moved blind = {{"attention_blind"}, "the same, all of them blind", q + numbers_of_rows + starts, LIMIT};
+    char *const keys = strdup(getenv("WEFT_TEST_KEYS")), more[4400];
+    int32_t nowhere[512];
+    weft_attention a = attention_of(length);
+    weft_device *device = NULL;
+    (void)snprintf(more, sizeof more, "%s attention=cudnn", keys);
+    (void)setenv("WEFT_TEST_KEYS", more, 1);
+    device = make_device(1, 0);
+    for (int i = 0; i < 512; i++) nowhere[i] = 512;
+    begin();
+    work.device = device;
+    a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(numbers_of_rows);
+    a.starts = put(&work, nowhere, starts);
+    a.workspace = scratch(table->attention_workspace(device, &a));
+    RUN(&work, attention, &a);
+    end(&blind);
+    table->destroy(device);
+    (void)setenv("WEFT_TEST_KEYS", keys, 1);
+    free(keys);
+}
+END_TEST
+
 START_TEST(a_token) {
     const int64_t past = 1000, cache = 1024, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
     weft_attention a = attention_of(1);
@@ -366,19 +552,98 @@ START_TEST(a_token) {
 }
 END_TEST
 
+/* New keys and values of many rows of a batch. */
+START_TEST(what_a_cache_takes_in) {
+    const int64_t batch = 32, cache = 4, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
+    weft_attention a = attention_of(1);
+    const moved taken = {{"attention_append"}, "32 rows, 2 heads of 64", 4 * batch * row, LIMIT};
+    a.batch = batch;
+    begin();
+    a.cache_rows = cache, a.q = cleared(batch * q), a.o = cleared(batch * q), a.k = cleared(batch * cache * row);
+    a.v = cleared(batch * cache * row), a.new_k = cleared(batch * row), a.new_v = cleared(batch * row);
+    a.starts = ids(batch, 0), a.past = cleared(8);
+    a.workspace = scratch(table->attention_workspace(work.device, &a));
+    RUN(&work, attention, &a);
+    end(&taken);
+}
+END_TEST
+
+/* ---- is it all ---- */
+
+/* Behind `__global__` and what may stand there: the kernel's name, or what of it a macro does not give. */
+static void kernel_name(char name[64], const char *at) {
+    static const char bounds[] = "__launch_bounds__(";
+    size_t n = 0;
+    for (;;) {
+        at += strspn(at, " \n\\\"");
+        if (strncmp(at, "void ", 5) == 0) at += 5;
+        else if (strncmp(at, "n\"", 2) == 0) at += 2; /* the end of a line in a text of the device's */
+        else if (strncmp(at, bounds, sizeof bounds - 1) == 0) {
+            int depth = 0;
+            for (at += sizeof bounds - 2; depth > 0 || *at == '('; at++) depth += *at == '(' ? 1 : *at == ')' ? -1 : 0;
+        } else break;
+    }
+    n = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
+    ck_assert_msg(n > 0 && n < 64, "no name behind __global__: %.60s", at);
+    (void)snprintf(name, 64, "%.*s", (int)n, at);
+}
+
+/* Each `__global__` of a source, but for those in comments that begin a line with a star. */
+static int check_source(const char *path) {
+    static const char word[] = "__global__";
+    char *text = text_of(path);
+    int n = 0;
+    for (const char *at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+        const char *line = at;
+        char name[64], wanted[70];
+        while (line > text && line[-1] != '\n') line--;
+        if (strncmp(line, " *", 2) == 0) continue;
+        kernel_name(name, at + sizeof word - 1);
+        (void)snprintf(wanted, sizeof wanted, name[strlen(name) - 1] == '_' ? " %s" : " %s ", name);
+        ck_assert_msg(strstr(measured, wanted) != NULL, "%s: kernel %s has no row: nobody knows what it moves", path,
+                      name);
+        n++;
+    }
+    free(text);
+    return n;
+}
+
+/* Behind all others. */
+START_TEST(every_kernel_has_a_row) {
+    char pattern[4096];
+    glob_t files = {0};
+    int kernels = 0;
+    (void)snprintf(pattern, sizeof pattern, "%s/plugins/device/cuda/*", getenv("WEFT_SOURCE"));
+    ck_assert_int_eq(glob(pattern, 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) kernels += check_source(files.gl_pathv[i]);
+    globfree(&files);
+    ck_assert_int_ge(kernels, 39);
+}
+END_TEST
+
 static void fill(TCase *tests) {
     tcase_add_test(tests, norms);
     tcase_add_test(tests, rows_by_themselves);
     tcase_add_test(tests, sums_over_rows);
     tcase_add_test(tests, elements);
-    tcase_add_test(tests, an_update);
+    tcase_add_test(tests, updates);
     tcase_add_test(tests, look_ups);
     tcase_add_test(tests, packed_matrices);
     tcase_add_test(tests, squares_of_a_gradient);
     tcase_add_test(tests, losses);
     tcase_add_test(tests, rows_of_the_head);
     tcase_add_test(tests, attentions);
+    tcase_add_test(tests, blind_places);
     tcase_add_test(tests, a_token);
+    tcase_add_test(tests, a_bias_in_the_place_of_a_product);
+    tcase_add_test(tests, factors_of_columns);
+    tcase_add_test(tests, what_is_dropped);
+    tcase_add_test(tests, norms_of_rows_of_a_sum);
+    tcase_add_test(tests, a_prefix);
+    tcase_add_test(tests, a_norm_from_squares);
+    tcase_add_test(tests, rows_that_do_not_count);
+    tcase_add_test(tests, what_a_cache_takes_in);
+    tcase_add_test(tests, every_kernel_has_a_row);
 }
 
 int main(void) {

@@ -1,6 +1,8 @@
 /* Optimizers' updates as NVRTC compiles them for cards: for each that the device knows, without joining a product with
- * a sum, and with a mistake shown as its author wrote it. No card is needed for that. */
+ * a sum, without a register that is kept in memory, and with a mistake shown as its author wrote it. No card is needed
+ * for that. */
 #include "cuda/optimizer_kernels.h"
+#include "suite.h"
 
 #include "../../plugins/device/cuda/modules.h"
 
@@ -22,16 +24,20 @@ static const weft_elementwise wrong_update = {
 
 static const char *const architectures[] = {"sm_80", "sm_89", "sm_90"};
 
+static bool tells_registers; /* as ptxas counts them, in the log */
+
 static nvrtcResult compile_as(nvrtcProgram *out, const weft_elementwise *kernel, const cuda_update_types *types,
                               const char *architecture) {
     char card[64];
     char *source = cuda_update_source(kernel, types);
-    const char *options[1 + CUDA_UPDATE_OPTIONS] = {card, cuda_update_options[0], cuda_update_options[1]};
+    const char *options[2 + CUDA_UPDATE_OPTIONS] = {card, cuda_update_options[0], cuda_update_options[1],
+                                                    "--ptxas-options=-v"};
+    const int n_options = 1 + CUDA_UPDATE_OPTIONS + tells_registers;
     nvrtcResult code;
     ck_assert_ptr_nonnull(source);
     (void)snprintf(card, sizeof card, "--gpu-architecture=%s", architecture);
     ck_assert_int_eq(nvrtcCreateProgram(out, source, CUDA_UPDATE, 0, NULL, NULL), NVRTC_SUCCESS);
-    code = nvrtcCompileProgram(*out, 1 + CUDA_UPDATE_OPTIONS, options);
+    code = nvrtcCompileProgram(*out, n_options, options);
     free(source);
     return code;
 }
@@ -98,6 +104,50 @@ START_TEST(no_product_is_joined_with_a_sum) {
 }
 END_TEST
 
+/* What ptxas says of the update: that it keeps nothing in local memory, neither spilled nor as an array. */
+static void expect_no_spill(const weft_elementwise *kernel, const cuda_update_types *types, const char *card) {
+    nvrtcProgram program = NULL;
+    const nvrtcResult code = compile_as(&program, kernel, types, card);
+    char *log = log_of(program), *used = strstr(log, "Used "), what[200];
+    (void)snprintf(what, sizeof what, "%s for %s, weight %s, states %s", kernel->name, card,
+                   weft_dtype_name(types->weight), types->states[0] == 0 ? "none" : weft_dtype_name(types->states[0]));
+    ck_assert_msg(code == NVRTC_SUCCESS, "%s: %s", what, log);
+    ck_assert_msg(used != NULL, "%s: ptxas says nothing: %s", what, log);
+    printf("%s: %.*s\n", what, (int)strcspn(used, ",\n"), used);
+    ck_assert_msg(strstr(log, " 0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads") != NULL, "%s: %s",
+                  what, log);
+    free(log);
+    ck_assert_int_eq(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
+}
+
+/* Every optimizer that comes with the host, with each type that weights and states may be stored in. The quick suite
+ * takes one card. */
+static const struct {
+    const char *id, *key;
+} optimizers[] = {{"adamw", NULL},
+                  {"sgd", NULL},
+                  {"sgd", "momentum"},
+                  {"anyprecision", NULL},
+                  {"anyprecision", "use_kahan_summation"}};
+START_TEST(no_update_spills) {
+    static const int32_t weights[] = {WEFT_F32, WEFT_BF16}, states[] = {WEFT_F32, WEFT_BF16, WEFT_DYN8X256};
+    const weft_elementwise *kernel = optimizer_kernel_with(optimizers[_i].id, optimizers[_i].key);
+    const size_t n_cards = is_full() ? 3 : 1, n_states = kernel->n_states > 0 ? 3 : 1;
+    tells_registers = true;
+    for (size_t c = 0; c < n_cards; c++) {
+        for (size_t w = 0; w < 2; w++) {
+            for (size_t s = 0; s < n_states; s++) {
+                cuda_update_types types = {.weight = weights[w]};
+                for (int i = 0; i < kernel->n_states; i++)
+                    types.states[i] = i == 1 && states[s] == WEFT_DYN8X256 ? WEFT_UDYN8X256 : states[s];
+                expect_no_spill(kernel, &types, architectures[2 - c]);
+            }
+        }
+    }
+    tells_registers = false;
+}
+END_TEST
+
 START_TEST(a_mistake_is_shown_as_its_author_wrote_it) {
     nvrtcProgram program = NULL;
     char *log;
@@ -116,8 +166,9 @@ int main(void) {
     TCase *t = tcase_create("nvrtc");
     SRunner *r = srunner_create(s);
     int failed;
-    tcase_set_timeout(t, 60);
+    tcase_set_timeout(t, 300);
     tcase_add_test(t, every_update_compiles_for_every_card);
+    tcase_add_loop_test(t, no_update_spills, 0, (int)(sizeof optimizers / sizeof *optimizers));
     tcase_add_test(t, no_product_is_joined_with_a_sum);
     tcase_add_test(t, a_mistake_is_shown_as_its_author_wrote_it);
     suite_add_tcase(s, t);

@@ -53,6 +53,26 @@ train="$weft train run.ini"
     stops "Card 0, CUDA double sm_75, has compute capability 7.5; 8.0 (Ampere) is the least" \
         WEFT_DOUBLE_CAPABILITY=75 $train
 
+    # What a context, cuBLASLt and NCCL take is no part of the plan: it is measured, told apart, and not there for a plan.
+    apart="fits        a device's 15.7 GiB; largest: .*
+apart       the device's other 332.0 MiB are its context's and its libraries'"
+    $weft plan run.ini >log 2>&1 || failed "plan" log
+    tr '\n' '~' <log | grep -q "$(echo "$apart" | tr '\n' '~')" || failed "plan does not show what is taken apart" log
+    grep -q '"apart": 348127232' <<JSON || failed "nor as JSON" log
+$($weft plan run.ini --json)
+JSON
+    # The plan is what the run takes, to the byte: with that and what is apart it runs, with a byte less it does not.
+    planned=$($weft plan run.ini --json | sed -n '/"fit": {/,/}/s/.*"planned": \([0-9]*\).*/\1/p')
+    limit env WEFT_DOUBLE_MEMORY=$((planned + 348127232)) $train >log 2>&1 || failed "just enough memory" log
+    grep -q ' MiB, and 332.0 MiB of the device with its context$' log || failed "train does not tell what is apart" log
+    rm -rf out
+    stops "beside the 332.0 MiB of its context and libraries: nothing was started" \
+        WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train
+    stops "has no room for a buffer of" WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train --no-fit
+    stops "beside the 396.0 MiB of its context and libraries: nothing was started" WEFT_DOUBLE_DEVICES=2 \
+        WEFT_DOUBLE_MEMORY=397M $train --ranks 2 comm.plugin=nccl strategy.plugin=ddp
+    export WEFT_DOUBLE_CONTEXT=0
+
     # Too small a card: which part takes most, and what would fit.
     stops "of it workspace, and a device has 1.0 MiB: nothing was started" WEFT_DOUBLE_MEMORY=1M $train
     stops "train.micro_batch=" WEFT_DOUBLE_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
@@ -71,6 +91,12 @@ train="$weft train run.ini"
     limit env WEFT_DOUBLE_DEVICES=2 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
         failed "two ranks on two cards" log
     rm -rf out
+    # Of those that were each shown one card, and not the same one, each has its own.
+    limit env WEFT_DOUBLE_APART=1 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
+        failed "two ranks, each with a card that the other does not see" log
+    rm -rf out
+    stops "and a device has 1.0 MiB: nothing was started" WEFT_DOUBLE_APART=1 WEFT_DOUBLE_MEMORY=1M $train \
+        --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
 
     # NCCL moves what lies on cards; without its plugin, and without its library.
     stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp

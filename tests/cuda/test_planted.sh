@@ -1,8 +1,9 @@
 #!/bin/sh
-# A call of CUDA, cuBLASLt, NVRTC or NCCL that answers an error, in short runs of one rank and of two: each run ends with a
-# sentence that says what failed, in good order, with nothing left on the device. Only calls whose answer changes nothing,
-# such as those that give something back, may let it go on, to the same bits. A few of all calls in the quick suite, each
-# one of them in the full one. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# A call of CUDA, cuBLASLt, NVRTC or NCCL that answers an error, in short runs of one rank and of two, which write a
+# checkpoint beside training at each step but the last: each run ends with a sentence that says what failed, in good order,
+# with nothing left on the device. Only calls whose answer changes nothing, such as those that give something back, may let
+# it go on, to the same bits. A few of all calls in the quick suite, each one of them in the full one; PLANTED='cudaMalloc|kernel'
+# tries these alone. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -29,6 +30,8 @@ context  = 16
 steps        = 3
 global_batch = 2
 micro_batch  = 1
+[checkpoint]
+every = 1
 [optimizer]
 plugin = adamw
 [device]
@@ -72,6 +75,7 @@ case $status in
     cudaFree* | *Destroy | nvrtcDestroyProgram | cuModuleUnload | ncclCommAbort) ;;  # nothing needs what they give back
     cublasLtMatmulAlgoConfigGetAttribute | cu*GetError*) ;;    # for a text
     cudaStreamSynchronize | cudaEventSynchronize | cudaEventQuery) ;; # of what ends
+    cudaMemGetInfo) [ "$which" != 1 ] || wrong="is told by nobody" ;;  # asked again for what is shown beside the plan
     ncclCommGetAsyncError) ;;                                  # as the run was over
     *) wrong="is told by nobody" ;;
     esac
@@ -107,6 +111,7 @@ for ranks in 1 2; do
     WEFT_DOUBLE_COUNTS=$dir/counts.$ranks sh train.sh $ranks whole.$ranks device.cache=none >out 2>&1 ||
         failed "a run of $ranks without a mistake" out
     if is_full; then calls='.*'; elif [ $ranks = 1 ]; then calls=$quick_alone; else calls=$quick_two; fi
+    calls=${PLANTED:-$calls}
     # Of several ranks what they do for each other, and a few of each of the rest; the parent of ranks counts, too, what it
     # asks of the card.
     awk '$1 == "call" { if ($3 > n[$2]) n[$2] = $3 } END { for (c in n) print c, n[c] }' counts.$ranks | sort |

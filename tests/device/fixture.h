@@ -37,10 +37,10 @@
 
 static const int way_threads[WAYS] = {1, 2, 3, 8};
 static const int64_t way_shift[WAYS] = {0, 64, 4,
-                                        36}; /* bytes before an operand of fp32, half of it before one of bf16 */
+                                        36}; /* bytes before an operand of fp32, half of it before one of 16 bits */
 
-/* Activations come in both; a test's loop index picks one. */
-static const int32_t dtypes[2] = {WEFT_F32, WEFT_BF16};
+/* Activations come in all of these; a test's loop index picks one. */
+static const int32_t dtypes[3] = {WEFT_F32, WEFT_BF16, WEFT_F16};
 
 static const weft_plugin *plugin;
 static const weft_device_plugin *table;
@@ -77,6 +77,14 @@ static inline bool is_seen_by_the_host(void) {
 /* What is told of the CPU device alone: its threads, its library, its pages. */
 static inline bool is_cpu(void) {
     return strcmp(device_choice(), "cpu") == 0;
+}
+/* How many of `dtypes` the device computes with. */
+static inline int n_types(void) {
+    return is_cpu() ? 3 : 2;
+}
+/* How many mixes of an operand and a result of a product. */
+static inline int n_mixes(void) {
+    return 2 * n_types() - 1;
 }
 /* A double runs kernels thread by thread, so the quick suite leaves out there what is large or one more of its sort. */
 static inline bool is_slow(void) {
@@ -155,7 +163,7 @@ static void unload_plugin(void) {
         if (i == 0 || devices[i] != devices[0]) table->destroy(devices[i]);
 }
 
-/* ---- bf16 ---- */
+/* ---- numbers of 16 bits ---- */
 
 /* To the nearest, ties to even, by way of the number and not of its bits: eight digits are kept. */
 static inline float bf16_near(float x) {
@@ -163,7 +171,18 @@ static inline float bf16_near(float x) {
     const float digits = frexpf(x, &exponent);
     return isfinite(x) ? ldexpf(rintf(ldexpf(digits, 8)), exponent - 8) : x;
 }
+/* Eleven digits, the last of which is no less than 2^-24; 65520 and more are infinite. */
+static inline float f16_near(float x) {
+    int exponent = 0;
+    float last = 0, near = 0;
+    if (!isfinite(x)) return x;
+    (void)frexpf(x, &exponent);
+    last = ldexpf(1, exponent - 11 > -24 ? exponent - 11 : -24);
+    near = rintf(x / last) * last;
+    return fabsf(near) > 65504 ? copysignf(INFINITY, x) : near;
+}
 static inline float rounded(float x, int32_t dtype) {
+    if (dtype == WEFT_F16) return f16_near(x);
     return dtype == WEFT_BF16 ? bf16_near(x) : x;
 }
 /* Of a number that bf16 holds. */
@@ -178,6 +197,34 @@ static inline float float_of_bf16(uint16_t half) {
     float x = 0;
     memcpy(&x, &bits, sizeof x);
     return x;
+}
+
+/* By the number and not by its bits. */
+static inline float float_of_f16(uint16_t half) {
+    const int exponent = half >> 10 & 31, digits = half & 1023;
+    float x = exponent > 0 ? ldexpf((float)(1024 + digits), exponent - 25) : ldexpf((float)digits, -24);
+    if (exponent == 31) x = digits != 0 ? NAN : INFINITY;
+    return half >> 15 != 0 ? -x : x;
+}
+/* Of a number that fp16 holds. */
+static inline uint16_t f16_of(float x) {
+    const uint32_t sign = signbit(x) ? 0x8000u : 0;
+    uint32_t half = 0;
+    int exponent = 0;
+    float digits = 0;
+    if (isnan(x)) return (uint16_t)(sign | 0x7E00u);
+    if (isinf(x)) return (uint16_t)(sign | 0x7C00u);
+    digits = frexpf(fabsf(x), &exponent);
+    half = exponent < -13 || digits == 0 ? (uint32_t)ldexpf(fabsf(x), 24)
+                                         : (uint32_t)(exponent + 14) << 10 | ((uint32_t)ldexpf(digits, 11) & 1023u);
+    HOLDS(float_of_f16((uint16_t)(sign | half)) == x);
+    return (uint16_t)(sign | half);
+}
+static inline uint16_t half_of(float x, int32_t dtype) {
+    return dtype == WEFT_F16 ? f16_of(x) : bf16_of(x);
+}
+static inline float float_of_half(uint16_t half, int32_t dtype) {
+    return dtype == WEFT_F16 ? float_of_f16(half) : float_of_bf16(half);
 }
 
 /* ---- one run of a case ---- */
@@ -263,7 +310,7 @@ static inline weft_ref put_cells(run *r, const float *data, int64_t n, int32_t d
     weft_ref ref;
     if (dtype == WEFT_F32) return put_floats(r, data, n);
     half = data == NULL ? NULL : malloc((size_t)(n > 0 ? n : 1) * sizeof *half);
-    for (int64_t i = 0; half != NULL && i < n; i++) half[i] = bf16_of(data[i]);
+    for (int64_t i = 0; half != NULL && i < n; i++) half[i] = half_of(data[i], dtype);
     ref = put_at(r, half, n * 2, r->shift / 2);
     free(half);
     return ref;
@@ -287,7 +334,7 @@ static inline void get_cells(run *r, weft_ref ref, int64_t n, int32_t dtype) {
     half = malloc((size_t)(n > 0 ? n : 1) * sizeof *half);
     ck_assert_int_eq(table->read(r->device, NULL, half, ref, n * 2, &err), WEFT_OK);
     r->results = realloc(r->results, (size_t)(r->n_results + n) * 4);
-    for (int64_t i = 0; i < n; i++) r->results[r->n_results++] = float_of_bf16(half[i]);
+    for (int64_t i = 0; i < n; i++) r->results[r->n_results++] = float_of_half(half[i], dtype);
     free(half);
 }
 
@@ -406,9 +453,10 @@ static inline void expect_close(const char *name, const float *got, const double
     expect_close_to(name, got, want, n, limit, 0);
 }
 
-/* Results that are stored as dtype: fp32 as above; bf16 within half of its last digit, and what fp32 may be off by. */
+/* Results that are stored as dtype: fp32 as above; others within their last digit, and what fp32 may be off by. */
 static inline void expect_cells(const char *name, const float *got, const double *want, int64_t n, int32_t dtype,
                                 double limit, double floor) {
+    const double digit = dtype == WEFT_F16 ? 1.0 / 2048 : 1.0 / 256, least = dtype == WEFT_F16 ? 0x1p-24 : 0;
     double largest = floor;
     int64_t i = 0;
     if (dtype == WEFT_F32) {
@@ -417,8 +465,9 @@ static inline void expect_cells(const char *name, const float *got, const double
     }
     for (i = 0; i < n; i++) largest = fmax(largest, fabs(want[i]));
     for (i = 0; i < n; i++) {
-        EXPECT(fabs((double)got[i] - want[i]) <= fabs(want[i]) / 256 + 20 * limit * largest,
-               "%s in bf16: element %lld is %.9g and should be %.9g", name, (long long)i, (double)got[i], want[i]);
+        EXPECT(fabs((double)got[i] - want[i]) <= fabs(want[i]) * digit + least + 20 * limit * largest,
+               "%s in %s: element %lld is %.9g and should be %.9g", name, weft_dtype_name(dtype), (long long)i,
+               (double)got[i], want[i]);
     }
 }
 

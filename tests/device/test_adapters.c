@@ -1,5 +1,5 @@
-/* The kernels of adapters (factors, dropout, norms of rows, attention to a prefix), in fp32 and bf16, against those of
- * the reference device, which are their formulas in fp64. */
+/* The kernels of adapters (factors, dropout, norms of rows, attention to a prefix), in fp32, bf16 and fp16, against
+ * those of the reference device, which are their formulas in fp64. */
 #include "device/fixture.h"
 
 #include <weft/blocks.h>
@@ -12,7 +12,7 @@ enum { MOST_OPERANDS = 14 };
 typedef struct operand {
     const char *name;
     size_t field;
-    const void *data; /* NULL: NaN. In fp32 but for the types WEFT_I64 and WEFT_I8X64, as they are */
+    const void *data; /* NULL: NaN. In fp32, but WEFT_I64 and packed types as they are */
     int64_t n;
     int32_t dtype;
     bool result;
@@ -67,7 +67,8 @@ static int64_t operand_bytes(const operand *o) {
 /* ---- on the device under test ---- */
 
 static weft_ref put_operand(run *r, const operand *o) {
-    if (o->dtype == WEFT_F32 || o->dtype == WEFT_BF16) return put_cells(r, o->data, o->n, o->dtype);
+    if (o->dtype == WEFT_F32 || o->dtype == WEFT_BF16 || o->dtype == WEFT_F16)
+        return put_cells(r, o->data, o->n, o->dtype);
     return put_at(r, o->data, operand_bytes(o), r->shift / 8 * 8);
 }
 
@@ -101,7 +102,7 @@ static weft_ref reference_put(const void *data, int64_t bytes) {
 }
 
 static int32_t wide(int32_t dtype) {
-    return dtype == WEFT_BF16 ? WEFT_F32 : dtype;
+    return dtype == WEFT_BF16 || dtype == WEFT_F16 ? WEFT_F32 : dtype;
 }
 
 /* The results one after another, as doubles. dtype: the field of the arguments that says it, which becomes fp32. */
@@ -316,30 +317,44 @@ END_TEST
 
 /* ---- norms of rows ---- */
 
-static void norms_are_judged(int64_t rows, int64_t width, int64_t rank, int32_t dtype, bool packed) {
+/* n numbers in blocks, which the caller frees. */
+static void *packed_of(int32_t dtype, const float *x, int64_t n) {
+    const int64_t block = weft_dtype_block(dtype), bytes = weft_dtype_bytes(dtype);
+    char *out = calloc((size_t)(n / block + 1), (size_t)bytes);
+    for (int64_t i = 0; i < n; i += block) {
+        void *const to = out + i / block * bytes;
+        const int some = (int)(n - i < block ? n - i : block);
+        if (dtype == WEFT_I8X64) weft_i8x64_pack(to, x + i);
+        if (dtype == WEFT_NF4) weft_nf4_pack(to, x + i, some, 0.01f, 0.15f);
+        if (dtype == WEFT_F8X128) weft_f8x128_pack(to, x + i, some);
+    }
+    return out;
+}
+
+static void norms_are_judged(int64_t rows, int64_t width, int64_t rank, int32_t dtype, int32_t dtype_w) {
+    const bool packed = weft_dtype_is_packed(dtype_w);
     const weft_row_norms args = {.struct_size = sizeof args,
                                  .rows = rows,
                                  .width = width,
                                  .rank = rank,
                                  .factor = 1.5,
                                  .dtype = dtype,
-                                 .dtype_w = packed ? WEFT_I8X64 : dtype};
+                                 .dtype_w = dtype_w};
     const weft_row_norms in_fp32 = {.struct_size = sizeof args,
                                     .rows = rows,
                                     .width = width,
                                     .rank = rank,
                                     .factor = 1.5,
-                                    .dtype_w = packed ? WEFT_I8X64 : WEFT_F32};
-    const int64_t blocks = rows * width / 64;
-    float *w = numbers_of(dtype, rows * width, 0.2f), *down = numbers_of(dtype, rank * width, 0.3f);
+                                    .dtype_w = packed ? dtype_w : WEFT_F32};
+    float *w = numbers_of(packed ? WEFT_F32 : dtype_w, rows * width, 0.2f),
+          *down = numbers_of(dtype, rank * width, 0.3f);
     float *up = numbers_of(dtype, rows * rank, 0.3f);
-    weft_i8x64 *packed_w = calloc((size_t)blocks + 1, sizeof *packed_w);
+    void *packed_w = packed ? packed_of(dtype_w, w, rows * width) : NULL;
     call c = {"row_norms",   &args,          sizeof args, offsetof(weft_row_norms, workspace),
               run_row_norms, room_row_norms, {{0}},       0};
     float *got = NULL;
     double *want = NULL;
-    for (int64_t i = 0; packed && i < blocks; i++) weft_i8x64_pack(&packed_w[i], w + i * 64);
-    IN(&c, weft_row_norms, w, packed ? (const void *)packed_w : w, rows * width, packed ? WEFT_I8X64 : dtype);
+    IN(&c, weft_row_norms, w, packed ? packed_w : w, rows * width, dtype_w);
     if (rank > 0) IN(&c, weft_row_norms, down, down, rank * width, dtype);
     if (rank > 0) IN(&c, weft_row_norms, up, up, rows * rank, dtype);
     OUT(&c, weft_row_norms, out, NULL, rows, WEFT_F32);
@@ -353,12 +368,31 @@ static void norms_are_judged(int64_t rows, int64_t width, int64_t rank, int32_t 
 
 START_TEST(rows_of_a_sum_are_normed) {
     const int32_t dtype = dtypes[_i];
-    norms_are_judged(50, 72, 8, dtype, false);
-    norms_are_judged(13, 600, 3, dtype, false);
-    norms_are_judged(7, 5, 0, dtype, false);
-    norms_are_judged(9, 300, 40, dtype, false);
-    norms_are_judged(25, 576, 4, dtype, true);
-    norms_are_judged(1, 64, 0, dtype, true);
+    norms_are_judged(50, 72, 8, dtype, dtype);
+    norms_are_judged(13, 600, 3, dtype, dtype);
+    norms_are_judged(7, 5, 0, dtype, dtype);
+    norms_are_judged(9, 300, 40, dtype, dtype);
+    norms_are_judged(25, 576, 4, dtype, WEFT_I8X64);
+    norms_are_judged(1, 64, 0, dtype, WEFT_I8X64);
+}
+END_TEST
+
+/* W is a frozen base as its file has it, U and D are trained: their types are no pair. */
+START_TEST(rows_are_normed_whatever_they_are_stored_as) {
+    const int32_t dtype = dtypes[_i], other = dtypes[_i == 0];
+    norms_are_judged(11, 300, 5, dtype, other);
+    norms_are_judged(9, 700, 4, dtype, WEFT_NF4); /* blocks of 1,024 go on where a row ends */
+    norms_are_judged(3, 70, 0, dtype, WEFT_NF4);
+    norms_are_judged(10, 330, 7, dtype, WEFT_F8X128);
+}
+END_TEST
+
+START_TEST(norms_of_what_is_no_matrix_are_refused) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_row_norms args = {
+        .struct_size = sizeof args, .rows = 1, .width = 256, .dtype = WEFT_F32, .dtype_w = WEFT_DYN8X256};
+    ck_assert_int_eq(table->row_norms(devices[0], NULL, &args, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_msg(strstr(err.text, "dtype_w is") != NULL, "%s", err.text);
 }
 END_TEST
 
@@ -443,12 +477,14 @@ START_TEST(a_prefix_of_no_shape_is_refused) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, 2);
+    tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, n_types());
     tcase_add_test(tests, factors_that_do_not_fit_are_refused);
-    tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, 2);
+    tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, n_types());
     tcase_add_test(tests, what_is_dropped_does_not_depend_on_leaves);
-    tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, 2);
-    tcase_add_loop_test(tests, every_query_sees_a_prefix, 0, 2);
+    tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, n_types());
+    tcase_add_loop_test(tests, rows_are_normed_whatever_they_are_stored_as, 0, n_types());
+    tcase_add_test(tests, norms_of_what_is_no_matrix_are_refused);
+    tcase_add_loop_test(tests, every_query_sees_a_prefix, 0, n_types());
     tcase_add_test(tests, a_prefix_of_no_shape_is_refused);
 }
 

@@ -1,4 +1,4 @@
-/* Attention and its backward against plain loops in fp64, in fp32 and in bf16: a loop test's index says which. With
+/* Attention and its backward against plain loops in fp64, in fp32, bf16 and fp16: a loop test's index says which. With
  * attention=cudnn among the keys the forward without a cache is cuDNN's, which makes bf16 alone and of some sizes of
  * heads: the rest must be refused. */
 #include "device/fixture.h"
@@ -227,7 +227,7 @@ static void attention_check(attention_case t, int32_t dtype, const char *name) {
     t.backward = t.want_dq = t.want_dkv = 1;
     t.o = out;
     t.lse = out + q;
-    if (dtype == WEFT_BF16) { /* gradients are those at the rounded o */
+    if (dtype != WEFT_F32) { /* gradients are those at the rounded o */
         oracle_free(&want);
         want = attention_oracle(&t);
     }
@@ -589,7 +589,7 @@ START_TEST(attention_refuses_what_does_not_fit) {
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "window is -1"), "%s", err.text);
     args.window = 0;
-    args.dtype = WEFT_F16;
+    args.dtype = WEFT_F64;
     ck_assert_int_eq(table->attention(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
     t.backward = t.want_dq = t.want_dkv = 1;
@@ -609,22 +609,22 @@ START_TEST(attention_refuses_what_does_not_fit) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, attention_of_odd_shapes, 0, 2);
-    tcase_add_loop_test(tests, attention_of_all_sizes_of_heads, 0, 2);
-    tcase_add_loop_test(tests, attention_keeps_documents_apart, 0, 2);
-    tcase_add_loop_test(tests, attention_over_a_cache, 0, 2);
-    tcase_add_loop_test(tests, attention_within_a_window, 0, 2);
-    tcase_add_loop_test(tests, attention_with_a_soft_cap, 0, 2);
-    tcase_add_loop_test(tests, attention_with_a_window_of_all_has_the_bits_of_none, 0, 2);
-    tcase_add_loop_test(tests, attention_does_not_read_blocks_before_the_window, 0, 2);
-    tcase_add_loop_test(tests, attention_ignores_what_no_place_sees, 0, 2);
-    tcase_add_loop_test(tests, attention_of_a_place_that_sees_nothing, 0, 2);
-    tcase_add_loop_test(tests, attention_of_a_row_that_sees_nothing, 0, 2);
-    tcase_add_loop_test(tests, attention_of_large_scores_stays_finite, 0, 2);
-    tcase_add_loop_test(tests, attention_hands_nan_on, 0, 2);
-    tcase_add_loop_test(tests, attention_puts_new_keys_into_a_cache, 0, 2);
-    tcase_add_loop_test(tests, attention_over_a_cache_without_room_is_nan, 0, 2);
-    tcase_add_loop_test(tests, attention_refuses_what_does_not_fit, 0, 2);
+    tcase_add_loop_test(tests, attention_of_odd_shapes, 0, n_types());
+    tcase_add_loop_test(tests, attention_of_all_sizes_of_heads, 0, n_types());
+    tcase_add_loop_test(tests, attention_keeps_documents_apart, 0, n_types());
+    tcase_add_loop_test(tests, attention_over_a_cache, 0, n_types());
+    tcase_add_loop_test(tests, attention_within_a_window, 0, n_types());
+    tcase_add_loop_test(tests, attention_with_a_soft_cap, 0, n_types());
+    tcase_add_loop_test(tests, attention_with_a_window_of_all_has_the_bits_of_none, 0, n_types());
+    tcase_add_loop_test(tests, attention_does_not_read_blocks_before_the_window, 0, n_types());
+    tcase_add_loop_test(tests, attention_ignores_what_no_place_sees, 0, n_types());
+    tcase_add_loop_test(tests, attention_of_a_place_that_sees_nothing, 0, n_types());
+    tcase_add_loop_test(tests, attention_of_a_row_that_sees_nothing, 0, n_types());
+    tcase_add_loop_test(tests, attention_of_large_scores_stays_finite, 0, n_types());
+    tcase_add_loop_test(tests, attention_hands_nan_on, 0, n_types());
+    tcase_add_loop_test(tests, attention_puts_new_keys_into_a_cache, 0, n_types());
+    tcase_add_loop_test(tests, attention_over_a_cache_without_room_is_nan, 0, n_types());
+    tcase_add_loop_test(tests, attention_refuses_what_does_not_fit, 0, n_types());
 }
 
 int main(void) {

@@ -120,7 +120,7 @@ START_TEST(rope_refuses_what_does_not_fit) {
     ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "operand x"), "%s", err.text);
     args.heads = 2, args.head_dim = 4;
-    args.dtype = WEFT_F16;
+    args.dtype = WEFT_F64;
     ck_assert_int_eq(table->rope(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
 }
@@ -235,8 +235,8 @@ static void activation_check(int64_t n, int32_t form, bool gated, int32_t dtype)
 
 /* The index: of the type, whether gated, and the form. */
 START_TEST(activations_of_odd_lengths) {
-    const int32_t dtype = dtypes[_i & 1], form = _i >> 2;
-    const bool gated = (_i >> 1 & 1) != 0;
+    const int32_t dtype = dtypes[_i / 6], form = _i / 2 % 3;
+    const bool gated = (_i & 1) != 0;
     activation_check(2, form, gated, dtype);
     activation_check(17, form, gated, dtype);
     activation_check(50021, form, gated, dtype);
@@ -384,6 +384,25 @@ START_TEST(bf16_at_its_edges) {
 }
 END_TEST
 
+/* What lies under the least normal number is kept in steps of 2^-24, and the largest is 65504. */
+START_TEST(fp16_at_its_edges) {
+    const float a[] = {NAN, INFINITY, 65504.0f, -65504.0f, 65504.0f, -0.0f, 1.0f, 0x1.004p0f, 0x1p-24f, 0x1.8p-23f};
+    const float b[] = {1.0f, -INFINITY, 16.0f, -16.0f, 0x1.ep3f, -0.0f, 0x1p-11f, 0x1p-11f, 0x1p-24f, -0x1p-24f};
+    const float want[] = {NAN, NAN, INFINITY, -INFINITY, 65504.0f, -0.0f, 1.0f, 0x1.008p0f, 0x1p-23f, 0x1p-23f};
+    for (int64_t n = 1; n <= 70; n += 23) { /* in whole vectors and in parts of one */
+        add_case t = {.n = n * 10, .dtype = WEFT_F16};
+        float *left = numbers(t.n, 1), *right = numbers(t.n, 1), *got = NULL;
+        for (int64_t i = 0; i < t.n; i++) left[i] = a[i % 10], right[i] = b[i % 10];
+        t.a = left, t.b = right;
+        got = every_way(add_run, &t, "add");
+        for (int64_t i = 0; i < t.n; i++)
+            HOLDS(isnan(want[i % 10]) ? isnan(got[i])
+                                      : got[i] == want[i % 10] && !signbit(got[i]) == !signbit(want[i % 10]));
+        free(left), free(right), free(got);
+    }
+}
+END_TEST
+
 START_TEST(elementwise_refuses_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 4};
     weft_error err = WEFT_ERROR_INIT;
@@ -417,7 +436,7 @@ START_TEST(elementwise_refuses_what_does_not_fit) {
     args.form = -1;
     ck_assert_int_eq(table->activation_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     args.form = 0;
-    args.dtype = scale.dtype = add.dtype = WEFT_F16;
+    args.dtype = scale.dtype = add.dtype = WEFT_F64;
     ck_assert_int_eq(table->activation(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     ck_assert_int_eq(table->activation_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     ck_assert_int_eq(table->scale(r.device, NULL, &scale, &err), WEFT_E_UNSUPPORTED);
@@ -428,16 +447,17 @@ START_TEST(elementwise_refuses_what_does_not_fit) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, rope_of_odd_shapes, 0, 2);
-    tcase_add_loop_test(tests, rope_refuses_what_does_not_fit, 0, 2);
-    if (!is_cpu()) tcase_add_loop_test(tests, rope_of_positions_beyond_the_table_is_nan, 0, 2);
-    tcase_add_loop_test(tests, activations_of_odd_lengths, 0, 12);
+    tcase_add_loop_test(tests, rope_of_odd_shapes, 0, n_types());
+    tcase_add_loop_test(tests, rope_refuses_what_does_not_fit, 0, n_types());
+    if (!is_cpu()) tcase_add_loop_test(tests, rope_of_positions_beyond_the_table_is_nan, 0, n_types());
+    tcase_add_loop_test(tests, activations_of_odd_lengths, 0, 6 * n_types());
     tcase_add_test(tests, activations_keep_the_digits_of_small_values);
-    tcase_add_loop_test(tests, scales_and_soft_caps, 0, 2);
+    tcase_add_loop_test(tests, scales_and_soft_caps, 0, n_types());
     tcase_add_test(tests, a_soft_cap_hands_nan_on_and_ends_at_the_cap);
-    tcase_add_loop_test(tests, add_apart_and_in_place, 0, 2);
+    tcase_add_loop_test(tests, add_apart_and_in_place, 0, n_types());
     tcase_add_test(tests, bf16_at_its_edges);
-    tcase_add_loop_test(tests, elementwise_refuses_what_does_not_fit, 0, 2);
+    if (n_types() > 2) tcase_add_test(tests, fp16_at_its_edges);
+    tcase_add_loop_test(tests, elementwise_refuses_what_does_not_fit, 0, n_types());
 }
 
 int main(void) {

@@ -1,6 +1,6 @@
 /* The kernels that are neither products nor attention, nor of rows (test_rows.c) or of elements (test_elementwise.c),
  * against plain loops in fp64. Those that work on activations take
- * them in fp32 and in bf16: a loop test's index says which. */
+ * them in fp32, bf16 and fp16: a loop test's index says which. */
 #include "device/fixture.h"
 
 #include <sys/mman.h>
@@ -89,7 +89,7 @@ static void embedding_check(int64_t rows, int64_t width, int64_t vocab, int32_t 
 }
 
 START_TEST(embedding_of_odd_shapes) {
-    const int32_t y = dtypes[_i % 2], table_of = dtypes[_i / 2];
+    const int32_t y = dtypes[_i % n_types()], table_of = dtypes[_i / n_types()];
     embedding_check(1, 1, 1, y, table_of);
     embedding_check(50, 7, 3, y, table_of);
     embedding_check(333, 64, 509, y, table_of);
@@ -103,7 +103,7 @@ END_TEST
 START_TEST(embedding_refuses_what_does_not_fit) {
     run r = {.device = devices[0], .shift = 8};
     const int32_t ids[4] = {0, 6, 1, -1};
-    const int32_t dtype = dtypes[_i], dtype_table = dtypes[1 - _i];
+    const int32_t dtype = dtypes[_i], dtype_table = dtypes[(_i + 1) % n_types()];
     const int64_t cell = weft_dtype_bytes(dtype);
     const embedding_case t = {
         .rows = 4, .width = 3, .vocab = 7, .ids = ids, .dtype = dtype, .dtype_table = dtype_table};
@@ -132,9 +132,9 @@ START_TEST(embedding_refuses_what_does_not_fit) {
     ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_HOST);
     ck_assert_msg(strstr(err.text, "vocab is -1"), "%s", err.text);
     args.vocab = 7;
-    args.dtype_table = WEFT_F16;
+    args.dtype_table = WEFT_F64;
     ck_assert_int_eq(table->embedding(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
-    args.dtype = WEFT_F16;
+    args.dtype = WEFT_F64;
     ck_assert_int_eq(table->embedding_backward(r.device, NULL, &args, &err), WEFT_E_UNSUPPORTED);
     end_run(&r);
 }
@@ -335,10 +335,12 @@ typedef struct clip_case {
     int64_t n;
     const double *sums;
     double count, clip;
+    float seed; /* 0: none */
 } clip_case;
 
 static weft_clip clip_args(run *r, const clip_case *t) {
     weft_clip args = {.struct_size = sizeof args, .n = t->n, .clip = t->clip};
+    if (t->seed > 0) args.seed = put_floats(r, &t->seed, 1);
     args.square_sums = put_doubles(r, t->sums, t->n);
     args.count = put_doubles(r, &t->count, 1);
     args.norm = put_doubles(r, NULL, 1);
@@ -368,12 +370,14 @@ static void clip_check(const clip_case *t, double norm, float coefficient, int32
 
 START_TEST(clip_follows_the_norm) {
     const double sums[3] = {9, 16, 144}, bad[2] = {1, INFINITY}, worse[2] = {NAN, 1};
-    clip_check(&(clip_case){3, sums, 4, 0}, 3.25, 0.25f, 0);
-    clip_check(&(clip_case){3, sums, 4, 1}, 3.25, (float)(1 / (3.25 + 1e-6) / 4), 0);
-    clip_check(&(clip_case){3, sums, 4, 5}, 3.25, 0.25f, 0);
-    clip_check(&(clip_case){0, sums, 4, 1}, 0, 0.25f, 0);
-    clip_check(&(clip_case){2, bad, 4, 1}, INFINITY, 0, 1);
-    clip_check(&(clip_case){2, worse, 4, 1}, NAN, 0, 1);
+    clip_check(&(clip_case){3, sums, 4, 0, 0}, 3.25, 0.25f, 0);
+    clip_check(&(clip_case){3, sums, 4, 1, 0}, 3.25, (float)(1 / (3.25 + 1e-6) / 4), 0);
+    clip_check(&(clip_case){3, sums, 4, 5, 0}, 3.25, 0.25f, 0);
+    clip_check(&(clip_case){3, sums, 4, 1, 0.5f}, 6.5, (float)(1 / (6.5 + 1e-6) / 2), 0);
+    clip_check(&(clip_case){3, sums, 4, 0, 64}, 13.0 / 256, (float)(1.0 / 256), 0);
+    clip_check(&(clip_case){0, sums, 4, 1, 0}, 0, 0.25f, 0);
+    clip_check(&(clip_case){2, bad, 4, 1, 0}, INFINITY, 0, 1);
+    clip_check(&(clip_case){2, worse, 4, 1, 0}, NAN, 0, 1);
 }
 END_TEST
 
@@ -742,9 +746,9 @@ START_TEST(device_says_what_it_is) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, embedding_of_odd_shapes, 0, 4);
-    tcase_add_loop_test(tests, embedding_refuses_what_does_not_fit, 0, 2);
-    if (!is_cpu()) tcase_add_loop_test(tests, embedding_of_ids_beyond_the_table_is_nan, 0, 2);
+    tcase_add_loop_test(tests, embedding_of_odd_shapes, 0, n_types() * n_types());
+    tcase_add_loop_test(tests, embedding_refuses_what_does_not_fit, 0, n_types());
+    if (!is_cpu()) tcase_add_loop_test(tests, embedding_of_ids_beyond_the_table_is_nan, 0, n_types());
     tcase_add_test(tests, square_sum_has_the_declared_order);
     tcase_add_test(tests, square_sums_of_stretches_are_those_of_each);
     tcase_add_test(tests, square_sums_refuse_cells_and_stretches_that_do_not_fit);

@@ -12,7 +12,8 @@ enum { N_PACKED = 3 };
 typedef struct types {
     int32_t a, c;
 } types;
-static const types all_types[3] = {{WEFT_F32, WEFT_F32}, {WEFT_BF16, WEFT_F32}, {WEFT_BF16, WEFT_BF16}};
+static const types all_types[5] = {
+    {WEFT_F32, WEFT_F32}, {WEFT_BF16, WEFT_F32}, {WEFT_BF16, WEFT_BF16}, {WEFT_F16, WEFT_F32}, {WEFT_F16, WEFT_F16}};
 
 /* b: (rows, width) in blocks; op(b) is (k, n). */
 typedef struct packed_case {
@@ -117,8 +118,8 @@ static unsigned char *random_blocks(int32_t packed, int64_t n) {
 }
 
 static void check(int of_types, int64_t m, int64_t n, int64_t k, int transpose_b, int accumulate, bool biased) {
-    const types of = all_types[of_types % 3];
-    const int32_t packed = packed_types[of_types / 3];
+    const types of = all_types[of_types / N_PACKED];
+    const int32_t packed = packed_types[of_types % N_PACKED];
     float *a = numbers_of(of.a, m * k, 1), *c = numbers_of(of.c, m * n, 1), *bias = numbers(n, 1), *got = NULL;
     unsigned char *b = random_blocks(packed, n * k);
     const packed_case t = {m,      n, k, transpose_b,          accumulate, of,
@@ -139,7 +140,7 @@ START_TEST(weights_forward) {
     check(_i, 5, 257, 128, 1, 1, false);
     check(_i, 70, 601, 192, 1, 0, false);
     check(_i, 3, 5, 1024, 1, 0, true);
-    if (packed_types[_i / 3] == WEFT_I8X64) return;
+    if (packed_types[_i % N_PACKED] == WEFT_I8X64) return;
     check(_i, 4, 300, 37, 1, 0, true);
     check(_i, 33, 3, 1100, 1, 1, false);
 }
@@ -151,7 +152,7 @@ START_TEST(gradients_of_inputs) {
     check(_i, 37, 64, 65, 0, 1, false);
     check(_i, 9, 320, 77, 0, 0, false);
     check(_i, 70, 576, 130, 0, 1, false);
-    if (packed_types[_i / 3] == WEFT_I8X64) return;
+    if (packed_types[_i % N_PACKED] == WEFT_I8X64) return;
     check(_i, 4, 37, 300, 0, 1, false);
     check(_i, 33, 1001, 3, 0, 0, false);
 }
@@ -260,8 +261,8 @@ START_TEST(wrong_operands_are_refused) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, weights_forward, 0, 3 * N_PACKED);
-    tcase_add_loop_test(tests, gradients_of_inputs, 0, 3 * N_PACKED);
+    tcase_add_loop_test(tests, weights_forward, 0, n_mixes() * N_PACKED);
+    tcase_add_loop_test(tests, gradients_of_inputs, 0, n_mixes() * N_PACKED);
     tcase_add_test(tests, blocks_hold_what_was_packed);
     tcase_add_test(tests, edges_of_packing);
     tcase_add_test(tests, the_device_says_that_it_takes_them);

@@ -41,6 +41,27 @@ static const struct {
     {"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", 0},
     /* JSON, but no object */
     {"[]", 0}, {"1", 0}, {"\"a\"", 0}, {"null", 0}, {"true", 0}, {"[{}]", 0}};
+
+/* Values that are none, as that of a key and as an element: each class of malformed numbers, texts, words and lists that
+ * JSONTestSuite sorts its refused files into. */
+static const char *const values[] = {
+    "-", "- 1", "-01", "-012", "-1x", "-1.0.", "-2.", "-.1", "-NaN", "-Inf", "+Inf", "Inf", "inf", "infinity", "NAN",
+    "++1", "1+", "1+2", "1-2", "1-", "0.1.2", "0.3e", "0.3e+", "0.e1", "0E", "0E+", "0e-", "1.0e", "1.0e-", "1.0e+",
+    "1eE2", "1E-", "2.e+3", "2.e-3", "2.e3", "9.e+", "1.2a-3", "1.8011H-308", "1ea", "1e1\xe5", "1e\xe5", "0\xe5",
+    "123\xe5", "\xef\xbc\x91", "0e+-1", "-1.5foo", "-foo", ".", "..1", "0x", "0x1", "012", "00", "2@", "1 000",
+    "1,5", "TRUE", "fals", "tru", "nul", "nulll", "t", "True", "FALSE", "Null", "trueq", "a\xc3\xa5", "\xc3\xa5", "abc",
+    "\xe9", "\xe5", "*", "#", "<.>", "<null>", "\\n", "\\u000A\"\"", "\xe2\x81\xa0", "\f", "\v1", "'one'", "'", "\"",
+    "\"\\", "\"\\\"", "\"\\\\\"\"", "\"\"x", "\"\\a\"", "\"\\x00\"", "\"\\\t\"", "\"\\\xf0\x9f\x8c\x80\"", "\"\\\xe5\"",
+    "\"\\u\"", "\"\\u00A\"", "\"\\uqqqq\"", "\"\\U0041\"", "\"\\uD834\\uDd\"", "\"\\uD800\\\"", "\"\\uD800\\u\"",
+    "\"\\uD800\\u1\"", "\"\\uD800\\u1x\"", "\"\\uD800\\uD800\\x\"", "\"\\u\xe5\"", "\"new\nline\"", "\"a\tb\"", "\"\x1f\"",
+    "\"\xa0\xa1\"", "\"\xc2\"", "\"\xf4\x90\x80\x80\"", "\"\xe0\x80\x80\"", "[\"\":1]", "[\"\"],", "[\"x\",,]", "[\"x\"]]",
+    "[\"\",]", "[\"x\"", "[x", "[3[4]]", "[1:2]", "[,]", "[-]", "[   ,\"\"]", "[1,]", "[1,,]", "[*]", "[\"\"",
+    "[\"a\",\n4\n,1,", "[1,\n1\n,1", "[{}", "[1}", "[1]x", "[][]", "[\"asd]", "[1,2,3", "[ fals", "[ false, nul",
+    "[ true, fals", "[\\n]", "[{", "[\"a", "['", "[#]", "{\"x\", null}", "{\"x\"::1}", "{[:1}", "{\"a\" b}", "{:1}",
+    "{\"a\" \"b\"}", "{\"a\":", "{\"a\"", "{1:1}", "{9999E9999:1}", "{null:null,null:null}", "{\"id\":0,,,,,}",
+    "{'a':0}", "{\"id\":0,}", "{\"a\":1}/**/", "{\"a\":1}//", "{\"a\":1}/", "{\"a\":1,,\"c\":2}", "{a:1}",
+    "{\"a\":\"a", "{\"foo\":\"bar\",\"a\"}", "{\"a\":1}#", "{\xf0\x9f\x87\xa8}", "{\"\xb9\":\"0\",}", "{\"a\":\"a\" 1}",
+    "{\"x\": true,", "{}}", "{\"\":", "{\"a\":/**/1}", "{\"a\":true} \"x\"", "{,", "{[", "{\"a", "{'a'}", "[\"\\{[\"\\{"};
 /* clang-format on */
 
 static const char *reads; /* what the reader at work reads */
@@ -120,11 +141,22 @@ int main(void) {
     if (deep == NULL) abort();
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         refuse(texts[i].text, texts[i].n > 0 ? texts[i].n : strlen(texts[i].text));
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
+        static const char *const around[][2] = {{"{\"a\":", "}"}, {"{\"a\":[", "]}"}, {"", ""}};
+        for (size_t k = 0; k < 3; k++) {
+            const int n = snprintf(deep, DEEP, "%s%s%s", around[k][0], values[i], around[k][1]);
+            /* "1,5" and its like are two elements of a list */
+            if (k == 1 && (strcmp(values[i], "1,5") == 0 || strcmp(values[i], "[\"\"],") == 0)) continue;
+            refuse(deep, (size_t)n);
+        }
+    }
     memset(deep, '[', DEEP);
     refuse(deep, DEEP);
     for (size_t i = 0; i + 5 <= DEEP; i += 5) memcpy(deep + i, "{\"a\":", 5);
     refuse(deep, DEEP);
+    for (size_t i = 0; i + 5 <= DEEP; i += 5) memcpy(deep + i, "[{\"\":", 5); /* the last one is cut */
+    refuse(deep, DEEP);
     free(deep);
-    (void)printf("%zu texts\n", sizeof texts / sizeof *texts + 2);
+    (void)printf("%zu texts\n", sizeof texts / sizeof *texts + 3 * (sizeof values / sizeof *values));
     return faults > 0;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../plugins/tokenizer/common/chat.h"
 #include "plugin/services.h"
 
 /* Every byte is an id: "\u0100" and its like stand for bytes that are not printable, as byte-level tokenizers have
@@ -46,21 +47,51 @@ static weft_status drop_text(void *context, const char *bytes, size_t n) {
     return WEFT_OK;
 }
 
-static void converse(const weft_tokenizer *tokenizer, uint32_t flags) {
+static weft_chat conversation(uint32_t flags) {
     static const char call[] =
         "{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1.5,\"y\":[null]}}}]}";
-    const weft_chat_message messages[] = {{(uint32_t)sizeof *messages, 0, "system", " Be brief.\n", 11, NULL, 0},
-                                          {(uint32_t)sizeof *messages, 0, "user", "Na\xC3\xAFve <s> \xF0\x9F\x98\x80?",
-                                           15, NULL, 0},
-                                          {(uint32_t)sizeof *messages, 0, "assistant", NULL, 0, call, sizeof call - 1},
-                                          {(uint32_t)sizeof *messages, 0, "tool", "42", 2, NULL, 0},
-                                          {(uint32_t)sizeof *messages, 0, "assistant", "Yes: 42", 7, NULL, 0}};
-    const weft_chat chat = {.struct_size = (uint32_t)sizeof chat,
-                            .flags = flags,
-                            .messages = messages,
-                            .n_messages = sizeof messages / sizeof *messages,
-                            .stride = (uint32_t)sizeof *messages,
-                            .now = 1700000000};
+    static const weft_chat_message messages[] = {
+        {(uint32_t)sizeof *messages, 0, "system", " Be brief.\n", 11, NULL, 0},
+        {(uint32_t)sizeof *messages, 0, "user", "Na\xC3\xAFve <s> \xF0\x9F\x98\x80?", 15, NULL, 0},
+        {(uint32_t)sizeof *messages, 0, "assistant", NULL, 0, call, sizeof call - 1},
+        {(uint32_t)sizeof *messages, 0, "tool", "42", 2, NULL, 0},
+        {(uint32_t)sizeof *messages, 0, "assistant", "Yes: 42", 7, NULL, 0}};
+    return (weft_chat){.struct_size = (uint32_t)sizeof(weft_chat),
+                       .flags = flags,
+                       .messages = messages,
+                       .n_messages = sizeof messages / sizeof *messages,
+                       .stride = (uint32_t)sizeof *messages,
+                       .now = 1700000000};
+}
+
+/* As text: what most inputs are about. */
+static void render(chat_templates *templates, uint32_t flags) {
+    const weft_chat chat = conversation(flags);
+    weft_error err = WEFT_ERROR_INIT;
+    chat_text text;
+    const weft_status status = chat_render(&text, templates, &chat, &err);
+    fuzz_judge(status, &err);
+    if (status != WEFT_OK) return;
+    for (size_t i = 0; i < text.text.n; i++)
+        if (text.answers[i] < -1) abort();
+    chat_text_free(&text, weft_services());
+}
+
+static void render_all(const uint8_t *data, size_t size) {
+    static chat_templates templates;
+    weft_error err = WEFT_ERROR_INIT;
+    if (templates.host == NULL && chat_open(&templates, weft_services(), "none", NULL, 0, &err) != WEFT_OK) abort();
+    fuzz_judge(jinja_compile(&templates.own, weft_services(), "chat_template", (const char *)data, size, &err), &err);
+    if (templates.own == NULL) return;
+    templates.tokens[0] = (chat_token){"bos_token", "<s>", 3};
+    render(&templates, 0);
+    render(&templates, WEFT_CHAT_PROMPT);
+    jinja_free(templates.own);
+    templates.own = NULL;
+}
+
+static void converse(const weft_tokenizer *tokenizer, uint32_t flags) {
+    const weft_chat chat = conversation(flags);
     const weft_tokenizer_chat *table = fuzz_bpe()->extension(tokenizer, WEFT_TOKENIZER_CHAT);
     int64_t count = 0;
     const weft_chat_sink to_ids = {&count, drop_ids};
@@ -71,7 +102,9 @@ static void converse(const weft_tokenizer *tokenizer, uint32_t flags) {
     fuzz_judge(table->encode(tokenizer, &to_ids, &chat, &err), &err);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+/* By a whole tokenizer, which costs ten times as much: the first ones, which are those that are kept, and of
+ * the others one of 16. */
+static void encode_all(const uint8_t *data, size_t size) {
     static int written;
     weft_tokenizer *tokenizer = NULL;
     weft_error err = WEFT_ERROR_INIT;
@@ -89,5 +122,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     converse(tokenizer, 0);
     converse(tokenizer, WEFT_CHAT_PROMPT | WEFT_CHAT_SPECIAL);
     fuzz_bpe()->destroy(tokenizer);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    static uint64_t n;
+    render_all(data, size);
+    if (n++ < 256 || n % 16 == 0) encode_all(data, size);
     return 0;
 }

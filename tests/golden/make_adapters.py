@@ -39,6 +39,10 @@ ADAPTERS = {
     "adapter-llama-adapter": dict(
         base="llama-bf16", seed=14,
         config=lambda: peft.AdaptionPromptConfig(adapter_len=4, adapter_layers=1, task_type="CAUSAL_LM")),
+    "adapter-vera": dict(
+        base="llama-gqa", seed=15,
+        config=lambda: peft.VeraConfig(r=5, target_modules=["q_proj", "v_proj", "down_proj"], projection_prng_key=3,
+                                       task_type="CAUSAL_LM")),
 }
 
 
@@ -54,6 +58,8 @@ def begin(model, seed):
                 p.mul_(1 + 0.1 * noise(p))
             elif "ia3_l" in name:
                 p.copy_(1 + 0.3 * noise(p))
+            elif "vera_lambda" in name:
+                p.copy_(0.5 + 0.2 * noise(p))
             elif "gate" in name:
                 p.copy_(0.6 + 0.1 * noise(p))
             else:
@@ -72,6 +78,15 @@ def weft_tensors(name, tensor, layers):
     if "adaption_prompt" in name:
         tensor = tensor[0]
     return {name: tensor}
+
+
+def frozen(model):
+    """VeRA's projections, which begin at random numbers and stay there: B whole, A for each width that reads it."""
+    if not hasattr(model.base_model, "vera_A"):
+        return {}
+    a, b = (getattr(model.base_model, "vera_" + k)["default"].detach() for k in "AB")
+    widths = {m.in_features for m in model.modules() if hasattr(m, "vera_lambda_d")}
+    return {"vera.vera_B.weight": b} | {f"vera.vera_A_{n}.weight": a[:, :n] for n in sorted(widths)}
 
 
 def trained(model, layers, of):
@@ -101,6 +116,7 @@ def logits_apart(model, batch, vocabulary):
 
 def run(model, batch, count, layers):
     out = {"start." + k: v.clone() for k, v in trained(model, layers, lambda p: p.detach()).items()}
+    out |= {"start." + k: v.clone() for k, v in frozen(model).items()}
     vocabulary = model.get_input_embeddings().num_embeddings
     logits = logits_apart(model, batch, vocabulary)
     total = losses(logits, batch)[1]
@@ -137,14 +153,15 @@ def make(name, spec, where):
         begin(model, spec["seed"])
         layers = model.config.num_hidden_layers
         expected = run(model, batch, count, layers)
-    moved = min((expected["adamw10." + k[6:]] - v).norm() for k, v in expected.items() if k.startswith("start."))
+    moved = min((v - expected["start." + k[8:]]).norm() for k, v in expected.items()
+                if k.startswith("adamw10.") and "start." + k[8:] in expected)
     assert moved > 1e-4, moved
     tensors = dict(batch, count=torch.tensor([count], dtype=torch.int64))
     for key, value in expected.items():
         tensors[key] = value if key in ("loss_sum", "adamw10.loss", "adamw10.norm") else value.float()
     save_file({k: v.contiguous() for k, v in sorted(tensors.items())}, where / "expected.safetensors")
     meta = dict(base=spec["base"], seed=spec["seed"], count=count, loss_sum=expected["loss_sum"].item(),
-                trained=sorted(k[6:] for k in expected if k.startswith("start.")), peft=peft.__version__,
+                trained=sorted(k[5:] for k in expected if k.startswith("grad.")), peft=peft.__version__,
                 torch=torch.__version__.split("+")[0], transformers=transformers.__version__)
     (where / "expected.json").write_text(json.dumps(meta, indent=1) + "\n")
     for file in where.iterdir():

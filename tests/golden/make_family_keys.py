@@ -101,7 +101,8 @@ KEYS = {
               "tie_word_embeddings": [True], "use_bidirectional_attention": [False, no(True)], **ROPE},
     "gemma2": {"attention_bias": [True, ABSENT], **GELU, "head_dim": [8], "attn_logit_softcapping": [9.0, None, ABSENT],
                "final_logit_softcapping": [9.0, None, ABSENT], "query_pre_attn_scalar": [30, ABSENT],
-               "sliding_window": [2, ABSENT], "layer_types": [TYPES, ["full_attention"] * 2],
+               "sliding_window": [2, ABSENT], "sliding_window_size": [5, None, no(4)],
+               "layer_types": [TYPES, ["full_attention"] * 2],
                "tie_word_embeddings": [True], "use_bidirectional_attention": [False, no(True)], **ROPE},
     "gemma3_text": {"attention_bias": [True, ABSENT], **GELU, "head_dim": [8],
                     "attn_logit_softcapping": [None, no(9.0)], "final_logit_softcapping": [9.0, None],
@@ -117,7 +118,8 @@ KEYS = {
              "rope_scaling": [bare(LONG)], "partial_rotary_factor": [1.0, 0.5],
              "original_max_position_embeddings": [8], "sliding_window": [4], "resid_pdrop": [no(0.1)],
              "embd_pdrop": [no(0.1)], "num_key_value_heads": [1, 4, None, ABSENT],
-             "tie_word_embeddings": [True, ABSENT]},
+             "tie_word_embeddings": [True, ABSENT], "full_attn_mod": [1, None, no(0), no(2)],
+             "interpolate_factor": [1, no(0), no(4)], "lm_head_bias": [False, no(True)]},
 }
 # Rotary positions of 8192 places and heads of 16 elements, and places to look at.
 LATE = dict(rope_theta=500000.0, original_max_position_embeddings=1024, factor=8.0)

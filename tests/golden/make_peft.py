@@ -2,12 +2,15 @@
 
 Random A and B (B not zero), saved by save_pretrained. Expected, of PEFT on transformers: logits, the gradient of each
 trained parameter, ten clipped AdamW steps as make_llama.py takes them, and weights that merge_and_unload gives.
+Where a base is packed, its adapted matrices are the numbers that bitsandbytes' nf4 stands for (make_packed.py); that
+PEFT on matrices that bitsandbytes holds packed comes to the same logits is looked at as well.
 Names are Weft's: without base_model.model. and .default, an embedding's A as (vocabulary, r)."""
 import json
 import pathlib
 import shutil
 import sys
 
+import bitsandbytes
 import peft
 import torch
 import transformers
@@ -19,6 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 import make_families  # noqa: E402
 import make_llama  # noqa: E402
+import make_packed  # noqa: E402
 from make_llama import ADAMW, CLIP, STEPS, in_double, losses  # noqa: E402
 
 LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -33,6 +37,11 @@ CASES = {
                                        target_modules=["k_proj", "v_proj", "up_proj"])),
     "peft-lora-fused": dict(base="family-phi3", seed=21, double=True,
                             lora=dict(r=2, lora_alpha=5, target_modules=r".*\.(qkv|gate_up|o)_proj")),
+    "peft-lora-whole": dict(base="llama-gqa", seed=23, double=True,
+                            lora=dict(r=2, lora_alpha=3, target_modules=["q_proj", "v_proj"], modules_to_save=[
+                                "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm"])),
+    "peft-dora-nf4": dict(base="llama-gqa", seed=22, double=True, packed=True,
+                          lora=dict(r=3, lora_alpha=5, use_dora=True, target_modules=LINEARS)),
 }
 MERGED = 2  # weights of each case that are kept as merge_and_unload has them
 
@@ -51,13 +60,40 @@ def trained(model):
     return {own_name(n): (n, p) for n, p in model.named_parameters() if p.requires_grad}
 
 
+def open_base(spec, base):
+    """In fp32, its linears as bitsandbytes packs them where the case says so."""
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    for name, module in model.named_modules() if spec.get("packed") else ():
+        if name.rpartition(".")[2] in LINEARS:
+            module.weight.data = make_packed.nf4(module.weight.data)["numbers"].float()
+    return model
+
+
+def in_bitsandbytes(base):
+    """The same, held packed by bitsandbytes, whose library for CPUs takes the next code for one scale in some 600."""
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    for name, module in list(model.named_modules()):
+        if name.rpartition(".")[2] in LINEARS:
+            packed = bitsandbytes.nn.Linear4bit(module.in_features, module.out_features, bias=module.bias is not None,
+                                                compute_dtype=torch.float32, compress_statistics=True, quant_type="nf4")
+            packed.weight = bitsandbytes.nn.Params4bit(module.weight.data, requires_grad=False, quant_type="nf4",
+                                                       compress_statistics=True)
+            packed.bias = module.bias
+            model.set_submodule(name, packed.to("cpu"))
+    return model
+
+
 def make_adapter(spec, base, where):
-    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32),
+    model = get_peft_model(open_base(spec, base),
                            LoraConfig(task_type="CAUSAL_LM", **spec["lora"]))
     rng = torch.Generator().manual_seed(spec["seed"])
     with torch.no_grad():
         for name, (_, p) in sorted(trained(model).items()):
-            p.copy_((1 if "norm" in name else 0) + 0.3 * torch.randn(p.shape, generator=rng))
+            drawn = torch.randn(p.shape, generator=rng)
+            if "magnitude" in name:
+                p.mul_(1 + 0.1 * drawn)
+            else:
+                p.copy_((1 if "norm" in name else 0) + 0.3 * drawn)
     model.save_pretrained(where)
     for file in where.iterdir():
         if file.name == "README.md":
@@ -70,8 +106,14 @@ def make_adapter(spec, base, where):
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
+def fresh_magnitudes(spec, base):
+    """What DoRA begins with: the norms of the rows, as the base holds them."""
+    model = get_peft_model(open_base(spec, base), LoraConfig(task_type="CAUSAL_LM", **spec["lora"]))
+    return {"fresh." + name: p.detach().clone() for name, (_, p) in trained(model).items() if "magnitude" in name}
+
+
 def load(spec, base, where):
-    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model = open_base(spec, base)
     model = PeftModel.from_pretrained(model, where, is_trainable=True)
     return model.double() if spec["double"] else model
 
@@ -109,7 +151,7 @@ def run(model, batch):
 
 def merged(spec, base, where):
     """The weights that merging changes most early in the file: enough to hold a merge against."""
-    before = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32).state_dict()
+    before = open_base(spec, base).state_dict()
     after = load(spec, base, where).merge_and_unload().state_dict()
     names = [k for k in sorted(after) if k in before and not torch.equal(before[k].double(), after[k].double())]
     return {"merged." + k: after[k] for k in names[:1] + names[-MERGED + 1:]}
@@ -127,6 +169,13 @@ def make(name, spec, out):
             expected = run(load(spec, base, where), batch)
     else:
         expected = run(load(spec, base, where), batch)
+    if spec.get("packed"):
+        with torch.no_grad():
+            found = logits_packed(PeftModel.from_pretrained(in_bitsandbytes(base), where), batch)
+        apart = ((found - expected["logits"]).norm() / expected["logits"].norm()).item()
+        print(f"{name}: logits of bitsandbytes' own matrices are {apart:.1e} apart")
+        assert apart < 1e-2
+        expected |= fresh_magnitudes(spec, base)
     expected |= merged(spec, base, where)
     tensors = dict(batch, count=kept["count"])
     for key, value in expected.items():

@@ -297,6 +297,8 @@ static const struct {
     {"{\"attn_logit_softcapping\": 50.0}", {"attn_logit_softcapping is 50"}},
     {"{\"logits_soft_cap\": 5}", {"logits_soft_cap"}},
     {"{\"quantization_config\": {\"quant_method\": \"gptq\", \"bits\": 4}}", {"quantization_config is {", "gptq"}},
+    {"{\"quantization_config\": {\"quant_method\": \"bitsandbytes\", \"load_in_4bit\": true}}",
+     {"quantization_config is {", "bitsandbytes", "[model] base = nf4, int8 or fp8 packs it while it is read"}},
     {"{\"auto_map\": {\"AutoModel\": \"modeling_x.X\"}}", {"auto_map is {"}},
     {"{\"rope_interleaved\": true}", {"rope_interleaved is true"}},
     {"{\"partial_rotary_factor\": 0.5}", {"partial_rotary_factor is 0.5; allowed is 1"}},

@@ -9,6 +9,7 @@
 
 #include "common/instruction_set.h"
 #include "config/config.h"
+#include "model/safetensors.h"
 #include "plugin/plugin.h"
 #include "plugin/services.h"
 #include <weft/optimizer.h>
@@ -113,7 +114,7 @@ typedef struct made {
 } made;
 
 static weft_status make(made *out, const char *id, const char *const *overrides, size_t n, weft_error *err) {
-    const weft_plugins_options options = {NULL, NULL};
+    const weft_plugins_options options = {.path = NULL};
     const weft_loaded *loaded = NULL;
     const weft_plugin *plugin = NULL;
     weft_status status;
@@ -250,6 +251,75 @@ END_TEST
 /* --- anyprecision: the published formula, and what compensation is for --- */
 
 enum { WEIGHTS = 64, UPDATES = 200 };
+
+/* What a script of its own has come to with the same formulas (make_anyprecision.py): the same bits. */
+static const struct golden_any {
+    const char *label;
+    const char *keys[8];
+    size_t n_keys;
+    int stored[4]; /* in bf16: weights, then states */
+} any_cases[] = {
+    {"kahan", {"optimizer.weight_decay=0.1", "optimizer.lr=1e-2"}, 2, {1, 1, 1, 1}},
+    {"mixed",
+     {"optimizer.weight_decay=0.1", "optimizer.lr=1e-3", "optimizer.beta1=0.8", "optimizer.beta2=0.95",
+      "optimizer.eps=1e-6", "optimizer.momentum_dtype=fp32", "optimizer.compensation_buffer_dtype=fp32"},
+     7,
+     {1, 0, 1, 0}},
+    {"plain", {"optimizer.weight_decay=0.1", "optimizer.lr=1e-2", "optimizer.use_kahan_summation=no"}, 3, {1, 1, 1, 0}},
+    {"wide",
+     {"optimizer.weight_decay=0.1", "optimizer.lr=1e-2", "optimizer.momentum_dtype=fp32",
+      "optimizer.variance_dtype=fp32", "optimizer.compensation_buffer_dtype=fp32"},
+     5,
+     {0, 0, 0, 0}}};
+
+static const void *any_tensor(const weft_safetensors *file, const char *label, const char *what, const char *name) {
+    char path[256];
+    const weft_tensor *tensor = NULL;
+    (void)snprintf(path, sizeof path, "%s.%s%s%s", label, what, name[0] == 0 ? "" : ".", name);
+    tensor = weft_safetensors_find(file, path);
+    ck_assert_msg(tensor != NULL, "no tensor %s", path);
+    return tensor->data;
+}
+
+static void run_any(made *self, const struct golden_any *one, const weft_safetensors *file, uint32_t k) {
+    static const char *const states_of[] = {"exp_avg", "exp_avg_sq", "compensation"};
+    json_t *tensor = json_array_get(json_object_get(golden, "tensors"), k);
+    const char *name = json_string_value(json_object_get(tensor, "name"));
+    const double scale = json_number_value(json_object_get(tensor, "scale"));
+    const int holes = json_is_true(json_object_get(tensor, "holes"));
+    float w[MOST], g[MOST], s[3][MOST] = {{0}}, *states[WEFT_MAX_STATES] = {s[0], s[1], s[2], NULL};
+    double rates[100], exact[MOST];
+    const size_t n = read_tensor(exact, MOST, "start.%s", name);
+    const weft_range range = {(uint32_t)sizeof range, one->stored[0] ? WEFT_RANGE_BF16 : 0, 0, (int64_t)n, 1.0f, 1.0f};
+    memcpy(rates, any_tensor(file, one->label, "lr", ""), sizeof rates);
+    memcpy(w, any_tensor(file, one->label, "start", name), n * sizeof *w);
+    for (uint32_t step = 1; step <= 100; step++) {
+        for (size_t i = 0; i < n; i++) g[i] = golden_gradient(k, (uint32_t)i, step, scale, holes);
+        update(self, w, g, states, (int64_t)n, 1000, step, rates[step - 1], &range);
+        for (size_t i = 0; i < n && one->stored[0]; i++) w[i] = weft_round_bf16(w[i]); /* as the device stores them */
+        for (int slot = 0; slot < 3; slot++)
+            for (size_t i = 0; i < n && one->stored[1 + slot]; i++) s[slot][i] = weft_round_bf16(s[slot][i]);
+    }
+    ck_assert_msg(memcmp(w, any_tensor(file, one->label, "final", name), n * sizeof *w) == 0, "%s: %s", one->label,
+                  name);
+    for (int slot = 0; slot < 3; slot++)
+        ck_assert_msg(memcmp(s[slot], any_tensor(file, one->label, states_of[slot], name), n * sizeof *w) == 0,
+                      "%s: %s of %s", one->label, states_of[slot], name);
+}
+
+START_TEST(anyprecision_has_the_bits_of_a_script) {
+    const struct golden_any *one = &any_cases[_i];
+    weft_safetensors *file = NULL;
+    made self;
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(weft_safetensors_open(&file, golden_path("../anyprecision.safetensors"), &err) == WEFT_OK, "%s",
+                  err.text);
+    ck_assert_msg(make(&self, "anyprecision", one->keys, one->n_keys, &err) == WEFT_OK, "%s", err.text);
+    for (uint32_t k = 0; k < json_array_size(json_object_get(golden, "tensors")); k++) run_any(&self, one, file, k);
+    unmake(&self);
+    weft_safetensors_close(file);
+}
+END_TEST
 
 /* Weights and states of one optimizer, driven by the same gradients as any other. */
 typedef struct driven {
@@ -502,6 +572,7 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, open_golden, close_golden);
     tcase_add_loop_test(tests, a_hundred_steps_are_those_of_pytorch, 0, N_CASES);
+    tcase_add_loop_test(tests, anyprecision_has_the_bits_of_a_script, 0, 4);
     tcase_add_test(tests, anyprecision_of_fp32_weights_is_adamw);
     tcase_add_test(tests, compensation_keeps_what_rounding_takes_away);
     tcase_add_test(tests, an_update_follows_the_published_formula);

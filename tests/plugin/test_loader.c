@@ -354,7 +354,7 @@ END_TEST
 /* --- finding --- */
 
 static weft_plugins *registry(const char *path, const char *pins) {
-    const weft_plugins_options options = {path, pins};
+    const weft_plugins_options options = {.path = path, .pins = pins};
     weft_plugins *made = NULL;
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(weft_plugins_create(&made, &options, &err) == WEFT_OK, "%s", err.text);
@@ -464,7 +464,7 @@ START_TEST(a_hit_that_cannot_be_loaded_ends_the_search) {
 END_TEST
 
 START_TEST(relative_directories_are_refused) {
-    weft_plugins_options options = {"plugins", NULL};
+    weft_plugins_options options = {.path = "plugins"};
     weft_plugins *plugins = NULL;
     weft_error err = WEFT_ERROR_INIT;
     expect_refusal(weft_plugins_create(&plugins, &options, &err), &err,
@@ -544,7 +544,7 @@ START_TEST(a_pin_that_cannot_be_read_is_refused) {
     static const char *const bad[] = {"sample", "optimizer:sample=12", "=", "optimizer=aa", ":x=aa"};
     size_t i;
     for (i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        const weft_plugins_options options = {NULL, bad[i]};
+        const weft_plugins_options options = {.pins = bad[i]};
         weft_plugins *plugins = NULL;
         weft_error err = WEFT_ERROR_INIT;
         expect_refusal(weft_plugins_create(&plugins, &options, &err), &err, "is not kind:id=<64 hexadecimal digits>");

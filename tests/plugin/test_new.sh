@@ -14,7 +14,7 @@ export XDG_DATA_HOME="$dir/share"
 [ -f moved/local/share/doc/weft/plugin-authors.md ] || failed "the installation has no docs"
 
 kinds=$(ls "$WEFT_SOURCE/sdk/template/new" | grep -vx common)
-[ "$(echo "$kinds" | wc -l)" -ge 6 ] || failed "templates are missing: $kinds"
+[ "$(echo "$kinds" | wc -l)" -ge 9 ] || failed "templates are missing: $kinds"
 warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
 sdk="-I$dir/moved/local/include -O3 -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC"
 

@@ -32,6 +32,8 @@ mutant unnormed 'weft_emit_plain(e, WEFT_EVENT_NORM);' ''
 mutant unstepped 'weft_emit_plain(e, WEFT_EVENT_STEP);' ''
 mutant eager 'else forward(&e, job, 0);' 'else { forward(\&e, job, 0); if (job->mode == WEFT_MODE_EVALUATE) forward(\&e, job, 0); }'
 mutant mute 'return weft_emit_end(&e, err);' 'if (job->mode != WEFT_MODE_GENERATE) return weft_emit_end(\&e, err); return weft_error_set(err, WEFT_E_PLUGIN, "no.");'
+mutant endless 'weft_emit_plain(e, WEFT_EVENT_NORM);' 'for (volatile int i = 0;; i = 1 - i);'
+mutant flood 'weft_emit_plain(e, WEFT_EVENT_NORM);' 'for (int i = 0; i < 5000; i++) weft_emit_plain(e, WEFT_EVENT_NORM);'
 export WEFT_PLUGIN_PATH="$PWD/plugins"
 
 refuses() { # refuses ID MODE SENTENCE MARKED: without the flag it is told, with it the program is shown as well
@@ -48,6 +50,14 @@ refuses eager --mode=evaluation 'rank 0, event 6, FORWARD embed leaf 0: event 0 
 refuses mute --mode=generation 'no.' '^program of rank 0 in generation' 0
 ! "$weft" train run.ini strategy.plugin=eager run.out=one >shown 2>told || failed "eager trains"
 ! grep -q '<==' shown || failed "a program is shown that nobody asked for" shown
+
+# ---- a call that never ends, and a program that does not
+refused "strategy:endless ($PWD/plugins/weft-strategy-endless.so) has been in its compile for 0.3 s, which [plugins] compile_seconds allows" \
+    "$weft" plan run.ini strategy.plugin=endless plugins.compile_seconds=0.3
+refused 'emits more than 200 events for one program, which [plugins] compile_events allows' \
+    "$weft" plan run.ini strategy.plugin=flood plugins.compile_events=200
+refused 'NORM: event 31 has done this already' "$weft" plan run.ini strategy.plugin=flood # with room for them
+prints "$weft" plan run.ini plugins.compile_seconds=60 plugins.compile_events=200
 
 # ---- of a plan that is accepted
 events() { # events FILE: what is printed of a program

@@ -132,6 +132,24 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     train run.out=c model.path=numbers$2 || failed "numbers" log
     agree "$1: packed from numbers, and numbers" $6 one c
 
+    # DoRA: norms of what the blocks stand for, from a file and while it is packed.
+    train run.out=a $ready adapter.dora=yes || failed "dora on $1 from a file" log
+    train run.out=b model.path=plain adapter.dora=yes || failed "dora on plain linears" log
+    agree "$1: dora on packed and plain linears" 2e-6 a b
+    train run.out=c $base adapter.dora=yes || failed "dora on $1 that is packed now" log
+    same_tensors "$1: dora on what is packed now, and on what was" a c
+
+    # Merged: never packed again, and with --dtype the numbers that the blocks stand for.
+    refused "is stored in $3: an update that is packed again loses most of what it learned between the steps of the blocks. Say --dtype" \
+        "$weft" merge first/model a/model merged
+    [ ! -e merged ] || failed "a refused merge left something"
+    limit "$weft" merge first/model a/model merged --dtype fp32 >log 2>&1 || failed "merge $1" log
+    "$weft" eval a --json >a.txt 2>log || failed "eval of $1 with its adapter" log
+    "$weft" eval run.ini adapter.plugin=none train.trainable=all model.path=merged --json >b.txt 2>log || failed "eval of $1 merged" log
+    { losses_of a.txt; losses_of b.txt; } | sed 's/.*: *//' |
+        awk 'NR == 1 { a = $1 } END { d = a - $1; exit !(NR == 2 && d < 1e-5 && d > -1e-5) }' || failed "$1: merged is another model" a.txt b.txt
+    rm -rf merged
+
     # On a device that does everything late.
     WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_PLUGIN_PATH" train run.out=late $base checkpoint.every=3 || failed "late" log
     same_tensors "$1: the late device has other bits" one late
@@ -141,6 +159,8 @@ check_base() { # check_base BASE SIZE TYPE BYTES NUMBERS NEAR
     "$weft" prove run.ini $base $MPI --ranks 3 --steps 2 >out.txt 2>err.txt || failed "prove $1" out.txt err.txt
     says out.txt "38 equal, 0 not covered, 0 different"
     grep -q "3  fsdp full" out.txt || failed "no fsdp on 3 ranks" out.txt
+    "$weft" prove run.ini $base adapter.dora=yes $MPI --ranks 3 --steps 2 >out.txt 2>err.txt || failed "prove dora on $1" out.txt err.txt
+    says out.txt "38 equal, 0 not covered, 0 different"
     for strategy in $7; do
         train run.out=three $base $MPI strategy.plugin=$strategy --ranks 3 checkpoint.every=3 || failed "$strategy" log
         same_tensors "$1: $strategy has other bytes than one rank" one three

@@ -104,7 +104,9 @@ END_TEST
 #define NESTED                                                                                                         \
     "{% set ns = namespace(a=[], b=[]) %}{% for i in range(99999) %}"                                                  \
     "{% set ns.a = [ns.a] %}{% set ns.b = [ns.b] %}{% endfor %}"
+#define MOST   "{% set m = 2 ** 62 - 1 + 2 ** 62 %}"
 #define STEPS  "T, line 1: rendering it takes more than the 20000000 steps that a template may take"
+#define MEMORY "T, line 1: rendering it takes more than the 512 MiB that a template may take"
 #define LEVELS "T, line 1: calls and values lie more than 200 deep in each other"
 
 static const struct {
@@ -160,6 +162,28 @@ static const struct {
      STEPS},
     {"{% set a = 'a' * 8000000 %}{% for i in range(99999) %}{{ 'b' in a }}{% endfor %}", STEPS},
     {"{% set a = range(99999)|list %}{% for i in a %}{{ -1 in a }}{% endfor %}", STEPS},
+    {NESTED "{{ ns.a|map(*(['map'] * 99999))|list }}", LEVELS},
+    /* long texts, over and over */
+    {"{% set a = 'a' * 8000000 %}{% set b = 'a' * 4000000 + 'b' %}{{ a.rfind('b' + b) }}{{ a.rfind('b' + a) }}"
+     "{{ (a + 'c').rfind(b) }}{{ (b * 2).rfind('b' + b) }}",
+     STEPS},
+    {"{% set a = 'a' * 8000000 %}{{ a.strip('b' * 8000000 + 'a')|length }}", STEPS},
+    {"{% set a = 'é' * 4000000 %}{% for i in range(99999) %}{{ a[3999999] }}{% endfor %}", STEPS},
+    {"{% set a = 'é' * 4000000 %}{% for i in range(99999) %}{{ a[1:]|length }}{% endfor %}", STEPS},
+    {"{% set a = '1' * 8000000 %}{% for i in range(99999) %}{{ a.isdigit() }}{% endfor %}", STEPS},
+    {"{% set a = ' ' * 8000000 %}{% for i in range(99999) %}{{ a.split() }}{% endfor %}", STEPS},
+    {"{% set a = 'a' * 8000000 %}{% for i in range(99999) %}{{ a.startswith(a) }}{% endfor %}", STEPS},
+    {"{{ (['a' * 8000000] * 99999)|sort }}", MEMORY},
+    {"{% macro f() %}{% endmacro %}{% set a = [1] * 9999 %}{% for i in range(99999) %}{{ f(*a) }}{% endfor %}", NULL},
+    /* numbers at the end of what 64 bits hold */
+    {MOST "{{ range(m - 7, m, 3)|list }}{{ range(-m, m, m)|list }}{{ 1 // 0 }}", "T, line 1: a division by zero"},
+    {MOST "{{ [1, 2, 3][1::m] }}{{ 'abc'[1::m] }}{{ 'abc'[::-m] }}{{ [1][::-m] }}{{ 1 // 0 }}",
+     "T, line 1: a division by zero"},
+    {MOST "{{ [[1]]|tojson(indent=m) }}", "T, line 1: a text grows past 16777216 bytes"},
+    /* texts that are a part of another one */
+    {"{{ raise_exception('no system here'[:9]) }}", "T, line 1: the template refuses this conversation: no system"},
+    {"{{ {'name': 1}['nameless'[:2]].x }}", "T, line 1: na is undefined, and so has no .x"},
+    {"{{ ['a']|map('upperlower'[2:5])|list }}", "T, line 1: the filter per is not known here"},
 };
 
 START_TEST(what_cannot_be_is_refused_with_its_line) {

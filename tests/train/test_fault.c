@@ -44,7 +44,7 @@ static weft_status fail_silently(void) {
 /* Puts the function that a pointer points to into a slot of a table, which lies in a plugin's own, write-protected
  * memory. Where fail_silently is put every slot returns a weft_status, and its arguments are of no interest. */
 static void break_slot(const char *kind, const char *id, size_t offset, const void *function) {
-    const weft_plugins_options none = {NULL, NULL};
+    const weft_plugins_options none = {.path = NULL};
     weft_plugins *plugins = NULL;
     const weft_loaded *loaded = NULL;
     weft_error err = WEFT_ERROR_INIT;

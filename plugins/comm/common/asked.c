@@ -27,8 +27,8 @@ static weft_status judge_elements(const asked *self, const asked_kind *kind, wef
         return weft_error_set(err, WEFT_E_HOST, "%s of %lld elements of type %d has no meaning.", kind->name,
                               (long long)self->n, (int)self->dtype);
     }
-    if (kind->is_sum && self->dtype != WEFT_F32 && self->dtype != WEFT_BF16) {
-        return weft_error_set(err, WEFT_E_HOST, "%s sums fp32 or bf16, and was asked to sum %s.", kind->name,
+    if (kind->is_sum && self->dtype != WEFT_F32 && self->dtype != WEFT_BF16 && self->dtype != WEFT_F16) {
+        return weft_error_set(err, WEFT_E_HOST, "%s sums fp32, bf16 or fp16, and was asked to sum %s.", kind->name,
                               weft_dtype_name(self->dtype));
     }
     return WEFT_OK;

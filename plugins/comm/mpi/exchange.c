@@ -69,7 +69,8 @@ static MPI_Datatype sum_type(const operands *o) {
 }
 
 static MPI_Op sum_op(const operands *o) {
-    return o->asked.dtype == WEFT_F32 ? MPI_SUM : o->comm->add_bf16;
+    if (o->asked.dtype == WEFT_F32) return MPI_SUM;
+    return o->asked.dtype == WEFT_F16 ? o->comm->add_f16 : o->comm->add_bf16;
 }
 
 /* In place only in a group of one: with more, what is in place was given a result of its own. */

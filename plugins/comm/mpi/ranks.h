@@ -4,7 +4,7 @@
  *   exchange.c  one call each: checked, cut into pieces, handed to MPI
  *   handle.c    what is under way: test, wait, join, poke
  *   staging.c   operands of a device whose memory the host does not see, on their way to it and back
- *   sum.c       how two numbers are added; of bf16 MPI does not know it
+ *   sum.c       how two numbers are added; of bf16 and fp16 MPI does not know it
  *   pairs.c     a reduce-scatter that goes straight from rank to rank, piece by piece, and is added here
  *   plugin.c    the note and the table
  *
@@ -132,7 +132,7 @@ struct weft_comm {
     weft_comm_handle *coming;  /* in the order in which MPI will be asked */
     weft_comm_handle *leaving; /* joined, while their results are on their way */
     ranks_block *blocks;       /* that nobody has now */
-    MPI_Op add_bf16;
+    MPI_Op add_bf16, add_f16;
     char *places;             /* [RANKS_PLACES] of a piece each; NULL: none was needed yet */
     char *free[RANKS_PLACES]; /* those that nothing comes to */
     int n_free;
@@ -184,6 +184,7 @@ weft_status ranks_await(weft_comm_handle *handle, weft_error *err);
 /* sum.c: to[n] = a[n] + b[n]; to may be a. */
 void ranks_add(void *to, const void *a, const void *b, int64_t n, int32_t dtype);
 void ranks_add_bf16(void *from, void *to, int *n, MPI_Datatype *type);
+void ranks_add_f16(void *from, void *to, int *n, MPI_Datatype *type);
 
 /* pairs.c */
 /* The handle has its name and its copies, and joins the exchanges of its group; no memory is WEFT_E_MEMORY. */

@@ -1,5 +1,7 @@
-/* sum.c: see ranks.h. A sum of two is formed in fp32 and, of bf16, rounded once, to the nearest, ties to even. */
+/* sum.c: see ranks.h. A sum of two is formed in fp32 and, of 16 bits, rounded once, to the nearest, ties to even. */
 #include "ranks.h"
+
+#include "../../common/half.h"
 
 static inline float widen(uint16_t x) {
     const uint32_t bits = (uint32_t)x << 16;
@@ -20,6 +22,11 @@ static void add_bf16(uint16_t *to, const uint16_t *a, const uint16_t *restrict b
     for (i = 0; i < n; i++) to[i] = narrow(widen(a[i]) + widen(b[i]));
 }
 
+static void add_f16(uint16_t *to, const uint16_t *a, const uint16_t *restrict b, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i++) to[i] = half_narrow(half_widen(a[i]) + half_widen(b[i]));
+}
+
 static void add_f32(float *to, const float *a, const float *restrict b, int64_t n) {
     int64_t i;
     for (i = 0; i < n; i++) to[i] = a[i] + b[i];
@@ -27,10 +34,16 @@ static void add_f32(float *to, const float *a, const float *restrict b, int64_t 
 
 void ranks_add(void *to, const void *a, const void *b, int64_t n, int32_t dtype) {
     if (dtype == WEFT_F32) add_f32(to, a, b, n);
+    else if (dtype == WEFT_F16) add_f16(to, a, b, n);
     else add_bf16(to, a, b, n);
 }
 
 void ranks_add_bf16(void *from, void *to, int *n, MPI_Datatype *type) {
     (void)type; /* MPI_UINT16_T, of which MPI does not know that it is bf16 */
     add_bf16(to, to, from, *n);
+}
+
+void ranks_add_f16(void *from, void *to, int *n, MPI_Datatype *type) {
+    (void)type;
+    add_f16(to, to, from, *n);
 }

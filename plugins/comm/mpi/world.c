@@ -132,6 +132,7 @@ static weft_status find_world(weft_comm *comm, weft_error *err) {
     name_library(info->backend, sizeof info->backend);
     code = find_machines(comm, info);
     if (code == MPI_SUCCESS) code = MPI_Op_create(ranks_add_bf16, 1, &comm->add_bf16);
+    if (code == MPI_SUCCESS) code = MPI_Op_create(ranks_add_f16, 1, &comm->add_f16);
     if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "The world cannot be searched");
     return WEFT_OK;
 }
@@ -155,7 +156,7 @@ weft_status ranks_create(weft_comm **out, const weft_host *host, const void *con
     if (comm == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for the communicator " RANKS_ID ".");
     memset(comm, 0, sizeof *comm);
     comm->host = host;
-    comm->add_bf16 = MPI_OP_NULL;
+    comm->add_bf16 = comm->add_f16 = MPI_OP_NULL;
     status = begin(err);
     if (status != WEFT_OK) {
         host->release(host, comm);
@@ -182,6 +183,7 @@ void ranks_destroy(weft_comm *comm) {
         comm->host->release(comm->host, group);
     }
     (void)MPI_Op_free(&comm->add_bf16);
+    (void)MPI_Op_free(&comm->add_f16);
     comm->host->release(comm->host, comm);
     end();
 }

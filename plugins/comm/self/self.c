@@ -145,8 +145,8 @@ static weft_status self_exchange(weft_comm *comm, weft_comm_handle **out, const 
 }
 
 static weft_status self_sum(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
-    if (what->dtype != WEFT_F32 && what->dtype != WEFT_BF16) {
-        return weft_error_set(err, WEFT_E_HOST, "Sums are of fp32 or bf16, and one of %s was asked for.",
+    if (what->dtype != WEFT_F32 && what->dtype != WEFT_BF16 && what->dtype != WEFT_F16) {
+        return weft_error_set(err, WEFT_E_HOST, "Sums are of fp32, bf16 or fp16, and one of %s was asked for.",
                               weft_dtype_name(what->dtype));
     }
     return self_exchange(comm, out, what, err);

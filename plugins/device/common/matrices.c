@@ -37,21 +37,21 @@ const void *matrices_packed(operands *c, weft_ref ref, const char *name, int32_t
     return operands_need(c, ref, name, numbers < 0 ? numbers : size_ceil_div(numbers, block), words, 4);
 }
 
-/* Both operands in fp32, or both in bf16 and the result in either; b may be packed instead. */
+/* Both operands in fp32, or both in bf16 or fp16 and the result in that or fp32; b may be packed instead. */
 static void check_types(operands *c, const weft_matmul *args) {
-    const bool is_packed = weft_dtype_is_packed(args->dtype_b) != 0;
+    const bool is_packed = matrices_is_packed(args->dtype_b);
     (void)operands_dtype(c, "a", args->dtype_a);
     if (!is_packed) (void)operands_dtype(c, "b", args->dtype_b);
     (void)operands_dtype(c, "c", args->dtype_c);
     if (c->status != WEFT_OK) return;
-    if ((is_packed || args->dtype_a == args->dtype_b) && (args->dtype_a == WEFT_BF16 || args->dtype_c == WEFT_F32))
+    if ((is_packed || args->dtype_a == args->dtype_b) && (args->dtype_c == args->dtype_a || args->dtype_c == WEFT_F32))
         return;
-    c->status =
-        weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                       "%s on device %s: a is %s, b is %s and c is %s; both operands may be fp32 with c in "
-                       "fp32, or both bf16 with c in fp32 or bf16; b may be packed with either. Convert one first.",
-                       c->kernel, operands_device, weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b),
-                       weft_dtype_name(args->dtype_c));
+    c->status = weft_error_set(
+        c->err, WEFT_E_UNSUPPORTED,
+        "%s on device %s: a is %s, b is %s and c is %s; both operands may be fp32 with c in "
+        "fp32, or both bf16 or both fp16 with c in that or fp32; b may be packed with any. Convert one first.",
+        c->kernel, operands_device, weft_dtype_name(args->dtype_a), weft_dtype_name(args->dtype_b),
+        weft_dtype_name(args->dtype_c));
 }
 
 static void check_bias(operands *c, const weft_matmul *args) {

@@ -30,12 +30,13 @@ void operands_size(operands *c, const char *name, int64_t value, int64_t low) {
 }
 
 int64_t operands_dtype(operands *c, const char *name, int32_t dtype) {
-    if (c->status == WEFT_OK && dtype != WEFT_F32 && dtype != WEFT_BF16) {
+    if (c->status == WEFT_OK && (dtype < 0 || dtype > 31 || (operands_types >> dtype & 1u) == 0)) {
         c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                                   "%s on device %s: %s is %s; fp32 and bf16 are what this device computes with.",
-                                   c->kernel, operands_device, name, weft_dtype_name(dtype));
+                                   "%s on device %s: %s is %s; %s are what this device computes with.", c->kernel,
+                                   operands_device, name, weft_dtype_name(dtype),
+                                   (operands_types >> WEFT_F16 & 1u) != 0 ? "fp32, bf16 and fp16" : "fp32 and bf16");
     }
-    return weft_dtype_bytes(dtype == WEFT_BF16 ? WEFT_BF16 : WEFT_F32);
+    return dtype == WEFT_BF16 || dtype == WEFT_F16 ? 2 : 4;
 }
 
 /* Bytes of an operand, or -1 if they do not fit 64 bits. */

@@ -18,6 +18,7 @@ struct weft_buffer {
 
 /* "cpu": how sentences name the device. Each plugin has its own. */
 extern const char operands_device[];
+extern const uint32_t operands_types; /* 1u << weft_dtype of each type of activations that it computes with */
 
 #define OPERANDS_SIZE_LIMIT ((int64_t)1 << 40) /* of each size, in elements */
 
@@ -35,7 +36,7 @@ operands operands_plain(const char *kernel, weft_error *err);
 operands operands_begin(const char *kernel, const void *args, uint32_t least, size_t known, weft_error *err);
 /* Sizes, strides and counts must lie in [low, 2^40]: sums fit 64 bits, products of two may not (size_times). */
 void operands_size(operands *c, const char *name, int64_t value, int64_t low);
-/* Activations are fp32 or bf16; the bytes of one element, as of fp32 for types that are refused. */
+/* Activations are of one of operands_types; the bytes of one element, as of fp32 for types that are refused. */
 int64_t operands_dtype(operands *c, const char *name, int32_t dtype);
 /* rows x width elements of `bytes` each from ref on, or NULL with the sentence in err, as for the -1 of size_times. */
 void *operands_need(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t bytes);

@@ -6,7 +6,7 @@
  *     packed*       products with a packed operand
  *     roof*         what the machine could give at most      team.c      fewer threads
  *     update*       optimizers' updates, and what is stored otherwise than in fp32 around them
- *     panels*       products on packed panels, fp32 and bf16, where the ISA has them
+ *     panels*       products on packed panels, fp32, bf16 and fp16, where the ISA has them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
@@ -39,9 +39,9 @@ struct weft_mark {
 struct weft_device {
     const weft_host *host;
     const cpu_loops *loops;
-    const cpu_panels *panels_f32, *panels_bf16; /* for operands of this type; NULL: left to oneDNN */
-    int threads;                                /* that kernels use */
-    int all_threads;                            /* that they may (team.c) */
+    const cpu_panels *panels_f32, *panels_bf16, *panels_f16; /* for operands of this type; NULL: left to oneDNN */
+    int threads;                                             /* that kernels use */
+    int all_threads;                                         /* that they may (team.c) */
     bool
         packs; /* oneDNN's kernels read operands in place here, so that products copy what would collide in the cache */
     int64_t live_bytes, live_buffers; /* of buffers that were not released */
@@ -63,11 +63,12 @@ static inline bool cpu_multiplies_bf16(const weft_device *device) {
 }
 /* Loops for activations of this type. */
 static inline const cpu_cells *cpu_cells_of(const weft_device *device, int32_t dtype) {
+    if (dtype == WEFT_F16) return &device->loops->f16;
     return dtype == WEFT_BF16 ? &device->loops->bf16 : &device->loops->f32;
 }
 /* Of one of them; as of fp32 for types that operands_dtype refuses. */
 static inline int64_t cpu_cell_bytes(int32_t dtype) {
-    return weft_dtype_bytes(dtype == WEFT_BF16 ? WEFT_BF16 : WEFT_F32);
+    return dtype == WEFT_BF16 || dtype == WEFT_F16 ? 2 : 4;
 }
 /* Element i of an array whose elements have `bytes`; NULL stays NULL. */
 static inline void *cpu_at(void *base, int64_t i, int64_t bytes) {

@@ -3,7 +3,7 @@
  * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows; or one row), become
  * the loss of each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow
  * one another, so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first.
- * In bf16 the logits are fp32, and their gradient, an operand of two products, is rounded to bf16 in the first half of
+ * In bf16 and fp16 the logits are fp32, and their gradient, an operand of two products, is rounded in the first half of
  * its row. A soft cap's slopes are kept in a row of each thread's, since what they are of is overwritten. A row of zero
  * weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
  */
@@ -24,7 +24,7 @@ typedef struct head {
     int64_t chunk, ld; /* rows of a chunk; distance of its logits' rows: never a power of two, which caches dislike */
     int64_t bytes;     /* of an element of x, w and dx */
     const void *x, *w;
-    const float *weights, *bias; /* bias NULL: none */
+    const float *weights, *bias, *seed; /* bias, seed NULL: none */
     const int32_t *targets;
     double *loss;
     void *dx;
@@ -171,6 +171,7 @@ static weft_status head_look_up(head *h, weft_error *err) {
     if (args->has_bias) h->bias = operands_need(&c, args->bias, "bias", args->vocab, 1, 4);
     if (h->grad && args->has_bias) h->dbias = operands_may(&c, args->dbias, "dbias", args->vocab, 1, 4);
     if (h->grad) h->dx = operands_may(&c, args->dx, "dx", args->rows, args->width, h->bytes);
+    if (h->grad) h->seed = operands_may(&c, args->seed, "seed", 1, 1, 4);
     if (h->grad) h->dw = operands_may(&c, args->dw, "dw", args->vocab, args->width, 4);
     if (c.status != WEFT_OK) return c.status;
     base = operands_need_workspace(&c, args->workspace, head_workspace_bytes(h->device, args, h->grad));
@@ -205,16 +206,17 @@ static void finish_logits(const head *h, float *row, float *slope) {
     if (h->args->cap > 0) loops->cap(row, slope, v, (float)h->args->cap);
 }
 
-/* weight * (exp(x - max) / sum - [target]) from a row of exp(x - max), in place; then the gradient by the logits that
- * the product gave. */
+/* weight * seed * (exp(x - max) / sum - [target]) from a row of exp(x - max), in place; then the gradient by the logits
+ * that the product gave. */
 static void row_gradient(const head *h, float *row, const float *slope, int64_t target, float weight, double sum) {
     const cpu_loops *loops = h->device->loops;
     const int64_t v = h->args->vocab;
-    loops->scale(row, v, (float)((double)weight / sum));
-    row[target] -= weight;
+    const float times = h->seed != NULL ? weight * *h->seed : weight;
+    loops->scale(row, v, (float)((double)times / sum));
+    row[target] -= times;
     if (slope != NULL) loops->multiply(row, slope, v);
     if (h->args->scale != 0) loops->scale(row, v, (float)h->args->scale);
-    if (h->bytes < (int64_t)sizeof *row) loops->bf16.put(row, row, v, 0);
+    if (h->bytes < (int64_t)sizeof *row) cpu_cells_of(h->device, h->args->dtype)->put(row, row, v, 0);
 }
 
 /* One row's loss from its logits, which become their own gradient if that is wanted. */

@@ -45,8 +45,8 @@ typedef struct cpu_drops {
 } cpu_drops;
 #define CPU_DROPS 256 /* elements whose words are made together: pieces of a row begin at multiples of it */
 
-/* Loops over activations, which are fp32 or bf16 in memory (`void *`: whole elements, at any multiple of their size)
- * and fp32 in between; what is stored is rounded once. */
+/* Loops over activations, which are fp32, bf16 or fp16 in memory (`void *`: whole elements, at any multiple of their
+ * size) and fp32 in between; what is stored is rounded once. */
 typedef struct cpu_cells {
     /* y = a + b */
     void (*add)(void *y, const void *a, const void *b, int64_t n);
@@ -90,7 +90,7 @@ typedef struct cpu_cells {
 } cpu_cells;
 
 typedef struct cpu_loops {
-    cpu_cells f32, bf16;
+    cpu_cells f32, bf16, f16;
     /* max(x) and the sum of exp(x - max); x becomes exp(x - max) if keep. */
     void (*exp_row)(float *x, int64_t n, int keep, float *max, double *sum);
     /* x *= factor */

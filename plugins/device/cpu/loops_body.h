@@ -26,6 +26,12 @@ INLINE vec gain_at(const float *gain, int64_t i, int64_t n, const int from_one) 
 #define CELLS(name) name##_bf16
 #include "loops_cells.h"
 
+#define CELL        uint16_t
+#define CELL_GET    f16_get
+#define CELL_PUT    f16_put
+#define CELLS(name) name##_f16
+#include "loops_cells.h"
+
 #define CELLS_TABLE(type)                                                                                              \
     {                                                                                                                  \
         .add = add_##type, .take = take_##type, .put = put_##type, .scale = scale_##type, .dot = dot_##type,           \
@@ -263,6 +269,7 @@ static double loop_multiply_add(float *left, int64_t rounds, float factor, float
 const cpu_loops LOOPS_TABLE = {
     .f32 = CELLS_TABLE(f32),
     .bf16 = CELLS_TABLE(bf16),
+    .f16 = CELLS_TABLE(f16),
     .exp_row = loop_exp_row,
     .scale = loop_scale,
     .multiply = loop_multiply,

@@ -4,9 +4,6 @@
 
 #include "product.h"
 
-/* Types that b may be stored in, as weft_device_info says them. */
-#define PACKED_TYPES (1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128)
-
 /* The blocks of b, whose rows are p->transpose_b ? p->k : p->n long and lie without a gap. */
 typedef struct packed_matrix {
     const void *blocks;

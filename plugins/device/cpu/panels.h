@@ -45,7 +45,7 @@ typedef struct panel_block {
     void *c;          /* (rows, columns) with distance ldc */
     int64_t sum_ld, ldc;
     int accumulate; /* c += */
-    int narrow;     /* c is bf16, rounded once; else fp32 */
+    int32_t narrow; /* WEFT_BF16 or WEFT_F16, which c has, rounded once; 0: fp32 */
     int pass;       /* c is written past the caches: fp32, its rows in whole lines of the cache, nothing is added */
     panel_ahead ahead;
 } panel_block;
@@ -74,8 +74,9 @@ static inline int64_t panel_bytes(int64_t lanes, int64_t words) {
 }
 
 #if defined(__x86_64__)
-extern const cpu_panels cpu_panels_f32_avx2, cpu_panels_wide_avx2;
-extern const cpu_panels cpu_panels_f32_avx512, cpu_panels_wide_avx512, cpu_panels_bf16_avx512;
+extern const cpu_panels cpu_panels_f32_avx2, cpu_panels_wide_avx2, cpu_panels_half_avx2;
+extern const cpu_panels cpu_panels_f32_avx512, cpu_panels_wide_avx512, cpu_panels_half_avx512;
+extern const cpu_panels cpu_panels_bf16_avx512;
 #endif
 
 #endif

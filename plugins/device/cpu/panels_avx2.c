@@ -1,8 +1,8 @@
-/* panels_avx2.c: products of packed panels (panels.h) on AVX2 with FMA, in fp32; operands in bf16 are widened as they
- * are packed. Nothing of this file runs before the processor was asked.
+/* panels_avx2.c: products of packed panels (panels.h) on AVX2 with FMA, in fp32; operands of 16 bits are widened as
+ * they are packed. Nothing of this file runs before the processor was asked.
  */
 #if defined(__x86_64__)
-#pragma GCC target("avx2,fma,prfchw")
+#pragma GCC target("avx2,fma,f16c,prfchw")
 #define LOOPS_AVX2
 #include "panels.h"
 #include "simd.h"
@@ -58,8 +58,9 @@ INLINE void turn(uint32_t *out, const vec *lane, const int64_t lanes, const int6
 
 /* Some lanes of a slab, whose values lie side by side: eight at most. */
 INLINE void pack_some(uint32_t *slab, const panel_source *from, int64_t first, const int some, const int64_t apart,
-                      const int bytes) {
-    const int64_t row = from->ld * bytes, lanes = from->lanes - first < some ? from->lanes - first : some;
+                      const int32_t dtype) {
+    const int64_t bytes = panel_value_bytes(dtype), row = from->ld * bytes;
+    const int64_t lanes = from->lanes - first < some ? from->lanes - first : some;
     const char *at = (const char *)from->at + first * row;
     vec lane[8];
     int64_t w, i;
@@ -67,34 +68,34 @@ INLINE void pack_some(uint32_t *slab, const panel_source *from, int64_t first, c
 #pragma GCC unroll 8
         for (i = 0; i < 8; i++) {
             if (w % (64 / bytes) == 0) _mm_prefetch(at + (i + 8) * row + w * bytes, _MM_HINT_T0);
-            lane[i] = i < lanes ? panel_values(at + i * row, w, from->k, bytes) : vec_set(0.0f);
+            lane[i] = i < lanes ? panel_values(at + i * row, w, from->k, dtype) : vec_set(0.0f);
         }
         turn(slab + w * apart, lane, some, apart);
     }
 }
 
-INLINE void pack_b(uint32_t *panel, const panel_source *from, const int bytes) {
+INLINE void pack_b(uint32_t *panel, const panel_source *from, const int32_t dtype) {
     int64_t i;
     if (!from->along) {
-        pack_across(panel, from, bytes);
+        pack_across(panel, from, dtype);
         return;
     }
     for (i = 0; i < from->lanes; i += PANEL_LANES) {
         uint32_t *slab = panel + i * panel_room(from->k);
-        pack_some(slab, from, i, 8, PANEL_LANES, bytes);
-        pack_some(slab + 8, from, i + 8, 8, PANEL_LANES, bytes);
+        pack_some(slab, from, i, 8, PANEL_LANES, dtype);
+        pack_some(slab + 8, from, i + 8, 8, PANEL_LANES, dtype);
     }
 }
 
 /* Lanes of a that lie side by side. Six of a vector's eight are kept: the next word is stored over the other two. */
-INLINE void pack_a_across(uint32_t *panel, const panel_source *from, const int bytes) {
-    const int64_t room = panel_room(from->k), row = from->ld * bytes;
+INLINE void pack_a_across(uint32_t *panel, const panel_source *from, const int32_t dtype) {
+    const int64_t room = panel_room(from->k), bytes = panel_value_bytes(dtype), row = from->ld * bytes;
     const char *at = (const char *)from->at;
     int64_t k, i;
     for (k = 0; k < from->k; k++, at += row) {
         for (i = 0; i < from->lanes; i += SLAB_ROWS) {
             float *out = (float *)(void *)(panel + i * room + k * SLAB_ROWS);
-            const vec word = panel_values(at, i, from->lanes, bytes);
+            const vec word = panel_values(at, i, from->lanes, dtype);
             if ((uintptr_t)(at + i * bytes) % PANEL_LINE < (uintptr_t)(SLAB_ROWS * bytes))
                 _mm_prefetch(at + AHEAD_ROWS * row + i * bytes, _MM_HINT_T0);
             if (k + 1 < from->k) vec_store(out, word);
@@ -102,27 +103,33 @@ INLINE void pack_a_across(uint32_t *panel, const panel_source *from, const int b
         }
     }
 }
-INLINE void pack_a(uint32_t *panel, const panel_source *from, const int bytes) {
+INLINE void pack_a(uint32_t *panel, const panel_source *from, const int32_t dtype) {
     int64_t i;
     if (!from->along) {
-        pack_a_across(panel, from, bytes);
+        pack_a_across(panel, from, dtype);
         return;
     }
     for (i = 0; i < from->lanes; i += SLAB_ROWS)
-        pack_some(panel + i * panel_room(from->k), from, i, SLAB_ROWS, SLAB_ROWS, bytes);
+        pack_some(panel + i * panel_room(from->k), from, i, SLAB_ROWS, SLAB_ROWS, dtype);
 }
 
 static void pack_a_f32(uint32_t *panel, const panel_source *from) {
-    pack_a(panel, from, 4);
+    pack_a(panel, from, WEFT_F32);
 }
 static void pack_a_widened(uint32_t *panel, const panel_source *from) {
-    pack_a(panel, from, 2);
+    pack_a(panel, from, WEFT_BF16);
 }
 static void pack_b_f32(uint32_t *panel, const panel_source *from) {
-    pack_b(panel, from, 4);
+    pack_b(panel, from, WEFT_F32);
 }
 static void pack_b_widened(uint32_t *panel, const panel_source *from) {
-    pack_b(panel, from, 2);
+    pack_b(panel, from, WEFT_BF16);
+}
+static void pack_a_half(uint32_t *panel, const panel_source *from) {
+    pack_a(panel, from, WEFT_F16);
+}
+static void pack_b_half(uint32_t *panel, const panel_source *from) {
+    pack_b(panel, from, WEFT_F16);
 }
 
 const cpu_panels cpu_panels_f32_avx2 = {.pack_a = pack_a_f32,
@@ -135,6 +142,14 @@ const cpu_panels cpu_panels_f32_avx2 = {.pack_a = pack_a_f32,
                                         .inner = 512};
 const cpu_panels cpu_panels_wide_avx2 = {.pack_a = pack_a_widened,
                                          .pack_b = pack_b_widened,
+                                         .multiply = multiply_f32,
+                                         .values = 1,
+                                         .rows_of_a = SLAB_ROWS,
+                                         .strip = STRIP,
+                                         .rows = 16,
+                                         .inner = 1};
+const cpu_panels cpu_panels_half_avx2 = {.pack_a = pack_a_half,
+                                         .pack_b = pack_b_half,
                                          .multiply = multiply_f32,
                                          .values = 1,
                                          .rows_of_a = SLAB_ROWS,

@@ -35,16 +35,21 @@ _Static_assert(AHEAD_WORDS >= 2 * BLOCK_ROWS, "in AHEAD_WORDS, at each second on
 
 /* ---- packing ---- */
 
-/* Words of the lanes [i, i + VEC_LANES) that are there, zeros behind them. bytes: of a value in memory; two are bf16,
- * which become fp32. */
-INLINE vec panel_values(const void *at, int64_t i, int64_t n, const int bytes) {
+/* Bytes of a value in memory. */
+INLINE int64_t panel_value_bytes(const int32_t dtype) {
+    return dtype == WEFT_F32 ? 4 : 2;
+}
+
+/* Words of the lanes [i, i + VEC_LANES) that are there, zeros behind them; values of 16 bits become fp32. */
+INLINE vec panel_values(const void *at, int64_t i, int64_t n, const int32_t dtype) {
     if (i >= n) return vec_set(0.0f);
-    return bytes == 2 ? bf16_get((const uint16_t *)at, i, n) : vec_get((const float *)at, i, n);
+    if (dtype == WEFT_F16) return f16_get((const uint16_t *)at, i, n);
+    return dtype == WEFT_BF16 ? bf16_get((const uint16_t *)at, i, n) : vec_get((const float *)at, i, n);
 }
 
 /* Lanes that lie side by side: row by row, as memory has them. */
-INLINE void pack_across(uint32_t *panel, const panel_source *from, const int bytes) {
-    const int64_t room = panel_room(from->k), row = from->ld * bytes;
+INLINE void pack_across(uint32_t *panel, const panel_source *from, const int32_t dtype) {
+    const int64_t room = panel_room(from->k), bytes = panel_value_bytes(dtype), row = from->ld * bytes;
     const char *at = (const char *)from->at;
     int64_t k, i, q;
     for (k = 0; k < from->k; k++, at += row) {
@@ -53,7 +58,7 @@ INLINE void pack_across(uint32_t *panel, const panel_source *from, const int byt
             _mm_prefetch(at + AHEAD_ROWS * row + i * bytes, _MM_HINT_T0); /* past the end it is nothing */
 #pragma GCC unroll 2
             for (q = 0; q < PANEL_LANES; q += VEC_LANES)
-                vec_store(out + q, panel_values(at, i + q, from->lanes, bytes));
+                vec_store(out + q, panel_values(at, i + q, from->lanes, dtype));
         }
     }
 }
@@ -65,10 +70,14 @@ INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int
     const int64_t at = row * p->ldc + column;
     if (n <= 0) return;
     if (p->sum != NULL) v += vec_get(p->sum + row * p->sum_ld + column, 0, n);
-    if (p->narrow) {
+    if (p->narrow == WEFT_BF16) {
         uint16_t *narrow = (uint16_t *)p->c + at;
         if (p->accumulate) v += bf16_get(narrow, 0, n);
         bf16_put(narrow, v, 0, n);
+    } else if (p->narrow == WEFT_F16) {
+        uint16_t *narrow = (uint16_t *)p->c + at;
+        if (p->accumulate) v += f16_get(narrow, 0, n);
+        f16_put(narrow, v, 0, n);
     } else {
         float *wide = (float *)p->c + at;
         if (p->accumulate) v += vec_get(wide, 0, n);

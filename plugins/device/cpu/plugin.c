@@ -1,12 +1,14 @@
 /* plugin.c: the plugin device:cpu itself: its key, its life, what it says of itself, and its kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
-#include "packed.h"
+#include "../common/matrices.h"
+#include "cpu.h"
 
 #include <dnnl.h>
 #include <sched.h>
 #include <unistd.h>
 
 const char operands_device[] = "cpu";
+const uint32_t operands_types = 1u << WEFT_F32 | 1u << WEFT_BF16 | 1u << WEFT_F16;
 
 #define CPU_KEYS(K)                                                                                                    \
     K(I64, threads, "auto", "[1,1024] | auto", "threads", 0,                                                           \
@@ -53,12 +55,15 @@ static void choose_isa(weft_device *d) {
         d->packs = false;
         d->panels_f32 = &cpu_panels_f32_avx512;
         d->panels_bf16 = &cpu_panels_wide_avx512;
+        d->panels_f16 = &cpu_panels_half_avx512;
         if ((isa & bf16) == bf16 && __builtin_cpu_supports("avx512bf16")) d->panels_bf16 = &cpu_panels_bf16_avx512;
         name = cpu_multiplies_bf16(d) ? "avx512-bf16" : "avx512";
-    } else if ((isa & avx2) == avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    } else if ((isa & avx2) == avx2 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+               __builtin_cpu_supports("f16c")) {
         d->loops = &cpu_loops_avx2;
         d->panels_f32 = &cpu_panels_f32_avx2;
         d->panels_bf16 = &cpu_panels_wide_avx2;
+        d->panels_f16 = &cpu_panels_half_avx2;
         name = "avx2";
     }
 #endif
@@ -98,7 +103,8 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
                           .flags = WEFT_DEVICE_SHARES_MACHINE,
                           .threads = device->threads,
                           .has_bf16 = cpu_multiplies_bf16(device),
-                          .packed = PACKED_TYPES};
+                          .packed = PACKED_TYPES,
+                          .types = operands_types};
     memcpy(i.name, device->name, sizeof i.name);
     memcpy(i.isa, device->isa, sizeof i.isa);
     (void)snprintf(i.backend, sizeof i.backend, "oneDNN %d.%d.%d", v->major, v->minor, v->patch);

@@ -10,15 +10,15 @@ typedef enum product_mode {
     PRODUCT_CHAIN /* c += product, added wherever that is cheapest: for sums that are one chain anyway */
 } product_mode;
 
-/* c (m,n) from op(a) (m,k) and op(b) (k,n), row-major, ld in elements. Sums are fp32; a bf16 c is rounded once. */
+/* c (m,n) from op(a) (m,k) and op(b) (k,n), row-major, ld in elements. Sums are fp32; 16 bits of c are rounded once. */
 typedef struct product {
     const void *a, *b;
     void *c;
     int64_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b;
     product_mode mode;
-    int32_t dtype;   /* of a and b: WEFT_F32 or WEFT_BF16 */
-    int32_t dtype_c; /* WEFT_F32, or WEFT_BF16 where a and b are */
+    int32_t dtype;   /* of a and b: WEFT_F32, WEFT_BF16 or WEFT_F16 */
+    int32_t dtype_c; /* WEFT_F32, or what a and b are */
     bool wide_a;     /* a has been widened to fp32, whatever dtype says: product_team.c alone sets it */
 } product;
 

@@ -4,8 +4,8 @@
  * 1 KiB apart then fall on the same few lines of the cache: 50-70 GFLOP/s of 120. Such operands are copied with padded
  * rows, PANEL_K of the inner dimension at a time, which gives 95-118. AVX-512 kernels copy by themselves.
  *
- * What comes here in bf16 (few rows, and all of it where there are no panels) is widened in such copies: oneDNN refuses
- * bf16 where the processor has no instructions for it, and PyTorch falls to a twentieth of its fp32 speed there.
+ * What comes here in 16 bits (few rows, and all of it where there are no panels) is widened in such copies: oneDNN
+ * refuses bf16 where the processor has no instructions for it, and PyTorch falls to a 20th of its fp32 speed there.
  */
 #include "product_tile.h"
 
@@ -14,7 +14,7 @@
 
 /* Columns are taken out of a matrix at this distance between rows: worth a panel? And whole rows, which suffer less? */
 static bool wants_panel(const weft_device *device, const product *p, int64_t ld, bool columns) {
-    return p->dtype == WEFT_BF16 || (device->packs && ld % (columns ? 256 : 2048) == 0);
+    return p->dtype != WEFT_F32 || (device->packs && ld % (columns ? 256 : 2048) == 0);
 }
 
 tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m, int64_t n, bool whole) {
@@ -22,7 +22,7 @@ tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m,
     tile_sizes s = {0, 0, 0};
     if (wants_panel(device, p, p->lda, p->transpose_a)) s.a = cpu_floats((m + PANEL_PAD) * k);
     if (wants_panel(device, p, p->ldb, !p->transpose_b)) s.b = cpu_floats((n + PANEL_PAD) * k);
-    if (whole && (p->mode == PRODUCT_ADD || p->dtype_c == WEFT_BF16)) s.c = cpu_floats(m * n);
+    if (whole && (p->mode == PRODUCT_ADD || p->dtype_c != WEFT_F32)) s.c = cpu_floats(m * n);
     return s;
 }
 

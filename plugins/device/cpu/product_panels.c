@@ -40,7 +40,9 @@ static bool better_in_place(const product *p) {
     return p->dtype == WEFT_F32 && !p->transpose_a && !p->transpose_b && p->ldb % COLLIDE != 0 && p->m < FEW;
 }
 const cpu_panels *panels_of(const weft_device *device, const product *p) {
-    const cpu_panels *panels = p->dtype == WEFT_BF16 ? device->panels_bf16 : device->panels_f32;
+    const cpu_panels *panels = p->dtype == WEFT_BF16  ? device->panels_bf16
+                               : p->dtype == WEFT_F16 ? device->panels_f16
+                                                      : device->panels_f32;
     if (panels == NULL || p->m < panels->rows || p->k < panels->inner || better_in_place(p)) return NULL;
     return panels;
 }
@@ -231,7 +233,7 @@ static void take_c(panel_block *block, const panel_job *job, const chunk *c, int
     block->sum = !first && !wait_in_c ? sums : NULL;
     block->sum_ld = width;
     block->accumulate = wait_in_c ? !first || to->mode != PRODUCT_SET : last && to->mode != PRODUCT_SET;
-    block->narrow = in_c && to->dtype == WEFT_BF16;
+    block->narrow = in_c && to->dtype != WEFT_F32 ? to->dtype : 0;
     block->pass = passes_caches(job, block, first && last);
 }
 

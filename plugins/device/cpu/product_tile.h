@@ -1,5 +1,5 @@
 /* product_tile.h: one tile of a product, in the two ways that there are: by the matrix library
- * (product_library.c: fp32, and bf16 of few rows, widened) and on panels (product_panels.c); and the whole of one on
+ * (product_library.c: fp32, and 16 bits of few rows, widened) and on panels (product_panels.c); and the whole of one on
  * panels by a team. */
 #ifndef WEFT_DEVICE_CPU_PRODUCT_TILE_H
 #define WEFT_DEVICE_CPU_PRODUCT_TILE_H

@@ -22,7 +22,7 @@ typedef struct norms {
 } norms;
 
 static bool is_packed(const weft_row_norms *args) {
-    return (PACKED_TYPES >> args->dtype_w & 1u) != 0;
+    return matrices_is_packed(args->dtype_w);
 }
 
 static int64_t down_bytes(const weft_row_norms *args) {

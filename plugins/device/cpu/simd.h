@@ -1,5 +1,5 @@
 /* simd.h: one vector of floats, VEC_LANES wide, in the three instruction sets that the loops are compiled for; in
- * memory it may be bf16.
+ * memory it may be bf16 or fp16.
  *
  * Included by a loops_*.c after it chose the set (LOOPS_AVX512, LOOPS_AVX2 or neither). Only what the loops use.
  * Products and sums are fused where the set can (vec_fma), and only where the text says so: the compiler contracts
@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
+
+#include "../../common/half.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -222,6 +224,49 @@ INLINE void bf16_store_part(uint16_t *p, vec v, int64_t n) {
 }
 #endif
 
+/* ---- fp16: to the nearest, ties to even, by the processor's own conversion where the set has it ---- */
+
+#if defined(LOOPS_AVX512)
+INLINE vec f16_load(const uint16_t *p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+INLINE void f16_store(uint16_t *p, vec v) {
+    _mm256_storeu_si256((__m256i *)(void *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#elif defined(LOOPS_AVX2)
+INLINE vec f16_load(const uint16_t *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+INLINE void f16_store(uint16_t *p, vec v) {
+    _mm_storeu_si128((__m128i *)(void *)p, _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+#else
+INLINE vec f16_load(const uint16_t *p) {
+    float lanes[VEC_LANES];
+    int i;
+    for (i = 0; i < VEC_LANES; i++) lanes[i] = half_widen(p[i]);
+    return vec_load(lanes);
+}
+INLINE void f16_store(uint16_t *p, vec v) {
+    float lanes[VEC_LANES];
+    int i;
+    vec_store(lanes, v);
+    for (i = 0; i < VEC_LANES; i++) p[i] = half_narrow(lanes[i]);
+}
+#endif
+INLINE vec f16_load_part(const uint16_t *p, int64_t n) {
+    uint16_t lanes[VEC_LANES] = {0};
+    int64_t i;
+    for (i = 0; i < n; i++) lanes[i] = p[i];
+    return f16_load(lanes);
+}
+INLINE void f16_store_part(uint16_t *p, vec v, int64_t n) {
+    uint16_t lanes[VEC_LANES];
+    int64_t i;
+    f16_store(lanes, v);
+    for (i = 0; i < n; i++) p[i] = lanes[i];
+}
+
 /* Lanes from i on of n in all: whole vectors but for the last. */
 INLINE vec vec_get(const float *p, int64_t i, int64_t n) {
     return i + VEC_LANES <= n ? vec_load(p + i) : vec_load_part(p + i, n - i, 0.0f);
@@ -242,6 +287,17 @@ INLINE void bf16_put(uint16_t *p, vec v, int64_t i, int64_t n) {
         bf16_store(p + i, v);
     } else {
         bf16_store_part(p + i, v, n - i);
+    }
+}
+
+INLINE vec f16_get(const uint16_t *p, int64_t i, int64_t n) {
+    return i + VEC_LANES <= n ? f16_load(p + i) : f16_load_part(p + i, n - i);
+}
+INLINE void f16_put(uint16_t *p, vec v, int64_t i, int64_t n) {
+    if (i + VEC_LANES <= n) {
+        f16_store(p + i, v);
+    } else {
+        f16_store_part(p + i, v, n - i);
     }
 }
 

@@ -162,7 +162,8 @@ CPU_KERNEL(square_sum, weft_square_sum) {
 CPU_KERNEL(clip, weft_clip) {
     operands c = OPERANDS("clip", weft_clip, args, err);
     const double *sums = NULL, *count = NULL;
-    double *norm = NULL, total = 0, factor = 0;
+    const float *seed = NULL;
+    double *norm = NULL, total = 0, factor = 0, all = 0;
     float *coefficient = NULL;
     int32_t *skip = NULL;
     int64_t i = 0;
@@ -173,11 +174,13 @@ CPU_KERNEL(clip, weft_clip) {
     norm = operands_need(&c, args->norm, "norm", 1, 1, 8);
     coefficient = operands_need(&c, args->coefficient, "coefficient", 1, 1, 4);
     skip = operands_need(&c, args->skip, "skip", 1, 1, 4);
+    seed = operands_may(&c, args->seed, "seed", 1, 1, 4);
     if (c.status != WEFT_OK) return c.status;
     for (i = 0; i < args->n; i++) total += sums[i];
-    *norm = sqrt(total) / *count;
+    all = seed == NULL ? *count : *count * (double)*seed;
+    *norm = sqrt(total) / all;
     *skip = !isfinite(*norm);
     factor = args->clip > 0 ? fmin(1.0, args->clip / (*norm + 1e-6)) : 1.0;
-    *coefficient = *skip ? 0.0f : (float)(factor / *count);
+    *coefficient = *skip ? 0.0f : (float)(factor / all);
     return WEFT_OK;
 }

@@ -88,6 +88,9 @@ struct weft_device {
 
 /* Whether this machine can run the plugin at all: a driver that is new enough, and CUDA's libraries. */
 weft_status cuda_works(const weft_host *host, weft_error *err);
+/* Bytes of this rank's part of the card that are neither free nor in its buffers: the context, libraries, and whatever
+ * else is there. */
+weft_status cuda_card_held(const weft_device *device, int64_t *out, weft_error *err);
 /* Picks the card of the rank of that index, makes it the current one and fills device->index and device->card. */
 weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t index, weft_error *err);
 

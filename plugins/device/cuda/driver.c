@@ -4,6 +4,8 @@
  */
 #include "cuda.h"
 
+#include <unistd.h>
+
 /* As CUDA writes versions: 1000 * major + 10 * minor. */
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
@@ -52,16 +54,6 @@ static int local_ranks(const weft_host *host, int32_t index) {
     return told > index ? told : index + 1;
 }
 
-static weft_status check_share(const weft_host *host, const cuda_config *keys, int cards, int32_t index,
-                               weft_error *err) {
-    const int ranks = local_ranks(host, index);
-    if (keys->share || ranks <= cards) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "This machine has %d card%s for %d ranks. Start at most %d, or let ranks share a card with "
-                          "share = yes in [device].",
-                          cards, cards == 1 ? "" : "s", ranks, cards);
-}
-
 static weft_status check_card(const struct cudaDeviceProp *card, int index, weft_error *err) {
     if (card->major >= 8) return WEFT_OK;
     return weft_error_set(
@@ -71,15 +63,95 @@ static weft_status check_card(const struct cudaDeviceProp *card, int index, weft
         index, card->name, card->major, card->minor);
 }
 
+/* ---- ranks that share a card ---- */
+
+#define MOST_RANKS 64 /* of a machine */
+
+typedef struct card_name {
+    char uuid[sizeof(cudaUUID_t)];
+} card_name;
+
+/* What ranks of this machine, and only they, call it. */
+static uint64_t machine_number(void) {
+    char name[256] = "";
+    uint64_t number = 14695981039346656037u;
+    (void)gethostname(name, sizeof name - 1);
+    for (const char *at = name; *at != 0; at++) number = (number ^ (unsigned char)*at) * 1099511628211u;
+    return number;
+}
+
+/* names: the cards of all ranks of this machine, by local rank; each tells the others. */
+static weft_status name_cards(const weft_host *host, const weft_host_exchange *exchange, card_name *names, int ranks,
+                              int32_t index, weft_error *err) {
+    const unsigned long long machine = machine_number();
+    char key[60];
+    weft_status status = WEFT_OK;
+    (void)snprintf(key, sizeof key, "cuda.card.%016llx.%d", machine, (int)index);
+    status = exchange->put(host, key, &names[index], sizeof *names, err);
+    for (int i = 0; i < ranks && status == WEFT_OK; i++) {
+        if (i == index) continue;
+        (void)snprintf(key, sizeof key, "cuda.card.%016llx.%d", machine, i);
+        status = exchange->get(host, key, &names[i], sizeof *names, err);
+    }
+    return status;
+}
+
+static bool are_one(const card_name *a, const card_name *b) {
+    return memcmp(a, b, sizeof *a) == 0;
+}
+
+/* Ranks that were each shown other cards have more of them than any one sees. */
+static weft_status compare_cards(weft_device *device, int *cards, int ranks, int32_t index,
+                                 const weft_host_exchange *exchange, weft_error *err) {
+    card_name names[MOST_RANKS];
+    weft_status status = WEFT_OK;
+    memcpy(names[index].uuid, device->card.uuid.bytes, sizeof names[index].uuid);
+    status = name_cards(device->host, exchange, names, ranks, index, err);
+    if (status != WEFT_OK) return status;
+    *cards = 0;
+    device->sharers = 0;
+    for (int i = 0; i < ranks; i++) {
+        int first = 0;
+        while (!are_one(&names[first], &names[i])) first++;
+        *cards += first == i;
+        device->sharers += are_one(&names[index], &names[i]);
+    }
+    return WEFT_OK;
+}
+
+/* Where each rank can have a card of its own, it has: they take them in turn. */
+static weft_status count_sharers(weft_device *device, const cuda_config *keys, int cards, int32_t index,
+                                 weft_error *err) {
+    const int ranks = local_ranks(device->host, index);
+    const weft_host_exchange *exchange =
+        (const weft_host_exchange *)device->host->extension(device->host, WEFT_HOST_EXCHANGE);
+    weft_status status = WEFT_OK;
+    device->sharers = (ranks - 1 - device->index) / cards + 1;
+    if (ranks <= cards) return WEFT_OK;
+    if (exchange != NULL && ranks <= MOST_RANKS) status = compare_cards(device, &cards, ranks, index, exchange, err);
+    if (status != WEFT_OK || keys->share || ranks <= cards) return status;
+    return weft_error_set(err, WEFT_E_USER,
+                          "This machine has %d card%s for %d ranks. Start at most %d, or let ranks share a card with "
+                          "share = yes in [device].",
+                          cards, cards == 1 ? "" : "s", ranks, cards);
+}
+
 weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t index, weft_error *err) {
     int cards = 0;
     weft_status status = count_cards(&cards, err);
-    if (status == WEFT_OK) status = check_share(device->host, keys, cards, index, err);
     if (status != WEFT_OK) return status;
     device->index = index % cards;
-    device->sharers = (local_ranks(device->host, index) - 1 - device->index) / cards + 1;
     status = cuda_judge(cudaGetDeviceProperties(&device->card, device->index), "cudaGetDeviceProperties", err);
     if (status == WEFT_OK) status = check_card(&device->card, device->index, err);
+    if (status == WEFT_OK) status = count_sharers(device, keys, cards, index, err);
     if (status == WEFT_OK) status = cuda_judge(cudaSetDevice(device->index), "cudaSetDevice", err);
+    return status;
+}
+
+/* Of ranks that share a card each has as much in buffers, as far as this one knows. */
+weft_status cuda_card_held(const weft_device *device, int64_t *out, weft_error *err) {
+    size_t left = 0, all = 0;
+    const weft_status status = cuda_judge(cudaMemGetInfo(&left, &all), "cudaMemGetInfo", err);
+    *out = status == WEFT_OK ? size_max((int64_t)(all - left) / device->sharers - device->live_bytes, 0) : 0;
     return status;
 }

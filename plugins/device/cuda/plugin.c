@@ -4,6 +4,7 @@
 #include "attention_cudnn.h"
 
 const char operands_device[] = "cuda";
+const uint32_t operands_types = 1u << WEFT_F32 | 1u << WEFT_BF16;
 
 WEFT_KEYS_TABLE(cuda_config, CUDA_KEYS)
 
@@ -23,6 +24,7 @@ static void destroy_device(weft_device *device) {
 
 static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t index, weft_error *err) {
     weft_status status = cuda_works(d->host, err);
+    int64_t held = 0;
     if (status == WEFT_OK) status = cuda_libraries_open(&d->libraries, err);
     if (status == WEFT_OK) status = cuda_card_pick(d, keys, index, err);
     if (status == WEFT_OK) status = cuda_streams_open(d, err);
@@ -30,6 +32,7 @@ static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t 
     if (status == WEFT_OK) status = cuda_algorithms_open(d, err);
     if (status == WEFT_OK) status = cuda_modules_open(d, keys, err);
     if (status == WEFT_OK && keys->attention == ATTENTION_BY_CUDNN) status = cuda_cudnn_open(d, err);
+    if (status == WEFT_OK) status = cuda_card_held(d, &held, err); /* so that it is told what cannot be measured */
     return status;
 }
 
@@ -50,11 +53,11 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
 }
 
 static void tell_device_info(const weft_device *device, weft_device_info *out) {
+    weft_error unheard = WEFT_ERROR_INIT;
     const size_t lt = device->libraries.cublasLtGetVersion();
     const long dnn = (long)cuda_cudnn_version(device);
-    weft_device_info i = {.struct_size = (uint32_t)sizeof i,
-                          .has_bf16 = 1,
-                          .packed = 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128};
+    weft_device_info i = {
+        .struct_size = (uint32_t)sizeof i, .has_bf16 = 1, .packed = PACKED_TYPES, .types = operands_types};
     (void)snprintf(i.name, sizeof i.name, "%.63s", device->card.name);
     (void)snprintf(i.isa, sizeof i.isa, "sm_%d%d", device->card.major, device->card.minor);
     (void)snprintf(i.backend, sizeof i.backend, "cuBLASLt %zu.%zu.%zu%s", lt / 10000, lt / 100 % 100, lt % 100,
@@ -65,6 +68,7 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
                        dnn % 100);
     }
     i.memory = (int64_t)device->card.totalGlobalMem / device->sharers;
+    if (cuda_card_held(device, &i.held, &unheard) != WEFT_OK) i.held = 0; /* `create` could; the next call says why */
     weft_struct_give(out, &i);
 }
 

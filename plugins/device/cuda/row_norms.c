@@ -10,16 +10,9 @@ int64_t cuda_row_norms_workspace(const weft_device *device, const weft_row_norms
 }
 
 static const void *look_up_w(operands *c, const weft_row_norms *args) {
-    if (args->dtype_w == WEFT_I8X64)
-        return matrices_packed(c, args->w, "w", WEFT_I8X64, args->rows, args->width, args->width);
-    if (c->status == WEFT_OK && args->dtype_w != args->dtype) {
-        c->status =
-            weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                           "row_norms on device cuda: w is %s and its low-rank part %s; they are alike, or w is "
-                           "int8x64.",
-                           weft_dtype_name(args->dtype_w), weft_dtype_name(args->dtype));
-    }
-    return operands_need(c, args->w, "w", args->rows, args->width, args->dtype == WEFT_BF16 ? 2 : 4);
+    if (matrices_is_packed(args->dtype_w))
+        return matrices_packed(c, args->w, "w", args->dtype_w, args->rows, args->width, args->width);
+    return operands_need(c, args->w, "w", args->rows, args->width, operands_dtype(c, "dtype_w", args->dtype_w));
 }
 
 CUDA_KERNEL(row_norms, weft_row_norms) {
@@ -32,7 +25,7 @@ CUDA_KERNEL(row_norms, weft_row_norms) {
     operands_size(&c, "width", args->width, 1);
     operands_size(&c, "rank", args->rank, 0);
     call.is_bf16 = args->dtype == WEFT_BF16;
-    call.is_packed = args->dtype_w == WEFT_I8X64;
+    call.dtype_w = args->dtype_w;
     call.w = look_up_w(&c, args);
     if (args->rank > 0) call.down = operands_need(&c, args->down, "down", args->rank, args->width, bytes);
     if (args->rank > 0) call.up = operands_need(&c, args->up, "up", args->rows, args->rank, bytes);

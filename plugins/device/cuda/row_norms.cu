@@ -3,22 +3,32 @@
 #include "row_norms.h"
 
 #include "cells.cuh"
+#include "packed_types.cuh"
 #include "teams.cuh"
-
-#include <weft/blocks.h>
 
 #define BLOCK 256
 #define ROWS  4
 #define RANKS 32 /* of U that lie in shared memory at a time */
 
-template <typename T, bool Packed>
-static __device__ __forceinline__ float element(const row_norms_call &c, int64_t at) {
-    if (Packed) {
-        const weft_i8x64 *block = static_cast<const weft_i8x64 *>(c.w) + at / 64;
-        return block->scale * static_cast<float>(block->q[at % 64]);
+/* Number `at` of W, which is stored as W says: numbers, or blocks. */
+template <typename W> struct matrix {
+    enum { LEVELS = W::levels };
+    static __device__ __forceinline__ float number(const void *w, int64_t at, const float *levels) {
+        return packed_number<W>(w, at, levels);
     }
-    return words<T>::get(static_cast<const T *>(c.w)[at]);
-}
+    static __device__ __forceinline__ void take(float *levels) {
+        take_levels<W>(levels);
+    }
+};
+template <typename T> struct numbers {
+    enum { LEVELS = 0 };
+    static __device__ __forceinline__ float number(const void *w, int64_t at, const float *) {
+        return words<T>::get(static_cast<const T *>(w)[at]);
+    }
+    static __device__ __forceinline__ void take(float *) {}
+};
+template <> struct matrix<float> : numbers<float> {};
+template <> struct matrix<bf16> : numbers<bf16> {};
 
 /* up (ROWS, RANKS): factor U of these rows, from rank `from` on. */
 template <typename T> static __device__ void take_up(float *up, const row_norms_call &c, int64_t row, int64_t from) {
@@ -31,18 +41,22 @@ template <typename T> static __device__ void take_up(float *up, const row_norms_
     __syncthreads();
 }
 
-template <typename T, bool Packed> static __global__ void __launch_bounds__(BLOCK) norm_rows(const row_norms_call c) {
+/* T: of D and U; W: of W. */
+template <typename T, typename W>
+static __global__ void __launch_bounds__(BLOCK) norm_rows_of_sum(const row_norms_call c) {
     CUDA_SHARED(float, partial, [MOST_WARPS]);
     CUDA_SHARED(float, up, [ROWS * RANKS]);
+    CUDA_SHARED(float, levels, [matrix<W>::LEVELS + 1]);
     const team t = team_of(BLOCK, partial);
     const int64_t row = static_cast<int64_t>(blockIdx.x) * ROWS;
     float squares[ROWS] = {0.0f};
+    matrix<W>::take(levels);
     for (int64_t first = 0; first < c.width; first += BLOCK) {
         const int64_t i = first + threadIdx.x;
         float sum[ROWS];
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
-            sum[r] = i < c.width && row + r < c.rows ? element<T, Packed>(c, (row + r) * c.width + i) : 0.0f;
+            sum[r] = i < c.width && row + r < c.rows ? matrix<W>::number(c.w, (row + r) * c.width + i, levels) : 0.0f;
         for (int64_t from = 0; from < c.rank; from += RANKS) {
             if (first == 0 || c.rank > RANKS) take_up<T>(up, c, row, from);
             for (int j = 0; j < RANKS && from + j < c.rank && i < c.width; j++) {
@@ -61,9 +75,20 @@ template <typename T, bool Packed> static __global__ void __launch_bounds__(BLOC
     }
 }
 
-extern "C" cudaError_t row_norms_launch(const row_norms_call *call, cudaStream_t stream) {
+template <typename T, typename W> static cudaError_t run(const row_norms_call *call, cudaStream_t stream) {
     const dim3 grid(static_cast<unsigned>(blocks_for(call->rows, ROWS)));
-    if (call->rows == 0) return cudaSuccess;
-    LAUNCH_CELLS(norm_rows, call->is_bf16, call->is_packed, grid, BLOCK, 0, stream, *call);
+    CUDA_LAUNCH((norm_rows_of_sum<T, W>), grid, BLOCK, 0, stream, *call);
     return cudaGetLastError();
+}
+
+template <typename T> static cudaError_t run_type(const row_norms_call *call, cudaStream_t stream) {
+    if (call->dtype_w == WEFT_I8X64) return run<T, i8x64>(call, stream);
+    if (call->dtype_w == WEFT_NF4) return run<T, nf4>(call, stream);
+    if (call->dtype_w == WEFT_F8X128) return run<T, f8x128>(call, stream);
+    return call->dtype_w == WEFT_BF16 ? run<T, bf16>(call, stream) : run<T, float>(call, stream);
+}
+
+extern "C" cudaError_t row_norms_launch(const row_norms_call *call, cudaStream_t stream) {
+    if (call->rows == 0) return cudaSuccess;
+    return call->is_bf16 ? run_type<bf16>(call, stream) : run_type<float>(call, stream);
 }

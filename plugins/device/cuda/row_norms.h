@@ -16,8 +16,8 @@ typedef struct row_norms_call {
     const void *w, *down, *up;
     int64_t rows, width, rank;
     float factor;
-    bool is_bf16; /* down, up, and w where it is no packed one */
-    bool is_packed;
+    int32_t dtype_w; /* weft_dtype */
+    bool is_bf16;    /* down and up */
 } row_norms_call;
 cudaError_t row_norms_launch(const row_norms_call *call, cudaStream_t stream);
 

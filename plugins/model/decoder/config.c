@@ -176,12 +176,19 @@ static int is_allowed(const json_t *value, const char *allowed) {
     return strcmp(allowed, "1") != 0 && reader_is_off(value);
 }
 
+/* What else to do than to set it so. */
+static const char *next_step(const char *key, const char *allowed) {
+    if (strcmp(key, "quantization_config") != 0) return allowed;
+    return "null: weights that another program has packed are not read. Take the model in numbers; [model] base = nf4, "
+           "int8 or fp8 packs it while it is read";
+}
+
 static void read_key(reader *r, const family *of, const char *ignore, const char *key, const json_t *value) {
     const char *allowed = NULL;
     char text[96];
     switch (decoder_key_find(&allowed, of, key)) {
     case DECODER_KEY_OFF:
-        if (!is_allowed(value, allowed)) reader_refuse(r, key, value, allowed);
+        if (!is_allowed(value, allowed)) reader_refuse(r, key, value, next_step(key, allowed));
         return;
     case DECODER_KEY_UNKNOWN:
         if (json_is_null(value) || ignored(ignore, key)) return;

@@ -49,6 +49,7 @@ static const struct {
     {"sliding_window",          WINDOWED,                  "null"},
     {"use_sliding_window",      QWEN2 | QWEN3 | SMOLLM3,   "false"},
     {"max_window_layers",       QWEN2 | QWEN3,             NULL},
+    {"sliding_window_size",     GEMMA2,                    "null"}, /* of its first files, beside sliding_window */
     {"sliding_window_pattern",  GEMMA3,                    "null"},
     {"_sliding_window_pattern", 0,                         NULL}, /* layer_types, beside it, says the same */
     {"no_rope_layers",          SMOLLM3,                   "null"},

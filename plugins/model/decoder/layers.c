@@ -3,6 +3,15 @@
 
 #include <stdlib.h>
 
+/* transformers reads sliding_window alone, so the other name may only say the same. */
+static void judge_other_name(reader *r, int64_t window) {
+    const json_t *other = reader_get(r, "sliding_window_size");
+    char text[96];
+    if (other == NULL || (json_is_integer(other) && json_integer_value(other) == window)) return;
+    reader_complain(r, "sliding_window_size is %s, and sliding_window, which decides, says %lld; keep one of them",
+                    reader_shown(other, text), (long long)window);
+}
+
 /* The window of those layers that have one; 0: there is none. */
 static int64_t read_window(reader *r, const decoder_config *c) {
     const window_rule rule = c->family->windows;
@@ -11,6 +20,7 @@ static int64_t read_window(reader *r, const decoder_config *c) {
     int64_t window = absent;
     if (rule == WINDOW_NOWHERE) return 0;
     if (reader_get(r, "sliding_window") != NULL) window = reader_size(r, "sliding_window", INT32_MAX, 0);
+    if (c->family->id == GEMMA2) judge_other_name(r, window);
     return asked && !reader_flag(r, "use_sliding_window", 0) ? 0 : window;
 }
 

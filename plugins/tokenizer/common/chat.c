@@ -133,14 +133,15 @@ static uint32_t origin_of(void *context, size_t i, const char *key) {
     return strcmp(key, "role") != 0 && strcmp(role, "assistant") == 0 ? (uint32_t)i + 2u : 1u;
 }
 
+/* What is too much for a rendering is told when it runs. */
 static weft_status set_variables(jinja_render *r, const chat_templates *self, const weft_chat *chat, weft_error *err) {
     json_error_t why;
     json_t *more = NULL, *value = NULL;
     const char *key = NULL;
-    bool ok = jinja_set_bool(r, "add_generation_prompt", (chat->flags & WEFT_CHAT_PROMPT) != 0);
-    for (int i = 0; i < CHAT_N_TOKENS && ok; i++)
+    (void)jinja_set_bool(r, "add_generation_prompt", (chat->flags & WEFT_CHAT_PROMPT) != 0);
+    for (int i = 0; i < CHAT_N_TOKENS; i++)
         if (self->tokens[i].text != NULL)
-            ok = jinja_set_text(r, self->tokens[i].variable, self->tokens[i].text, self->tokens[i].n);
+            (void)jinja_set_text(r, self->tokens[i].variable, self->tokens[i].text, self->tokens[i].n);
     if (chat->now != 0) (void)jinja_set_time(r, chat->now);
     if (chat->variables != NULL) {
         more = json_loadb(chat->variables, (size_t)chat->variables_bytes, JSON_ALLOW_NUL, &why);
@@ -148,10 +149,12 @@ static weft_status set_variables(jinja_render *r, const chat_templates *self, co
             json_decref(more);
             return weft_error_set(err, WEFT_E_DATA, "the variables of a conversation are no JSON object");
         }
-        json_object_foreach(more, key, value) ok = ok && jinja_set_json(r, key, value, 1);
+        json_object_foreach(more, key, value) {
+            (void)jinja_set_json(r, key, value, 1);
+        }
         json_decref(more);
     }
-    return ok ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to render a conversation");
+    return WEFT_OK;
 }
 
 /* By the template's own blocks; an answer's number counts them. */
@@ -195,8 +198,7 @@ weft_status chat_render(chat_text *out, const chat_templates *self, const weft_c
     if (status == WEFT_OK) status = messages_json(&messages, &asked, err);
     if (status == WEFT_OK) status = jinja_begin(&out->render, found, err);
     if (status == WEFT_OK) status = set_variables(out->render, self, &asked, err);
-    if (status == WEFT_OK && !jinja_set_objects(out->render, "messages", messages, origin_of, messages))
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory to render a conversation");
+    if (status == WEFT_OK) (void)jinja_set_objects(out->render, "messages", messages, origin_of, messages);
     if (status == WEFT_OK) status = jinja_run(out->render, &out->text, err);
     json_decref(messages);
     if (status == WEFT_OK) {

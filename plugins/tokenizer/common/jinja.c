@@ -144,8 +144,8 @@ weft_status jinja_run(jinja_render *self, jinja_output *out, weft_error *err) {
     jinja_builder text = {.arena = &self->arena, .most = JINJA_MOST_TEXT};
     self->err = err;
     self->out = &text;
-    if (self->arena.failed) return weft_error_set(err, WEFT_E_MEMORY, "no memory to render a chat template");
-    jinja_exec(self, self->self->body);
+    self->line = 1;
+    if (!self->arena.failed) jinja_exec(self, self->self->body);     /* what it was given may be too much already */
     if (!self->failed && self->arena.failed) (void)jinja_step(self); /* says so */
     if (self->failed) return WEFT_E_DATA;
     out->bytes = text.bytes == NULL ? "" : text.bytes;

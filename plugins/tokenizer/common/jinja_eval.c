@@ -38,16 +38,25 @@ static bool enter(jinja_render *r, const jinja_node *node) {
     return true;
 }
 
-const jinja_value *jinja_lookup(const jinja_render *r, const char *name) {
+enum { BYTES_OF_A_NAME = 16 }; /* what passing one by counts as */
+
+const jinja_value *jinja_lookup(jinja_render *r, const char *name) {
+    size_t passed = 0;
     for (const jinja_scope *scope = r->scope; scope != NULL; scope = scope->parent)
-        for (const jinja_variable *at = scope->first; at != NULL; at = at->next)
-            if (strcmp(at->name, name) == 0) return &at->value;
+        for (const jinja_variable *at = scope->first; at != NULL; at = at->next, passed++)
+            if (strcmp(at->name, name) == 0) {
+                (void)jinja_spend(&r->arena, passed * BYTES_OF_A_NAME);
+                return &at->value;
+            }
+    (void)jinja_spend(&r->arena, passed * BYTES_OF_A_NAME);
     return NULL;
 }
 
 void jinja_assign(jinja_render *r, const char *name, jinja_value value) {
     jinja_variable *at = r->scope->first;
-    while (at != NULL && strcmp(at->name, name) != 0) at = at->next;
+    size_t passed = 0;
+    for (; at != NULL && strcmp(at->name, name) != 0; passed++) at = at->next;
+    if (!jinja_spend(&r->arena, passed * BYTES_OF_A_NAME)) return;
     if (at == NULL) {
         at = JINJA_NEW(&r->arena, jinja_variable);
         if (at == NULL) return;
@@ -136,7 +145,7 @@ static jinja_args eval_arguments(jinja_render *r, const jinja_node *first) {
         if (at->op == 2 && value.kind == JINJA_DICT)
             for (size_t i = 0; i < value.as.dict->n; i++)
                 if (value.as.dict->entries[i].key.kind == JINJA_STRING)
-                    give_argument(r, &args, value.as.dict->entries[i].key.as.text->bytes,
+                    give_argument(r, &args, jinja_name(&r->arena, value.as.dict->entries[i].key.as.text),
                                   value.as.dict->entries[i].value, &capacity);
     }
     return args;
@@ -260,7 +269,8 @@ static jinja_value capture(jinja_render *r, const jinja_node *body) {
 static bool bind_parameters(jinja_render *r, const jinja_macro *macro, const jinja_args *args) {
     size_t n = 0, i = 0;
     for (const jinja_node *at = macro->parameters; at != NULL; at = at->next, n++) {
-        const jinja_value *given = jinja_arg(args, n, at->text);
+        const jinja_value *given = jinja_spend(&r->arena, args->n * BYTES_OF_A_NAME) ? jinja_arg(args, n, at->text)
+                                                                                     : NULL;
         jinja_value value = given != NULL   ? *given
                             : at->a != NULL ? jinja_eval(r, at->a)
                                             : jinja_undefined(r, at->text);

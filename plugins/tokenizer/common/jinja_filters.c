@@ -11,7 +11,7 @@ static jinja_value attribute_path(jinja_render *r, jinja_value v, const jinja_va
     const char *at = NULL;
     if (jinja_is_whole(path)) return jinja_item(r, &v, path);
     if (path->kind != JINJA_STRING) return jinja_stop(r, "an attribute has a name, and not %s", jinja_kind_name(path));
-    at = path->as.text->bytes;
+    at = jinja_name(&r->arena, path->as.text);
     for (;;) {
         const char *dot = strchr(at, '.');
         const size_t n = dot == NULL ? strlen(at) : (size_t)(dot - at);
@@ -45,7 +45,7 @@ static jinja_value f_trim(jinja_render *r, jinja_value v, const jinja_args *args
 
 static jinja_value f_length(jinja_render *r, jinja_value v, const jinja_args *args) {
     (void)args;
-    if (v.kind == JINJA_STRING) return jinja_int((int64_t)jinja_points(v.as.text));
+    if (v.kind == JINJA_STRING) return jinja_int((int64_t)jinja_points(&r->arena, v.as.text));
     if (jinja_is_list(&v)) return jinja_int((int64_t)v.as.list->n);
     if (v.kind == JINJA_DICT) return jinja_int((int64_t)v.as.dict->n);
     if (v.kind == JINJA_UNDEFINED) return jinja_int(0);
@@ -263,7 +263,7 @@ static jinja_value f_sort(jinja_render *r, jinja_value v, const jinja_args *args
     jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
     jinja_entry *pairs = list == NULL ? NULL : jinja_take(&r->arena, (2 * list->n + 1) * sizeof *pairs);
     if (pairs == NULL) return v;
-    for (size_t i = 0; i < list->n && !r->failed; i++) {
+    for (size_t i = 0; i < list->n && jinja_step(r); i++) {
         pairs[i].key = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         pairs[i].value = list->items[i];
     }
@@ -335,7 +335,7 @@ static jinja_value f_round(jinja_render *r, jinja_value v, const jinja_args *arg
     if (digits < 0 || digits > 15) return jinja_stop(r, "round is known here for 0 to 15 digits");
     scale = pow(10.0, (double)digits);
     f = jinja_number(&v);
-    if (method != NULL && strcmp(method->bytes, "common") != 0)
+    if (method != NULL && strcmp(jinja_name(&r->arena, method), "common") != 0)
         return jinja_float((method->bytes[0] == 'c' ? ceil(f * scale) : floor(f * scale)) / scale);
     if (fabs(f) > 1e30) return jinja_float(f);
     (void)snprintf(text, sizeof text, "%.*f", (int)digits, f); /* the nearest, ties to even, as Python's round */
@@ -349,7 +349,8 @@ static jinja_value f_dictsort(jinja_render *r, jinja_value v, const jinja_args *
     const char *names[] = {"attribute", "case_sensitive", "reverse"};
     jinja_value values[3], items = f_items(r, v, &none);
     const jinja_args sort = {values, names, 3};
-    values[0] = jinja_int(by != NULL && by->kind == JINJA_STRING && strcmp(by->as.text->bytes, "value") == 0);
+    values[0] =
+        jinja_int(by != NULL && by->kind == JINJA_STRING && strcmp(jinja_name(&r->arena, by->as.text), "value") == 0);
     values[1] = exact != NULL ? *exact : jinja_bool(false);
     values[2] = reverse != NULL ? *reverse : jinja_bool(false);
     return r->failed ? v : f_sort(r, items, &sort);
@@ -373,10 +374,12 @@ static jinja_value f_map(jinja_render *r, jinja_value v, const jinja_args *args)
     const jinja_value *filter = jinja_arg(args, 0, NULL);
     const jinja_args more = behind(args, 1);
     jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
-    if (path == NULL && (filter == NULL || filter->kind != JINJA_STRING)) return jinja_stop(r, "map needs a filter");
+    const char *name =
+        path == NULL && filter != NULL && filter->kind == JINJA_STRING ? jinja_name(&r->arena, filter->as.text) : NULL;
+    if (path == NULL && name == NULL) return jinja_stop(r, "map needs a filter");
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
         jinja_value one = path != NULL ? attribute_path(r, list->items[i], path)
-                                       : jinja_filter(r, filter->as.text->bytes, list->items[i], &more);
+                                       : jinja_filter(r, name, list->items[i], &more);
         if (path != NULL && fallback != NULL && one.kind == JINJA_UNDEFINED) one = *fallback;
         if (!r->failed) jinja_push(&r->arena, out.as.list, one);
     }
@@ -395,7 +398,7 @@ static jinja_value choose(jinja_render *r, const jinja_value *v, const jinja_arg
         const jinja_value one = by_attribute ? attribute_path(r, list->items[i], path) : list->items[i];
         bool holds = false;
         if (r->failed) break;
-        holds = test == NULL ? jinja_truth(&one) : jinja_test(r, test->as.text->bytes, &one, &more);
+        holds = test == NULL ? jinja_truth(&one) : jinja_test(r, jinja_name(&r->arena, test->as.text), &one, &more);
         if (!r->failed && holds == keep) jinja_push(&r->arena, out.as.list, list->items[i]);
     }
     return out;
@@ -495,7 +498,12 @@ bool jinja_knows_filter(const char *name) {
 }
 
 jinja_value jinja_filter(jinja_render *r, const char *name, jinja_value v, const jinja_args *args) {
-    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)
-        if (strcmp(filters[i].name, name) == 0) return filters[i].filter(r, v, args);
+    for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
+        jinja_value out = v;
+        if (strcmp(filters[i].name, name) != 0) continue;
+        if (jinja_enter_value(&r->arena)) out = filters[i].filter(r, v, args); /* map may be given map */
+        r->arena.levels--;
+        return out;
+    }
     return jinja_stop(r, "the filter %.60s is not known here", name);
 }

@@ -60,6 +60,7 @@ bool jinja_has_method(const jinja_value *v, const char *name) {
 static void split_spaces(jinja_render *r, jinja_list *out, const jinja_text *text, int64_t most) {
     size_t at = 0, n = 0;
     int32_t c = 0;
+    if (!jinja_spend(&r->arena, text->n * 4)) return;
     while (jinja_step(r)) {
         size_t end = 0;
         for (n = 0; at < text->n; at += n) {
@@ -104,7 +105,7 @@ static jinja_value split(jinja_render *r, const jinja_text *text, const jinja_ar
 }
 
 static int64_t find_last(jinja_arena *arena, const jinja_text *text, const jinja_text *what, size_t end) {
-    for (size_t at = end + 1; at-- > 0 && jinja_spend(arena, 0);)
+    for (size_t at = end + 1; at-- > 0 && jinja_spend(arena, what->n);)
         if (what->n <= end - at && memcmp(text->bytes + at, what->bytes, what->n) == 0) return (int64_t)at;
     return -1;
 }
@@ -140,7 +141,7 @@ static bool edge_is(jinja_render *r, const jinja_text *text, const jinja_value *
         return jinja_stop(r, "startswith and endswith need a string, and there is %s",
                           what == NULL ? "none" : jinja_kind_name(what)),
                false;
-    return what->as.text->n <= text->n &&
+    return what->as.text->n <= text->n && jinja_spend(&r->arena, what->as.text->n) &&
            memcmp(text->bytes + (front ? 0 : text->n - what->as.text->n), what->as.text->bytes, what->as.text->n) == 0;
 }
 
@@ -154,10 +155,10 @@ static bool holds(int32_t c, const char *name) {
     return digit;
 }
 
-static bool is_all(const jinja_text *text, const char *name) {
+static bool is_all(jinja_arena *arena, const jinja_text *text, const char *name) {
     const char *cased = strcmp(name, "isupper") == 0 ? "u" : strcmp(name, "islower") == 0 ? "l" : NULL;
     bool any = false;
-    for (size_t i = 0; i < text->n;) {
+    for (size_t i = 0; i < text->n && jinja_spend(arena, 0);) {
         int32_t c = 0;
         i += jinja_next(text->bytes + i, text->n - i, &c);
         if (cased != NULL) {
@@ -184,7 +185,7 @@ static jinja_value place_of(jinja_render *r, jinja_text *text, const char *name,
     if (what == NULL || args->n > 1) return jinja_stop(r, "%s is known here with one string", name);
     if (strcmp(name, "count") == 0) {
         const int64_t n = count_text(&r->arena, text, what);
-        return jinja_int(n < 0 ? (int64_t)jinja_points(text) + 1 : n);
+        return jinja_int(n < 0 ? (int64_t)jinja_points(&r->arena, text) + 1 : n);
     }
     at = name[0] == 'r' ? find_last(&r->arena, text, what, text->n) : jinja_find(&r->arena, text, what, 0);
     if (at < 0 && strcmp(name, "index") == 0) return jinja_stop(r, "index finds nothing");
@@ -236,7 +237,7 @@ static jinja_value text_call(jinja_render *r, jinja_text *text, const char *name
         return place_of(r, text, name, args);
     if (strcmp(name, "isdigit") == 0 || strcmp(name, "isalpha") == 0 || strcmp(name, "isalnum") == 0 ||
         strcmp(name, "isspace") == 0 || strcmp(name, "isupper") == 0 || strcmp(name, "islower") == 0)
-        return jinja_bool(is_all(text, name));
+        return jinja_bool(is_all(&r->arena, text, name));
     return jinja_stop(r, "the method %s of a string is not known here", name);
 }
 
@@ -314,10 +315,11 @@ static jinja_value range(jinja_render *r, const jinja_args *args) {
         if (!jinja_arg_int(r, &bounds[i], args, i, NULL)) return out;
     if (args->n == 1) bounds[1] = bounds[0], bounds[0] = 0;
     if (args->n == 0 || bounds[2] == 0) return jinja_stop(r, "range needs one to three whole numbers, and no step 0");
-    for (int64_t i = bounds[0], n = 0; bounds[2] > 0 ? i < bounds[1] : i > bounds[1]; i += bounds[2], n++) {
+    for (int64_t i = bounds[0], n = 0; bounds[2] > 0 ? i < bounds[1] : i > bounds[1]; n++) {
         if (n >= 100000) return jinja_stop(r, "a range has more than 100000 numbers");
         if (!jinja_step(r)) break;
         jinja_push(&r->arena, out.as.list, jinja_int(i));
+        if (__builtin_add_overflow(i, bounds[2], &i)) break;
     }
     return out;
 }
@@ -348,7 +350,7 @@ static jinja_value tell_time(jinja_render *r, const jinja_args *args) {
     if (!jinja_arg_text(r, &format, args, 0, "format") || format == NULL)
         return jinja_stop(r, "strftime_now needs a format");
     if (localtime_r(&now, &parts) == NULL) return jinja_stop(r, "the time has no date");
-    n = strftime(text, sizeof text, format->bytes, &parts);
+    n = strftime(text, sizeof text, jinja_name(&r->arena, format), &parts);
     if (n == 0 && format->n > 0) return jinja_stop(r, "a date has more than 255 bytes");
     copy = jinja_take(&r->arena, n + 1);
     if (copy == NULL) return jinja_none();
@@ -374,6 +376,6 @@ jinja_value jinja_call(jinja_render *r, const jinja_value *called, const jinja_a
     }
     message = jinja_arg(args, 0, "message");
     if (message != NULL && message->kind == JINJA_STRING)
-        return jinja_stop(r, "the template refuses this conversation: %.400s", message->as.text->bytes);
+        return jinja_stop(r, "the template refuses this conversation: %.400s", jinja_name(&r->arena, message->as.text));
     return jinja_stop(r, "the template refuses this conversation");
 }

@@ -51,12 +51,15 @@ static jinja_value add_texts(jinja_render *r, const jinja_value *a, const jinja_
     return out;
 }
 
+static void add_items(jinja_arena *arena, jinja_list *out, const jinja_list *items) {
+    for (size_t i = 0; i < items->n && !arena->failed; i++) jinja_push(arena, out, items->items[i]);
+}
+
 static jinja_value add_lists(jinja_render *r, const jinja_value *a, const jinja_value *b) {
     jinja_value out = jinja_list_new(&r->arena, a->kind, a->as.list->n + b->as.list->n);
-    for (size_t i = 0; i < a->as.list->n && !r->arena.failed; i++)
-        jinja_push(&r->arena, out.as.list, a->as.list->items[i]);
-    for (size_t i = 0; i < b->as.list->n && !r->arena.failed; i++)
-        jinja_push(&r->arena, out.as.list, b->as.list->items[i]);
+    if (r->arena.failed) return out;
+    add_items(&r->arena, out.as.list, a->as.list);
+    add_items(&r->arena, out.as.list, b->as.list);
     return out;
 }
 
@@ -65,7 +68,7 @@ static jinja_value repeat(jinja_render *r, const jinja_value *v, int64_t times) 
     jinja_value list = jinja_list_new(&r->arena, v->kind, 0);
     for (int64_t i = 0; i < times && jinja_step(r) && !out.overflow; i++) {
         if (v->kind == JINJA_STRING) jinja_add_text(&out, v->as.text);
-        else list = add_lists(r, &list, v);
+        else add_items(&r->arena, list.as.list, v->as.list);
     }
     if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
     return v->kind == JINJA_STRING ? jinja_built(&out) : list;
@@ -183,14 +186,16 @@ jinja_value jinja_attribute(jinja_render *r, const jinja_value *v, const char *n
                           name);
     if (jinja_has_method(v, name)) return method_of(r, v, name);
     if (v->kind == JINJA_LOOP) return loop_attribute(r, v->as.loop, name);
-    if (v->kind == JINJA_DICT || v->kind == JINJA_NAMESPACE) found = jinja_get(v->as.dict, name, strlen(name));
+    if (v->kind == JINJA_DICT || v->kind == JINJA_NAMESPACE)
+        found = jinja_get(&r->arena, v->as.dict, name, strlen(name));
     return found != NULL ? *found : jinja_undefined(r, name);
 }
 
 static jinja_value character(jinja_render *r, jinja_text *text, int64_t i) {
-    const int64_t n = (int64_t)jinja_points(text), at = i < 0 ? i + n : i;
+    const int64_t n = (int64_t)jinja_points(&r->arena, text), at = i < 0 ? i + n : i;
     if (at < 0 || at >= n) return jinja_undefined(r, "a character past the end");
-    return jinja_slice_bytes(&r->arena, text, jinja_byte_at(text, (size_t)at), jinja_byte_at(text, (size_t)at + 1));
+    return jinja_slice_bytes(&r->arena, text, jinja_byte_at(&r->arena, text, (size_t)at),
+                             jinja_byte_at(&r->arena, text, (size_t)at + 1));
 }
 
 jinja_value jinja_item(jinja_render *r, const jinja_value *v, const jinja_value *key) {
@@ -203,7 +208,7 @@ jinja_value jinja_item(jinja_render *r, const jinja_value *v, const jinja_value 
     if (v->kind == JINJA_DICT) found = jinja_get_value(&r->arena, v->as.dict, key);
     if (found != NULL) return *found;
     if (v->kind == JINJA_UNDEFINED || key->kind == JINJA_STRING)
-        return jinja_attribute(r, v, key->kind == JINJA_STRING ? key->as.text->bytes : "an element");
+        return jinja_attribute(r, v, key->kind == JINJA_STRING ? jinja_name(&r->arena, key->as.text) : "an element");
     return jinja_undefined(r, "an element");
 }
 
@@ -227,30 +232,49 @@ static bool slice_bounds(jinja_render *r, const jinja_value bounds[3], int64_t n
     return true;
 }
 
+/* From one character to the one that lies `step` behind or before it; false: there is none. */
+static bool skip(const jinja_text *text, size_t *at, int64_t step) {
+    const bool ahead = step > 0;
+    for (uint64_t left = ahead ? (uint64_t)step : -(uint64_t)step; left > 0; left--) {
+        if (ahead ? *at >= text->n : *at == 0) return false;
+        *at += ahead ? 1 : (size_t)-1;
+        while (*at > 0 && *at < text->n && ((unsigned char)text->bytes[*at] & 0xC0) == 0x80)
+            *at += ahead ? 1 : (size_t)-1;
+    }
+    return *at < text->n;
+}
+
 static jinja_value slice_text(jinja_render *r, jinja_text *text, const int64_t at[3]) {
     jinja_builder out = {.arena = &r->arena};
-    if (at[2] == 1)
-        return jinja_slice_bytes(&r->arena, text, jinja_byte_at(text, (size_t)at[0]),
-                                 at[1] > at[0] ? jinja_byte_at(text, (size_t)at[1])
-                                               : jinja_byte_at(text, (size_t)at[0]));
-    for (int64_t i = at[0]; (at[2] > 0 ? i < at[1] : i > at[1]) && jinja_step(r); i += at[2]) {
-        const jinja_value one = character(r, text, i);
-        if (!r->arena.failed) jinja_add_text(&out, one.as.text);
+    const int64_t n = at[2] > 0 ? at[1] - at[0] : at[0] - at[1]; /* characters from the first to the end */
+    size_t from = n > 0 ? jinja_byte_at(&r->arena, text, (size_t)at[0]) : 0;
+    int32_t c = 0;
+    if (n <= 0 || r->arena.failed) return jinja_built(&out);
+    if (at[2] == 1) return jinja_slice_bytes(&r->arena, text, from, jinja_byte_at(&r->arena, text, (size_t)at[1]));
+    for (uint64_t done = 0, step = at[2] > 0 ? (uint64_t)at[2] : -(uint64_t)at[2]; done < (uint64_t)n && jinja_step(r);
+         done += step) {
+        const size_t bytes = jinja_next(text->bytes + from, text->n - from, &c);
+        jinja_add(&out, text->bytes + from, text->marks == NULL ? NULL : text->marks + from, bytes);
+        if (step >= (uint64_t)n - done || !skip(text, &from, at[2])) break;
     }
     return jinja_built(&out);
 }
 
 jinja_value jinja_slice(jinja_render *r, const jinja_value *v, const jinja_value bounds[3]) {
     const bool text = v->kind == JINJA_STRING;
-    const int64_t n = text ? (int64_t)jinja_points(v->as.text) : jinja_is_list(v) ? (int64_t)v->as.list->n : -1;
+    const int64_t n = text               ? (int64_t)jinja_points(&r->arena, v->as.text)
+                      : jinja_is_list(v) ? (int64_t)v->as.list->n
+                                         : -1;
     int64_t at[3] = {0, 0, 1};
     jinja_value out = jinja_none();
     if (n < 0) return jinja_undefined(r, "a slice"); /* as jinja2 has it for what has no elements */
     if (!slice_bounds(r, bounds, n, at)) return out;
     if (text) return slice_text(r, v->as.text, at);
     out = jinja_list_new(&r->arena, v->kind, 0);
-    for (int64_t i = at[0]; (at[2] > 0 ? i < at[1] : i > at[1]) && jinja_step(r); i += at[2])
+    for (int64_t i = at[0]; (at[2] > 0 ? i < at[1] : i > at[1]) && jinja_step(r);) {
         jinja_push(&r->arena, out.as.list, v->as.list->items[i]);
+        if (__builtin_add_overflow(i, at[2], &i)) break;
+    }
     return out;
 }
 

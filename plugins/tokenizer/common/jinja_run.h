@@ -50,9 +50,6 @@ typedef struct jinja_args {
     size_t n;
 } jinja_args;
 
-enum { JINJA_MOST_TEXT = 16 << 20 };
-#define JINJA_MOST_MEMORY ((size_t)512 << 20)
-
 enum { FUNCTION_RANGE, FUNCTION_NAMESPACE, FUNCTION_DICT, FUNCTION_RAISE, FUNCTION_TIME };
 
 /* Ends the rendering with a sentence; none. */
@@ -62,7 +59,7 @@ bool jinja_step(jinja_render *r); /* false: it has failed, or must now */
 jinja_value jinja_eval(jinja_render *r, const jinja_node *node);
 void jinja_exec(jinja_render *r, const jinja_node *node); /* it and all behind it */
 
-const jinja_value *jinja_lookup(const jinja_render *r, const char *name);
+const jinja_value *jinja_lookup(jinja_render *r, const char *name);
 void jinja_assign(jinja_render *r, const char *name, jinja_value value); /* in the scope at work */
 bool jinja_unpack(jinja_render *r, const jinja_node *target, jinja_value value);
 

@@ -31,7 +31,7 @@ static bool is_letter(int32_t c) {
 jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change) {
     jinja_builder out = {.arena = &r->arena};
     bool begins = true;
-    for (size_t i = 0; i < text->n;) {
+    for (size_t i = 0; i < text->n && !r->arena.failed;) {
         int32_t c = 0;
         const size_t n = jinja_next(text->bytes + i, text->n - i, &c);
         const bool upper = change == 'u' || (change != 'l' && begins);

@@ -16,19 +16,20 @@ static bool is_ascii(const jinja_text *text) {
     return text->points == text->n + 1;
 }
 
-size_t jinja_points(jinja_text *text) {
-    if (text->points == 0) {
+size_t jinja_points(jinja_arena *arena, jinja_text *text) {
+    if (text->points == 0 && jinja_spend(arena, text->n)) {
         size_t n = 0;
         for (size_t i = 0; i < text->n; i++) n += ((unsigned char)text->bytes[i] & 0xC0) != 0x80;
         text->points = n + 1;
     }
-    return text->points - 1;
+    return text->points == 0 ? 0 : text->points - 1; /* 0: not counted, where the arena has failed */
 }
 
-size_t jinja_byte_at(jinja_text *text, size_t point) {
+size_t jinja_byte_at(jinja_arena *arena, jinja_text *text, size_t point) {
     size_t at = 0;
-    (void)jinja_points(text);
+    (void)jinja_points(arena, text);
     if (is_ascii(text)) return point < text->n ? point : text->n;
+    if (!jinja_spend(arena, text->n * 4)) return text->n;
     for (; at < text->n; at++)
         if (((unsigned char)text->bytes[at] & 0xC0) != 0x80 && point-- == 0) break;
     return at;
@@ -44,8 +45,9 @@ jinja_value jinja_slice_bytes(jinja_arena *arena, const jinja_text *text, size_t
     return jinja_text_new(arena, text->bytes + begin, text->marks == NULL ? NULL : text->marks + begin, end - begin);
 }
 
-static bool strips(int32_t point, const jinja_text *set) {
+static bool strips(jinja_arena *arena, int32_t point, const jinja_text *set) {
     int32_t one = 0;
+    if (!jinja_spend(arena, set == NULL ? 0 : set->n * 16)) return false;
     if (set == NULL) return jinja_is_space(point);
     for (size_t i = 0; i < set->n;) {
         i += jinja_next(set->bytes + i, set->n - i, &one);
@@ -59,14 +61,14 @@ jinja_value jinja_strip(jinja_arena *arena, const jinja_text *text, const jinja_
     int32_t point = 0;
     while ((sides & 1) != 0 && begin < end) {
         const size_t n = jinja_next(text->bytes + begin, end - begin, &point);
-        if (!strips(point, set)) break;
+        if (!strips(arena, point, set)) break;
         begin += n;
     }
     while ((sides & 2) != 0 && begin < end) {
         size_t back = end - 1;
         while (back > begin && ((unsigned char)text->bytes[back] & 0xC0) == 0x80) back--;
         (void)jinja_next(text->bytes + back, end - back, &point);
-        if (!strips(point, set)) break;
+        if (!strips(arena, point, set)) break;
         end = back;
     }
     return jinja_slice_bytes(arena, text, begin, end);
@@ -240,8 +242,8 @@ static void add_json_text(jinja_builder *out, const jinja_text *text, bool ascii
 static void add_line(jinja_builder *out, const jinja_json_style *style, int depth) {
     if (style->indent < 0) return;
     jinja_add_plain(out, "\n");
-    for (int64_t i = 0; i < style->indent * depth && !out->overflow && !out->arena->failed; i++)
-        jinja_add_plain(out, " ");
+    for (int level = 0; level < depth; level++)
+        for (int64_t i = 0; i < style->indent && !out->overflow && !out->arena->failed; i++) jinja_add_plain(out, " ");
 }
 
 static void add_item_separator(jinja_builder *out, const jinja_json_style *style) {

@@ -18,9 +18,9 @@ void jinja_add(jinja_builder *self, const char *bytes, const uint32_t *marks, si
         self->overflow = true;
         return;
     }
-    if (self->n + n > self->capacity) {
+    if (self->n + n >= self->capacity) { /* a NUL behind it: what is grown is of zeros */
         size_t capacity = self->capacity < 64 ? 64 : self->capacity;
-        char *fresh = grown(self->arena, self->bytes, self->n, &capacity, n, 1);
+        char *fresh = grown(self->arena, self->bytes, self->n, &capacity, n + 1, 1);
         uint32_t *fresh_marks = jinja_take(self->arena, fresh == NULL ? 0 : capacity * sizeof *fresh_marks);
         if (fresh == NULL || fresh_marks == NULL) return;
         if (self->n > 0) memcpy(fresh_marks, self->marks, self->n * sizeof *fresh_marks);
@@ -52,6 +52,14 @@ jinja_value jinja_text_new(jinja_arena *arena, const char *bytes, const uint32_t
     text->marks = marks;
     text->n = n;
     return jinja_string(text);
+}
+
+const char *jinja_name(jinja_arena *arena, const jinja_text *text) {
+    char *copy = text->bytes[text->n] == '\0' ? NULL : jinja_take(arena, text->n + 1);
+    if (text->bytes[text->n] == '\0') return text->bytes;
+    if (copy == NULL) return "";
+    memcpy(copy, text->bytes, text->n);
+    return copy;
 }
 
 jinja_value jinja_literal(jinja_arena *arena, const char *text) {
@@ -97,8 +105,8 @@ void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_valu
     dict->entries[dict->n++].value = value;
 }
 
-const jinja_value *jinja_get(const jinja_dict *dict, const char *key, size_t n) {
-    for (size_t i = 0; i < dict->n; i++) {
+const jinja_value *jinja_get(jinja_arena *arena, const jinja_dict *dict, const char *key, size_t n) {
+    for (size_t i = 0; i < dict->n && jinja_spend(arena, 0); i++) {
         const jinja_value *at = &dict->entries[i].key;
         if (at->kind == JINJA_STRING && at->as.text->n == n && memcmp(at->as.text->bytes, key, n) == 0)
             return &dict->entries[i].value;

@@ -116,15 +116,17 @@ void jinja_add_text(jinja_builder *self, const jinja_text *text);
 void jinja_add_plain(jinja_builder *self, const char *text); /* NUL-terminated, from the template */
 jinja_value jinja_built(jinja_builder *self);                /* a string of it */
 
-/* n bytes, not copied. */
+/* n bytes, not copied. What lies behind them can be read: texts are parts of such as end in a NUL. */
 jinja_value jinja_text_new(jinja_arena *arena, const char *bytes, const uint32_t *marks, size_t n);
-jinja_value jinja_literal(jinja_arena *arena, const char *text); /* NUL-terminated, lives longer than the arena */
+const char *jinja_name(jinja_arena *arena, const jinja_text *text); /* NUL-terminated, never NULL */
+jinja_value jinja_literal(jinja_arena *arena, const char *text);    /* NUL-terminated, lives longer than the arena */
 
 jinja_value jinja_list_new(jinja_arena *arena, int32_t kind, size_t capacity);
 void jinja_push(jinja_arena *arena, jinja_list *list, jinja_value value);
 jinja_value jinja_dict_new(jinja_arena *arena, int32_t kind);
 void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value); /* replaces */
-const jinja_value *jinja_get(const jinja_dict *dict, const char *key, size_t n);          /* NULL: none */
+/* NULL: none. */
+const jinja_value *jinja_get(jinja_arena *arena, const jinja_dict *dict, const char *key, size_t n);
 const jinja_value *jinja_get_value(jinja_arena *arena, const jinja_dict *dict, const jinja_value *key);
 
 bool jinja_truth(const jinja_value *v);
@@ -147,8 +149,9 @@ typedef struct jinja_json_style {
 bool jinja_add_json(jinja_builder *out, const jinja_value *v, const jinja_json_style *style, int depth);
 
 /* Characters. */
-size_t jinja_points(jinja_text *text);
-size_t jinja_byte_at(jinja_text *text, size_t point); /* byte where a character begins; n at the end */
+size_t jinja_points(jinja_arena *arena, jinja_text *text);
+/* The byte where a character begins; n at the end. */
+size_t jinja_byte_at(jinja_arena *arena, jinja_text *text, size_t point);
 size_t jinja_next(const char *bytes, size_t n, int32_t *point);
 bool jinja_is_space(int32_t point);
 jinja_value jinja_slice_bytes(jinja_arena *arena, const jinja_text *text, size_t begin, size_t end);

@@ -50,10 +50,13 @@ extern "C" {
  * are put behind it. It begins with an absolute path, is cut at spaces, and no shell looks at it. A communicator that
  * needs no launcher of its library's gives WEFT_LAUNCH_BY_HOST: the host starts the ranks itself, on this machine, and
  * offers them WEFT_HOST_EXCHANGE; their variables are WEFT_RANK and WEFT_RANKS.
+ * One that wraps others (WEFT_HOST_PLUGINS) gives WEFT_NOTE_LAUNCH_AS alone, with the id or family of communicators, as
+ * [comm] plugin has them, whose ranks start as its own and know it by the same variables.
  * WEFT_NOTE_LAUNCHED says how a process knows that it was started so: pairs of environment variables, of this process's
  * rank and of the number of ranks, in capitals. A process that has both of a pair is one; of two pairs the earlier is
  * the surer. */
 #define WEFT_NOTE_LAUNCH(command)     "launch=" command "\n"
+#define WEFT_NOTE_LAUNCH_AS(id)       "launch=as " id "\n"
 #define WEFT_NOTE_LAUNCHED(variables) "launched=" variables "\n"
 #define WEFT_LAUNCH_BY_HOST           "weft {ranks}"
 
@@ -95,7 +98,7 @@ typedef struct weft_exchange {
     weft_stream *stream;
     weft_ref to, from;
     int64_t n;     /* elements, see each call */
-    int32_t dtype; /* weft_dtype; sums: fp32 or bf16 */
+    int32_t dtype; /* weft_dtype; sums: fp32, bf16 or fp16 */
     int32_t peer;  /* a place in the group: the root of BROADCAST, of SEND and RECV the other side; else 0 */
     int32_t tag;   /* of SEND and RECV, from 0 to max_tag; else 0 */
     int32_t lane;  /* of SEND and RECV, from 0 to WEFT_COMM_LANES - 1: its sort; the same on both sides; else 0 */

@@ -24,11 +24,11 @@
  *
  * Every kernel's arguments are one struct whose struct_size the caller sets, so that a later SDK can append to it.
  * Kernels that need scratch say how much in a function of the same arguments (refs are not looked at); the caller
- * passes it as `workspace`. A gradient that a caller does not want has buffer NULL. `dtype` is WEFT_F32 or WEFT_BF16
- * (activations); a kernel that lacks one returns WEFT_E_UNSUPPORTED. Norm gains, statistics, losses and parameter
- * gradients are fp32 always. In bf16 the arithmetic is fp32 still: operands of products are bf16 (in the head also
- * the gradient of the logits), sums are fp32, and what is stored is rounded once, to nearest even; adding to an
- * older value comes before that rounding.
+ * passes it as `workspace`. A gradient that a caller does not want has buffer NULL. `dtype` (activations) is WEFT_F32,
+ * WEFT_BF16 or WEFT_F16; a kernel that lacks one returns WEFT_E_UNSUPPORTED. Norm gains, statistics, losses and
+ * parameter gradients are fp32 always. In 16 bits the arithmetic is fp32 still: operands of products are of that type
+ * (in the head also the gradient of the logits), sums are fp32, and what is stored is rounded once, to nearest even;
+ * adding to an older value comes before that rounding.
  *
  * A device may lack a form (a window, LayerNorm, GELU, ...): its kernel answers WEFT_E_UNSUPPORTED and names it.
  *
@@ -36,8 +36,8 @@
  * weft/dry_run.h (a step counted), weft/roof.h (what the machine could give at most), weft/team.h (how many threads
  * kernels use).
  *
- * Later users this serves: CUDA (streams, marks, one fused form per args field), bf16 (dtype of each operand), packed
- * weights (a dtype of B in matmul), several documents in a row (starts).
+ * Later users this serves: CUDA (streams, marks, one fused form per args field), types of 16 bits (dtype of each
+ * operand), packed weights (a dtype of B in matmul), several documents in a row (starts).
  */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
@@ -74,7 +74,12 @@ typedef struct weft_device_info {
     /* Block types that matmul takes for b: 1u << WEFT_I8X64 | ...; the host refuses a model that stores matrices in
      * another one, before anything is taken. 0: none. */
     uint32_t packed;
-    uint32_t reserved;
+    /* Types of activations that its kernels take: 1u << WEFT_F32 | ...; the host refuses a run in another one, too.
+     * 0: fp32 and bf16. */
+    uint32_t types;
+    /* Bytes of `memory` that its own context and the libraries that it uses hold at this moment, beside what was
+     * allocated through it: no plan can have them. 0: none, or nobody knows. The host asks again once ranks meet. */
+    int64_t held;
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
@@ -90,7 +95,7 @@ typedef struct weft_matmul {
     weft_ref a, b, c;
     int64_t m, n, k;
     int64_t lda, ldb, ldc;
-    int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype: a and b alike, or b packed; fp32 into fp32 or bf16 into either */
+    int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype: a and b alike, or b packed; c: fp32, or what a is */
     int32_t transpose_a, transpose_b;
     int32_t accumulate;
     weft_ref workspace;
@@ -165,7 +170,7 @@ typedef struct weft_rope {
  * query place i has place past + i, and keys and values are (B, cache_rows, Hkv, d) of which past + length are filled.
  * o = softmax(c(scale q k^T)) v, in blocks: no (T,T) matrix is ever held, and blocks that no query of theirs sees are
  * not made. c(s) = cap tanh(s / cap) (Gemma 2, arXiv 2408.00118), or s without a cap. lse: log-sum-exp per query and
- * head, of what the softmax took. In bf16 what is stored (q, k, v, o and their gradients) is rounded and nothing in
+ * head, of what the softmax took. In 16 bits what is stored (q, k, v, o and their gradients) is rounded and nothing in
  * between: scaled queries, scores, probabilities and the gradients of scores stay fp32, also as factors of products. */
 typedef struct weft_attention {
     uint32_t struct_size;
@@ -242,8 +247,9 @@ typedef struct weft_embedding {
 /* Logits and cross-entropy in one, over chunks of rows, so that the logits of all rows are never held:
  * loss = sum over r of weights[r] * (logsumexp(z[r]) - z[r][targets[r]]),  z[r] = c(scale (x[r] W^T + bias)),
  * c(s) = cap tanh(s / cap), or s without a cap (Gemma 2, arXiv 2408.00118). All of z is fp32.
- * head_loss gives the loss alone; head_loss_grad also dx, dw and dbias (any may be none), from a seed of one. dbias is
- * the sum over rows of the gradient that dw is a product of. */
+ * head_loss gives the loss alone; head_loss_grad also dx, dw and dbias (any may be none), each times the seed, by which
+ * the gradient of the logits is multiplied before it is rounded. dbias is the sum over rows of the gradient that dw is
+ * a product of. */
 typedef struct weft_head {
     uint32_t struct_size;
     uint32_t flags;
@@ -262,6 +268,7 @@ typedef struct weft_head {
     double cap;           /* of the scaled logits; 0: none */
     weft_ref bias, dbias; /* (V) fp32; with has_bias */
     int32_t accumulate_dbias, has_bias;
+    weft_ref seed; /* one fp32, which every step may have another one of; none: one */
 } weft_head;
 
 /* y = a + b, n elements; may lie on a or b. */
@@ -301,9 +308,9 @@ typedef struct weft_square_sum {
     int32_t reserved2;
 } weft_square_sum;
 
-/* norm = sqrt(sum of n square sums, in order) / count; coefficient = min(1, clip / (norm + 1e-6)) / count, in fp64,
- * rounded once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. The count is another one in each
- * step, so it lies on the device, where a step that is replayed finds it. */
+/* norm = sqrt(sum of n square sums, in order) / c, with c = count * seed; coefficient = min(1, clip / (norm + 1e-6)) /
+ * c, in fp64, rounded once; skip = 1 if the norm is not finite, else 0. clip <= 0: no clipping. Count and seed are
+ * others in each step, so they lie on the device, where a step that is replayed finds them. */
 typedef struct weft_clip {
     uint32_t struct_size;
     uint32_t flags;
@@ -314,6 +321,7 @@ typedef struct weft_clip {
     weft_ref skip;        /* one int32 */
     int64_t n;
     double clip;
+    weft_ref seed; /* one fp32: what the gradients were multiplied by (weft_head); none: one */
 } weft_clip;
 
 /* y = x v, or (x - shift) v + shift; backward: dx (+)= dy v, dby (+)= the sums over rows and their parts of dy x, or dy

@@ -5,9 +5,8 @@
  *     bytes 0-3      the scale, fp32: the largest size in the block
  *     bytes 4-259    a code for each number, which stands for scale * map(code) in fp32
  *
- * The map is finer near zero. Decade i, from 0 to 6, has equal steps over [0.1, 1) 10^(i-6), 2^i of them for numbers of
- * both signs and 2^(i+1) where none is below zero; a code stands for the middle of its step. One code more is zero, and
- * the last one is 1. So the sizes of one sign are numbered from zero up, and the code is that number:
+ * The map is finer near zero: weft/levels.h has it, for numbers of both signs, and where none is below zero. One code
+ * is zero, and the last one is 1. So the sizes of one sign are numbered from zero up, and the code is that number:
  *
  *     WEFT_DYN8X256     int8: 0 is zero, 1 to 127 the middles, -1 to -127 their opposites, and -128, which would be one
  *                       middle more, stands for +1
@@ -21,6 +20,7 @@
 
 #include <math.h>
 #include <weft/base.h>
+#include <weft/levels.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,15 +51,9 @@ static inline int weft_dynamic8_sizes(const weft_dynamic8 *map) {
 
 /* Fills the sizes' values, from zero up. */
 static inline void weft_dynamic8_values(float *size, int is_signed) {
-    double decade = 1e-6;
-    int i, k, n = 1;
-    size[0] = 0.0f;
-    for (i = 0; i < 7; i++) {
-        const int steps = 1 << (is_signed != 0 ? i : i + 1);
-        for (k = 0; k < steps; k++) size[n++] = (float)((0.1 + 0.9 * ((double)k + 0.5) / (double)steps) * decade);
-        decade = i == 5 ? 1.0 : decade * 10.0;
-    }
-    size[n] = 1.0f;
+    static const float either[] = {WEFT_DYNAMIC8_LEVELS}, above[] = {WEFT_UDYNAMIC8_LEVELS};
+    if (is_signed != 0) memcpy(size, either + 127, 129 * sizeof *size); /* the lower ones are their opposites */
+    else memcpy(size, above, sizeof above);
 }
 
 /* dtype: one of the two. [any-thread] */

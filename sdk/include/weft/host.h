@@ -81,6 +81,23 @@ typedef struct weft_host_exchange {
     weft_status (*get)(const weft_host *host, const char *key, void *bytes, size_t n, weft_error *err);
 } weft_host_exchange;
 
+/* The extension WEFT_HOST_PLUGINS: another plugin of the run, for one that wraps it: a device that counts what is asked
+ * of another, a strategy that changes another's programs. Who wraps it calls its slots, and hands out its handles as
+ * they are, so that tables of its extensions work with them. */
+#define WEFT_HOST_PLUGINS "weft.host.plugins/1"
+struct weft_plugin; /* weft/plugin.h */
+typedef struct weft_host_plugins {
+    uint32_t struct_size;
+    uint32_t flags;
+
+    /* A plugin by kind and id, as the configuration would find it, and the struct that its keys fill: they stand in its
+     * own section, [device.cpu]. "mpi" is the communicator of that family by which this process was started. host: the
+     * one that `create` received. *plugin lives until the process ends, *config as long as what is created with it.
+     * WEFT_E_USER: there is none, or it is the one that asks. [main] [required] */
+    weft_status (*get)(const weft_host *host, const char *kind, const char *id, const struct weft_plugin **plugin,
+                       const void **config, weft_error *err);
+} weft_host_plugins;
+
 /* printf onto the host's log. [any-thread] */
 static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) WEFT_PRINTF(3, 4);
 static inline void weft_log(const weft_host *host, int32_t level, const char *format, ...) {

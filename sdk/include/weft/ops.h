@@ -115,7 +115,7 @@ typedef struct weft_custom_op {
     int32_t keeps_inputs, keeps_output;
     weft_status (*forward)(const weft_custom_call *call, weft_error *err);  /* [main] [hot] [required] */
     weft_status (*backward)(const weft_custom_call *call, weft_error *err); /* [main] [hot] [required] */
-    uint32_t dtypes; /* that it takes: 1u << WEFT_F32 | 1u << WEFT_BF16; 0: fp32 alone */
+    uint32_t dtypes; /* that it takes: 1u << WEFT_F32 | 1u << WEFT_BF16 | 1u << WEFT_F16; 0: fp32 alone */
     uint32_t reserved;
 } weft_custom_op;
 
@@ -195,10 +195,26 @@ typedef struct weft_ops {
                                    const weft_attention_args *args);
 } weft_ops;
 
-/* The number of this type, fp32 or bf16, that is nearest to x, ties to even. */
+/* Of x, which is finite: eleven digits, or steps of 2^-24 where those are longer. Adding a power of two whose last
+ * place is the step makes the adder round. */
+static inline float weft_rounded_f16(float x) {
+    const float size = x < 0 ? -x : x;
+    uint32_t bits = 0;
+    float step = 0, near = 0;
+    memcpy(&bits, &size, sizeof bits);
+    if (bits == 0) return x;
+    bits = (bits & 0x7f800000u) < 113u << 23 ? 126u << 23 : (bits & 0x7f800000u) + (13u << 23);
+    memcpy(&step, &bits, sizeof step);
+    near = size + step;
+    near = size >= 65520.0f ? size * 3e38f : near - step; /* infinite */
+    return x < 0 ? -near : near;
+}
+
+/* The number of this type, fp32, bf16 or fp16, that is nearest to x, ties to even. */
 static inline double weft_rounded(double x, int32_t dtype) {
     float value = (float)x;
     uint32_t bits = 0;
+    if (dtype == WEFT_F16 && value - value == 0.0f) return (double)weft_rounded_f16(value);
     if (dtype != WEFT_BF16 || !(value - value == 0.0f)) return (double)value;
     memcpy(&bits, &value, sizeof bits);
     bits = (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u;

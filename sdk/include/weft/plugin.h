@@ -78,7 +78,16 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 #endif
 
 /* The note: lines of key=value, the first one naming the format. */
-#define WEFT_NOTE "weft-plugin/1\nsdk=" WEFT_STRING(WEFT_SDK_HEADERS) "\nmin_sdk=" WEFT_STRING(WEFT_MIN_SDK) "\n"
+/* Of a compiler that was told to reorder sums: the host says so, for such a plugin's numbers keep no contract. */
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) ||                         \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
+#define WEFT_NOTE_MATH "math=fast\n"
+#else
+#define WEFT_NOTE_MATH ""
+#endif
+
+#define WEFT_NOTE                                                                                                      \
+    "weft-plugin/1\nsdk=" WEFT_STRING(WEFT_SDK_HEADERS) "\nmin_sdk=" WEFT_STRING(WEFT_MIN_SDK) "\n" WEFT_NOTE_MATH
 
 #define WEFT_NOTE_PLUGIN(kind, interface, id, version) "plugin=" #kind "/" #interface " " id " " version "\n"
 

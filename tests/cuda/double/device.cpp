@@ -4,10 +4,13 @@
  *   WEFT_DOUBLE_DRIVER=13000     the newest CUDA that the driver serves
  *   WEFT_DOUBLE_CAPABILITY=90    compute capability 9.0
  *   WEFT_DOUBLE_MEMORY=16G       of each
+ *   WEFT_DOUBLE_CONTEXT=300M     of it, what a process's context takes
+ *   WEFT_DOUBLE_APART=0          1: each process is shown another card of the same machine
  */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <unistd.h>
 
 #include "double.h"
 
@@ -64,6 +67,8 @@ void describe(cudaDeviceProp *p, int device) {
     *p = cudaDeviceProp{};
     (void)snprintf(p->name, sizeof p->name, "CUDA double sm_%d", device_capability());
     p->uuid.bytes[0] = static_cast<char>(device + 1);
+    const pid_t shown = number("WEFT_DOUBLE_APART", 0) != 0 ? getpid() : 0;
+    std::memcpy(p->uuid.bytes + 8, &shown, sizeof shown);
     p->totalGlobalMem = device_memory();
     p->sharedMemPerBlock = 48 << 10;
     p->regsPerBlock = p->regsPerMultiprocessor = 65536;
@@ -102,12 +107,21 @@ int device_now() {
     return current;
 }
 
-size_t device_memory() {
-    const char *text = setting("WEFT_DOUBLE_MEMORY", "16G");
+/* Bytes, with K, M or G behind the number. */
+static size_t size_of(const char *text) {
     char *end = nullptr;
     const unsigned long long n = strtoull(text, &end, 10);
     const int shift = *end == 'G' ? 30 : *end == 'M' ? 20 : *end == 'K' ? 10 : 0;
     return static_cast<size_t>(n) << shift;
+}
+
+size_t device_memory() {
+    return size_of(setting("WEFT_DOUBLE_MEMORY", "16G"));
+}
+
+size_t device_context() {
+    const size_t bytes = size_of(setting("WEFT_DOUBLE_CONTEXT", "300M"));
+    return bytes < device_memory() ? bytes : device_memory();
 }
 
 int device_capability() {

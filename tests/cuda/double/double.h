@@ -100,6 +100,7 @@ struct Open {
     Open(const Open &) = delete;
     Open &operator=(const Open &) = delete;
 };
+void library_takes(long long bytes);   /* of device memory, beside all allocations; less than 0: it gives them back */
 bool open_for_work(uintptr_t address); /* of the fault's handler; true: go on */
 
 /* ---- streams.cpp ---- */
@@ -182,6 +183,7 @@ bool capturing_blocking();                                             /* a stre
 cudaError_t device_ready(); /* there is a driver and a card */
 int device_now();
 size_t device_memory();
+size_t device_context(); /* bytes that a process has of it before it allocates any */
 int device_capability(); /* 90 */
 size_t device_shared_most();
 

@@ -140,15 +140,19 @@ template <typename T> cublasStatus_t take(T &out, const void *value, size_t byte
 
 } // namespace
 
+constexpr long long LT_TAKES = 32 << 20; /* bytes of the card for each handle */
+
 EXPORT cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) {
     LT_CALL("cublasLtCreate");
     if (device_ready() != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
     *out = new cublasLtContext{device_now()};
+    library_takes(LT_TAKES);
     return CUBLAS_STATUS_SUCCESS;
 }
 EXPORT cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
     LT_CALL("cublasLtDestroy");
     delete handle;
+    library_takes(-LT_TAKES);
     return CUBLAS_STATUS_SUCCESS;
 }
 EXPORT size_t cublasLtGetVersion(void) {

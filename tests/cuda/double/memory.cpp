@@ -7,6 +7,7 @@
  * that
  * has to stay. New memory is full of NaN. */
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@ std::vector<size_t> live_of(64);
 thread_local int open_count;
 std::vector<const Allocation *> opened;
 bool forbidden;
+std::atomic<size_t> of_libraries;
 
 size_t alignment() {
     static const size_t bytes = static_cast<size_t>(number("WEFT_DOUBLE_ALIGN", 256));
@@ -87,6 +89,12 @@ Allocation place(size_t bytes) {
     return a;
 }
 
+/* Of the card. What libraries have is taken to be on every one: a process uses one of them. */
+size_t room_left() {
+    const size_t taken = live_of[static_cast<size_t>(device_now())] + device_context() + of_libraries;
+    return taken < device_memory() ? device_memory() - taken : 0;
+}
+
 cudaError_t may_allocate(const char *function) {
     const cudaError_t code = capture_allows(function);
     if (code != cudaSuccess) return code;
@@ -97,6 +105,10 @@ cudaError_t may_allocate(const char *function) {
 }
 
 } // namespace
+
+void library_takes(long long bytes) {
+    if (device_context() > 0) of_libraries += static_cast<size_t>(bytes);
+}
 
 bool in_arena(uintptr_t address) {
     return arena != nullptr && address >= reinterpret_cast<uintptr_t>(arena) &&
@@ -168,8 +180,7 @@ EXPORT cudaError_t cudaMalloc(void **out, size_t bytes) {
     if (code != cudaSuccess) return answer(code);
     *out = nullptr;
     if (bytes == 0) return cudaSuccess;
-    if (bytes > device_memory() || live_of[static_cast<size_t>(device_now())] > device_memory() - bytes)
-        return answer(cudaErrorMemoryAllocation);
+    if (bytes > room_left()) return answer(cudaErrorMemoryAllocation);
     const Allocation a = place(bytes);
     protect(a, PROT_READ | PROT_WRITE);
     draw_edges(a);
@@ -203,7 +214,7 @@ EXPORT cudaError_t cudaFree(void *memory) {
 EXPORT cudaError_t cudaMemGetInfo(size_t *available, size_t *total) {
     CALL("cudaMemGetInfo");
     *total = device_memory();
-    *available = device_memory() - live_of[static_cast<size_t>(device_now())];
+    *available = room_left();
     return cudaSuccess;
 }
 

@@ -131,9 +131,13 @@ EXPORT ncclResult_t ncclGetUniqueId(ncclUniqueId *out) {
     return ncclSuccess;
 }
 
+constexpr long long NCCL_TAKES = 64 << 20; /* bytes of the card, until the process ends */
+
 EXPORT ncclResult_t ncclCommInitRank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank) {
     NCCL_CALL("ncclCommInitRank");
-    return init(out, ranks, id.internal, rank, true);
+    const ncclResult_t answer = init(out, ranks, id.internal, rank, true);
+    if (answer == ncclSuccess) library_takes(NCCL_TAKES);
+    return answer;
 }
 
 EXPORT ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,

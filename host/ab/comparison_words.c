@@ -1,0 +1,185 @@
+/* host/ab/comparison_words.c: see comparison_words.h. */
+#include "ab/comparison_words.h"
+
+#include "base/units.h"
+#include "base/words.h"
+
+#include <math.h>
+
+char weft_ab_letter(int32_t arm) {
+    return (char)('A' + arm);
+}
+
+double weft_ab_share(double log_ratio) {
+    return expm1(log_ratio);
+}
+
+const char *weft_ab_answer_name(int32_t answer) {
+    static const char *const names[] = {"undecided", "faster", "slower", "no difference"};
+    return names[answer];
+}
+
+const char *weft_ab_outcome_name(int32_t outcome) {
+    static const char *const names[] = {"undecided", "better", "worse", "no difference", "not comparable"};
+    return names[outcome];
+}
+
+const char *weft_ab_learning_name(int32_t answer) {
+    static const char *const names[] = {"not measured", "learns more", "learns less", "no difference", "undecided"};
+    return names[answer];
+}
+
+void weft_ab_say_interval(char *text, size_t size, const weft_median_interval *at) {
+    const double median = 100 * weft_ab_share(at->median);
+    if (!at->bounded) (void)snprintf(text, size, "%+.1f %%", median);
+    else
+        (void)snprintf(text, size, "%+.1f %% (%+.1f to %+.1f)", median, 100 * weft_ab_share(at->low),
+                       100 * weft_ab_share(at->high));
+}
+
+void weft_ab_say_seconds(char *text, size_t size, double seconds) {
+    char unit[WEFT_UNIT_SIZE];
+    if (seconds < 1) (void)snprintf(text, size, "%.2f ms", 1e3 * seconds);
+    else (void)snprintf(text, size, "%s", weft_unit_seconds(unit, seconds));
+}
+
+/* ---- numbers ---- */
+
+static void say_where(char *text, size_t size, const weft_ab_numbers *numbers) {
+    weft_words_append(text, size, "parts from A at step %d", (int)numbers->step);
+    if (numbers->leaf >= 0) weft_words_append(text, size, ", leaf %d", (int)numbers->leaf);
+    if (numbers->unit[0] != '\0') weft_words_append(text, size, ", unit %s", numbers->unit);
+    weft_words_append(text, size, ": %s", numbers->what);
+}
+
+void weft_ab_say_numbers(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
+    const weft_ab_arm *first = &contest->arms[0], *arm = &contest->arms[i];
+    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+    const char *why = arm->not_covered[0] != '\0' ? arm->not_covered : first->not_covered;
+    (void)snprintf(text, size, "%c ", weft_ab_letter(i));
+    if (!arm->numbers.comparable) {
+        weft_words_append(text, size, "trains other parameters or states than A: there are no bits to compare");
+        return;
+    }
+    if (arm->numbers.step < 0) {
+        weft_words_append(text, size, "has the bits of A after each of %d steps", (int)WEFT_AB_COMPARED);
+        return;
+    }
+    if (arm->numbers.step == 0) {
+        weft_words_append(text, size, "begins with other numbers than A: %s", arm->numbers.what);
+        return;
+    }
+    say_where(text, size, &arm->numbers);
+    if (weft_ab_is_defect(&evidence))
+        weft_words_append(text, size, "; the contract promises the same: a defect, ask weft prove");
+    else if (*why != '\0') weft_words_append(text, size, "; the contract does not cover it: %s", why);
+    else if (arm->change == WEFT_AB_ROUNDS)
+        weft_words_append(text, size, "; the contract promises the same for one micro_batch and one reduce");
+    else weft_words_append(text, size, "; the contract promises nothing: its settings learn something else");
+}
+
+/* ---- learning ---- */
+
+void weft_ab_say_learning(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
+    const weft_ab_learned *learned = &contest->arms[i].learned;
+    const weft_paired_loss *at = &learned->beside;
+    (void)snprintf(text, size, "%c ", weft_ab_letter(i));
+    if (isinf(learned->loss)) weft_words_append(text, size, "diverges: its loss is not finite");
+    else if (isinf(contest->arms[0].learned.loss)) weft_words_append(text, size, "learns, and A diverges");
+    else if (learned->answer == WEFT_AB_LEARNING_UNKNOWN) {
+        weft_words_append(text, size, "differs by %+.4g a target, and there are too few leaves to say how surely",
+                          at->mean);
+        return;
+    } else if (learned->answer == WEFT_AB_LEARNS_ALIKE)
+        weft_words_append(text, size, "and A: no difference above %.3g a target (%+.3g, %+.3g to %+.3g)",
+                          fmax(fabs(at->low), fabs(at->high)), at->mean, at->low, at->high);
+    else
+        weft_words_append(text, size, "%s than A: %+.4g a target (%+.4g to %+.4g)",
+                          weft_ab_learning_name(learned->answer), at->mean, at->low, at->high);
+    weft_words_append(text, size, "; loss %.4f and %.4f of A after %lld steps", learned->loss,
+                      contest->arms[0].learned.loss, (long long)contest->learning.steps);
+    if (contest->learning.seeds > 1) weft_words_append(text, size, ", %d seeds", (int)contest->learning.seeds);
+    else weft_words_append(text, size, ", %lld leaves, one seed", (long long)contest->learning.leaves);
+}
+
+/* ---- verdicts ---- */
+
+void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
+    const weft_ab_verdict *verdict = &contest->arms[i].verdict;
+    const char *what = contest->per_target ? "target" : "step";
+    (void)snprintf(text, size, "%c ", weft_ab_letter(i));
+    switch (verdict->answer) {
+    case WEFT_AB_FASTER:
+    case WEFT_AB_SLOWER:
+        weft_words_append(text, size, "is %s than A: a %s takes %.1f %% %s time", weft_ab_answer_name(verdict->answer),
+                          what, 100 * fabs(weft_ab_share(verdict->ratio.median)),
+                          verdict->answer == WEFT_AB_FASTER ? "less" : "more");
+        break;
+    case WEFT_AB_NO_DIFFERENCE:
+        weft_words_append(text, size, "and A: no difference above %.1f %%", 100 * weft_ab_share(verdict->bound));
+        break;
+    default:
+        weft_words_append(text, size, "is not decided: %d %s too few; give more --minutes", (int)verdict->rounds,
+                          verdict->rounds == 1 ? "round is" : "rounds are");
+    }
+}
+
+static void say_not_comparable(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
+    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+    const char letter = weft_ab_letter(i);
+    if (weft_ab_is_defect(&evidence))
+        (void)snprintf(text, size, "%c and A are not comparable: what it computes is not what it promises", letter);
+    else if (evidence.learning == WEFT_AB_NOT_LEARNED)
+        (void)snprintf(text, size,
+                       "%c and A are not comparable: they learn something else, and what they learn is not known (%s)",
+                       letter, contest->learning.why);
+    else
+        (void)snprintf(text, size,
+                       "%c and A are not comparable: %c is %s and %s; which of the two counts is yours to say", letter,
+                       letter, weft_ab_answer_name(evidence.time), weft_ab_learning_name(evidence.learning));
+}
+
+void weft_ab_say_outcome(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
+    const weft_ab_outcome outcome = contest->arms[i].outcome;
+    *text = '\0';
+    if (outcome == WEFT_AB_NOT_COMPARABLE) say_not_comparable(text, size, contest, i);
+    else if (contest->arms[i].learned.answer == WEFT_AB_NOT_LEARNED) return;
+    else if (outcome == WEFT_AB_BETTER || outcome == WEFT_AB_WORSE)
+        (void)snprintf(text, size, "%c is %s than A", weft_ab_letter(i), weft_ab_outcome_name(outcome));
+    else if (outcome == WEFT_AB_UNKNOWN) (void)snprintf(text, size, "%c is not decided", weft_ab_letter(i));
+}
+
+void weft_ab_say_noise(char *text, size_t size, const weft_ab_contest *contest) {
+    char noise[80];
+    weft_ab_say_interval(noise, sizeof noise, &contest->arms[1].verdict.noise);
+    (void)snprintf(text, size, "A against itself: %s, in two cases of three; what is smaller is no difference", noise);
+}
+
+void weft_ab_say_alone(char *text, size_t size, const weft_ab_contest *contest) {
+    char noise[80];
+    weft_ab_say_interval(noise, sizeof noise, &contest->alone.noise);
+    (void)snprintf(text, size, "A against itself, before the others ran: %s", noise);
+    if (!isnan(contest->alone.told))
+        weft_words_append(text, size, "; the minutes can tell what is above %.1f %%", 100 * contest->alone.told);
+}
+
+static void append_planned(char *text, size_t size, const char *name, int64_t a, int64_t b) {
+    if (a == b || a == 0) weft_words_append(text, size, ", %s %s", name, a == b ? "alike" : "where A has none");
+    else weft_words_append(text, size, ", %s %+.1f %%", name, 100 * ((double)b / (double)a - 1));
+}
+
+void weft_ab_say_beside(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
+    const weft_ab_arm *first = &contest->arms[0], *arm = &contest->arms[i];
+    const weft_median_interval *time = &arm->verdict.ratio;
+    const weft_median_interval speed = {-time->median, -time->high, -time->low, time->bounded};
+    char part[80];
+    weft_ab_say_interval(part, sizeof part, &speed);
+    (void)snprintf(text, size, "%c targets/s %s", weft_ab_letter(i), part);
+    if (arm->exchange_of.bounded) {
+        weft_ab_say_interval(part, sizeof part, &arm->exchange_of);
+        weft_words_append(text, size, ", exchange %s", part);
+    }
+    append_planned(text, size, "memory", first->bytes, arm->bytes);
+    append_planned(text, size, "sent", first->sent, arm->sent);
+    append_planned(text, size, "events", first->events, arm->events);
+}

@@ -1,0 +1,53 @@
+/* host/conform/comm_rules.c: what a communicator has to keep to beyond what R28 proves: the sums that a run leaves to
+ * it. */
+#include "conform/own_command.h"
+#include "conform/rule.h"
+
+#include "plugin/load.h"
+
+#include <math.h>
+
+/* The loss of a model that `run` has trained. */
+static weft_status measure(double *loss, const weft_subject *subject, const char *ini, const char *path,
+                           weft_error *err) {
+    const char *const words[] = {"eval", ini, path, "model.start=weights", "--json", NULL};
+    const weft_status status = weft_own_command(subject, words, false, err);
+    *loss = weft_own_number("loss");
+    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval says no loss") : status;
+}
+
+static weft_status compare(const weft_subject *subject, const char *ini, const char *strategy, const char *path,
+                           double alone, weft_error *err) {
+    double loss = 0;
+    const weft_status status = measure(&loss, subject, ini, path, err);
+    if (status != WEFT_OK || fabs(loss - alone) <= 1e-5 * fabs(alone)) return status;
+    return WEFT_BROKEN(err, "two ranks by %s with reduce = fast come to loss %.7g, and one alone to %.7g", strategy,
+                       loss, alone);
+}
+
+/* Sums in an order of its own: rounding alone parts the two. */
+static weft_status sums(weft_subject *subject, weft_error *err) {
+    char ini[WEFT_PATH_BYTES];
+    double alone = 0;
+    weft_status status = weft_own_ini(ini, subject, err);
+    const char *const single[] = {"train", ini, "run.out=alone", "train.steps=4", "strategy.plugin=single", NULL};
+    const char *const ddp[] = {
+        "train",   ini, "run.out=ddp", "train.steps=4", "strategy.plugin=ddp", "strategy.reduce=fast",
+        "--ranks", "2", NULL};
+    const char *const fsdp[] = {
+        "train", ini, "run.out=fsdp", "train.steps=4", "strategy.plugin=fsdp", "strategy.reduce=fast", "--ranks",
+        "2",     NULL};
+    weft_preflight note;
+    if (status == WEFT_OK) status = weft_plugin_file_note(&note, subject->options->file, NULL, err);
+    if (status == WEFT_OK && note.launch[0] == '\0')
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "its note has no command that starts ranks");
+    if (status == WEFT_OK) status = weft_own_command(subject, single, false, err);
+    if (status == WEFT_OK) status = measure(&alone, subject, ini, "model.path=alone/model", err);
+    if (status == WEFT_OK) status = weft_own_command(subject, ddp, true, err);
+    if (status == WEFT_OK) status = compare(subject, ini, "ddp", "model.path=ddp/model", alone, err);
+    if (status == WEFT_OK) status = weft_own_command(subject, fsdp, true, err);
+    return status == WEFT_OK ? compare(subject, ini, "fsdp", "model.path=fsdp/model", alone, err) : status;
+}
+
+const weft_rule weft_rules_comm[] = {{"R110", "comm", "sums what ranks have where the run leaves that to it", sums},
+                                     {NULL, NULL, NULL, NULL}};

@@ -1,0 +1,364 @@
+/* host/conform/device_calls.c: see device_calls.h. */
+#include "conform/device_calls.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <weft/random.h>
+
+/* ---- operands ---- */
+
+/* The upper half, of a number that is rounded to nearest even. */
+static uint16_t upper_half(float x) {
+    const float rounded = weft_round_bf16(x);
+    uint32_t bits;
+    memcpy(&bits, &rounded, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+/* In [-1, 1), by the operand's and the element's number. */
+static float draw(const weft_device_call *c, int64_t i) {
+    const uint32_t word = weft_random(977, WEFT_RANDOM_SAMPLE, (uint64_t)c->n, (uint64_t)i).v[0];
+    return (float)((double)word / 2147483648.0 - 1.0);
+}
+
+static void *add(weft_device_call *c, size_t field, const char *name, int64_t n, int32_t dtype, bool is_result,
+                 bool is_filled) {
+    weft_call_operand *o = &c->operands[c->n];
+    *o = (weft_call_operand){field, name, n, dtype, is_result, NULL};
+    if (is_filled) o->data = calloc(1, (size_t)weft_dtype_span(dtype, n) + 8);
+    c->has_memory = c->has_memory && (!is_filled || o->data != NULL);
+    for (int64_t i = 0; o->data != NULL && i < n && (dtype == WEFT_F32 || dtype == WEFT_BF16); i++) {
+        if (dtype == WEFT_F32) ((float *)o->data)[i] = draw(c, i);
+        else ((uint16_t *)o->data)[i] = upper_half(draw(c, i));
+    }
+    c->n++;
+    return o->data;
+}
+
+/* IN: drawn numbers. OUT: a result. SUM: a result that is added to. Of ints and doubles the caller writes what he
+ * likes. */
+#define IN(c, type, field, n, dtype)  add(c, offsetof(type, field), #field, n, dtype, false, true)
+#define OUT(c, type, field, n, dtype) add(c, offsetof(type, field), #field, n, dtype, true, false)
+#define SUM(c, type, field, n, dtype) add(c, offsetof(type, field), #field, n, dtype, true, true)
+
+static void fill_ids(int32_t *ids, int64_t n, int32_t most) {
+    for (int64_t i = 0; ids != NULL && i < n; i++) ids[i] = (int32_t)((i * 7 + 3) % most);
+}
+
+#define KERNEL(name, type)                                                                                             \
+    static weft_status run_##name(const weft_device_plugin *k, weft_device *d, weft_stream *s, const void *a,          \
+                                  weft_error *err) {                                                                   \
+        return k->name(d, s, (const type *)a, err);                                                                    \
+    }
+#define ROOM(name, type)                                                                                               \
+    static int64_t room_##name(const weft_device_plugin *k, const weft_device *d, const void *a) {                     \
+        return k->name##_workspace(d, (const type *)a);                                                                \
+    }
+#define BEGIN(c, field, type)                                                                                          \
+    type *a = &(c)->args.field;                                                                                        \
+    a->struct_size = (uint32_t)sizeof *a;                                                                              \
+    (c)->name = #field
+#define USES(c, i, kernel, workroom) ((c)->runs[i] = run_##kernel, (c)->room[i] = (workroom))
+
+/* ---- the kernels; shape: 0, 1, 2 ---- */
+
+KERNEL(matmul, weft_matmul)
+ROOM(matmul, weft_matmul)
+static void draw_matmul(weft_device_call *c, int shape) {
+    static const int64_t m[] = {1, 37, 96}, n[] = {5, 64, 40}, k[] = {3, 40, 129};
+    BEGIN(c, matmul, weft_matmul);
+    a->m = m[shape], a->n = n[shape], a->k = k[shape] / 8 * 8 + 8;
+    a->transpose_a = shape == 2;
+    a->transpose_b = shape != 2;
+    a->n = a->n / 8 * 8 + 8;
+    a->m = shape == 2 ? a->m / 8 * 8 : a->m;
+    a->lda = a->transpose_a ? a->m : a->k;
+    a->ldb = a->transpose_b ? a->k : a->n;
+    a->ldc = a->n;
+    a->dtype_a = a->dtype_b = c->dtype;
+    a->dtype_c = shape == 2 ? WEFT_F32 : c->dtype;
+    a->accumulate = shape == 2;
+    a->has_bias = shape == 1;
+    (void)IN(c, weft_matmul, a, a->m * a->k, c->dtype);
+    (void)IN(c, weft_matmul, b, a->k * a->n, c->dtype);
+    if (a->has_bias) (void)IN(c, weft_matmul, bias, a->n, WEFT_F32);
+    if (a->accumulate) (void)SUM(c, weft_matmul, c, a->m * a->n, a->dtype_c);
+    else (void)OUT(c, weft_matmul, c, a->m * a->n, a->dtype_c);
+    c->workspace = offsetof(weft_matmul, workspace);
+    USES(c, 0, matmul, room_matmul);
+}
+
+KERNEL(sum_rows, weft_sum_rows)
+ROOM(sum_rows, weft_sum_rows)
+static void draw_sum_rows(weft_device_call *c, int shape) {
+    BEGIN(c, sum_rows, weft_sum_rows);
+    a->rows = 1 + 65 * shape, a->width = 3 + 31 * shape;
+    a->accumulate = shape == 1, a->dtype = c->dtype;
+    (void)IN(c, weft_sum_rows, x, a->rows * a->width, c->dtype);
+    if (a->accumulate) (void)SUM(c, weft_sum_rows, out, a->width, WEFT_F32);
+    else (void)OUT(c, weft_sum_rows, out, a->width, WEFT_F32);
+    c->workspace = offsetof(weft_sum_rows, workspace);
+    USES(c, 0, sum_rows, room_sum_rows);
+}
+
+KERNEL(norm, weft_norm)
+KERNEL(norm_backward, weft_norm)
+ROOM(norm_backward, weft_norm)
+static void draw_norm(weft_device_call *c, int shape) {
+    int64_t n;
+    BEGIN(c, norm, weft_norm);
+    a->rows = 1 + 33 * shape, a->width = 24 + 40 * shape, a->eps = 1e-5, a->dtype = c->dtype;
+    a->form = shape == 1 ? WEFT_NORM_LAYER : WEFT_NORM_RMS;
+    a->gain_from_one = shape == 2;
+    n = a->rows * a->width;
+    (void)IN(c, weft_norm, x, n, c->dtype);
+    (void)IN(c, weft_norm, gain, a->width, WEFT_F32);
+    (void)IN(c, weft_norm, dy, n, c->dtype);
+    (void)OUT(c, weft_norm, y, n, c->dtype);
+    (void)OUT(c, weft_norm, rstd, a->rows, WEFT_F32);
+    (void)OUT(c, weft_norm, dx, n, c->dtype);
+    (void)OUT(c, weft_norm, dgain, a->width, WEFT_F32);
+    if (shape == 1) {
+        (void)IN(c, weft_norm, bias, a->width, WEFT_F32);
+        (void)OUT(c, weft_norm, mean, a->rows, WEFT_F32);
+        (void)OUT(c, weft_norm, dbias, a->width, WEFT_F32);
+    }
+    c->workspace = offsetof(weft_norm, workspace);
+    USES(c, 0, norm, NULL);
+    USES(c, 1, norm_backward, room_norm_backward);
+}
+
+KERNEL(rope, weft_rope)
+static void draw_rope(weft_device_call *c, int shape) {
+    BEGIN(c, rope, weft_rope);
+    a->rows = 1 + 18 * shape, a->heads = 1 + shape, a->head_dim = 16, a->table_rows = 50, a->dtype = c->dtype;
+    a->inverse = shape == 1, a->rotary_dim = shape == 2 ? 8 : 0;
+    (void)IN(c, weft_rope, x, a->rows * a->heads * a->head_dim, c->dtype);
+    (void)IN(c, weft_rope, table, a->table_rows * (shape == 2 ? 8 : 16), WEFT_F32);
+    fill_ids(IN(c, weft_rope, positions, a->rows, WEFT_I32), a->rows, (int32_t)a->table_rows);
+    (void)OUT(c, weft_rope, y, a->rows * a->heads * a->head_dim, c->dtype);
+    USES(c, 0, rope, NULL);
+}
+
+KERNEL(attention, weft_attention)
+ROOM(attention, weft_attention)
+KERNEL(attention_backward, weft_attention)
+ROOM(attention_backward, weft_attention)
+static void draw_attention(weft_device_call *c, int shape) {
+    int64_t q, k;
+    int32_t *starts = NULL;
+    BEGIN(c, attention, weft_attention);
+    a->batch = 1 + shape, a->length = 1 + 36 * shape, a->heads = 4, a->kv_heads = shape == 0 ? 4 : 2, a->head_dim = 16;
+    a->scale = 0.25, a->dtype = c->dtype, a->window = shape == 2 ? 9 : 0, a->cap = shape == 1 ? 3.0 : 0.0;
+    q = a->batch * a->length * a->heads * a->head_dim;
+    k = a->batch * a->length * a->kv_heads * a->head_dim;
+    (void)IN(c, weft_attention, q, q, c->dtype);
+    (void)IN(c, weft_attention, k, k, c->dtype);
+    (void)IN(c, weft_attention, v, k, c->dtype);
+    (void)IN(c, weft_attention, d_o, q, c->dtype);
+    starts = IN(c, weft_attention, starts, a->batch * a->length, WEFT_I32);
+    for (int64_t i = 0; starts != NULL && i < a->batch * a->length; i++) /* two documents in a row */
+        starts[i] = i % a->length >= a->length / 3 ? (int32_t)(a->length / 3) : 0;
+    (void)OUT(c, weft_attention, o, q, c->dtype);
+    (void)OUT(c, weft_attention, lse, a->batch * a->heads * a->length, WEFT_F32);
+    (void)OUT(c, weft_attention, dq, q, c->dtype);
+    (void)OUT(c, weft_attention, dk, k, c->dtype);
+    (void)OUT(c, weft_attention, dv, k, c->dtype);
+    c->workspace = offsetof(weft_attention, workspace);
+    USES(c, 0, attention, room_attention);
+    USES(c, 1, attention_backward, room_attention_backward);
+}
+
+KERNEL(activation, weft_activation)
+KERNEL(activation_backward, weft_activation)
+static void draw_activation(weft_device_call *c, int shape) {
+    BEGIN(c, activation, weft_activation);
+    a->n = 1 + 250 * shape, a->form = shape, a->dtype = c->dtype;
+    (void)IN(c, weft_activation, x, a->n, c->dtype);
+    if (shape != 1) (void)IN(c, weft_activation, up, a->n, c->dtype);
+    (void)IN(c, weft_activation, dy, a->n, c->dtype);
+    (void)OUT(c, weft_activation, y, a->n, c->dtype);
+    (void)OUT(c, weft_activation, dx, a->n, c->dtype);
+    if (shape != 1) (void)OUT(c, weft_activation, dup, a->n, c->dtype);
+    USES(c, 0, activation, NULL);
+    USES(c, 1, activation_backward, NULL);
+}
+
+KERNEL(embedding, weft_embedding)
+KERNEL(embedding_backward, weft_embedding)
+ROOM(embedding_backward, weft_embedding)
+static void draw_embedding(weft_device_call *c, int shape) {
+    BEGIN(c, embedding, weft_embedding);
+    a->rows = 1 + 40 * shape, a->width = 8 + 16 * shape, a->vocab = 29, a->dtype = a->dtype_table = c->dtype;
+    a->accumulate = shape == 1;
+    fill_ids(IN(c, weft_embedding, ids, a->rows, WEFT_I32), a->rows, 13);
+    (void)IN(c, weft_embedding, table, a->vocab * a->width, c->dtype);
+    (void)IN(c, weft_embedding, dy, a->rows * a->width, c->dtype);
+    (void)OUT(c, weft_embedding, y, a->rows * a->width, c->dtype);
+    if (a->accumulate) (void)SUM(c, weft_embedding, dtable, a->vocab * a->width, WEFT_F32);
+    else (void)OUT(c, weft_embedding, dtable, a->vocab * a->width, WEFT_F32);
+    c->workspace = offsetof(weft_embedding, workspace);
+    USES(c, 0, embedding, NULL);
+    USES(c, 1, embedding_backward, room_embedding_backward);
+}
+
+KERNEL(head_loss_grad, weft_head)
+ROOM(head_loss_grad, weft_head)
+KERNEL(head_loss, weft_head)
+ROOM(head_loss, weft_head)
+static void draw_head(weft_device_call *c, int shape) {
+    float *weights = NULL;
+    BEGIN(c, head, weft_head);
+    a->rows = 1 + 20 * shape, a->width = 16, a->vocab = 40 + 24 * shape, a->dtype = c->dtype;
+    a->cap = shape == 1 ? 2.0 : 0.0, a->scale = shape == 1 ? 0.5 : 0.0;
+    (void)IN(c, weft_head, x, a->rows * a->width, c->dtype);
+    (void)IN(c, weft_head, w, a->vocab * a->width, c->dtype);
+    fill_ids(IN(c, weft_head, targets, a->rows, WEFT_I32), a->rows, (int32_t)a->vocab);
+    weights = IN(c, weft_head, weights, a->rows, WEFT_F32);
+    for (int64_t i = 0; weights != NULL && i < a->rows; i++) weights[i] = i % 3 == 1 ? 0.0f : 1.0f;
+    (void)OUT(c, weft_head, loss, 1, WEFT_F64);
+    (void)OUT(c, weft_head, dx, a->rows * a->width, c->dtype);
+    (void)OUT(c, weft_head, dw, a->vocab * a->width, WEFT_F32);
+    c->workspace = offsetof(weft_head, workspace);
+    USES(c, 0, head_loss_grad, room_head_loss_grad);
+    if (shape == 2) USES(c, 1, head_loss, room_head_loss);
+}
+
+KERNEL(scale, weft_scale)
+static void draw_scale(weft_device_call *c, int shape) {
+    BEGIN(c, scale, weft_scale);
+    a->n = 1 + 130 * shape, a->factor = 1.75, a->cap = shape == 1 ? 1.0 : 0.0, a->accumulate = shape == 2;
+    a->dtype = c->dtype;
+    (void)IN(c, weft_scale, x, a->n, c->dtype);
+    if (a->accumulate) (void)SUM(c, weft_scale, y, a->n, c->dtype);
+    else (void)OUT(c, weft_scale, y, a->n, c->dtype);
+    USES(c, 0, scale, NULL);
+}
+
+KERNEL(add, weft_add)
+static void draw_add(weft_device_call *c, int shape) {
+    BEGIN(c, add, weft_add);
+    a->n = 1 + 130 * shape, a->dtype = c->dtype;
+    (void)IN(c, weft_add, a, a->n, c->dtype);
+    (void)IN(c, weft_add, b, a->n, c->dtype);
+    (void)OUT(c, weft_add, y, a->n, c->dtype);
+    USES(c, 0, add, NULL);
+}
+
+KERNEL(multiply, weft_multiply)
+KERNEL(multiply_backward, weft_multiply)
+ROOM(multiply_backward, weft_multiply)
+static void draw_multiply(weft_device_call *c, int shape) {
+    int64_t n;
+    BEGIN(c, multiply, weft_multiply);
+    a->rows = 1 + 20 * shape, a->width = 24, a->parts = shape == 0 ? 1 : shape == 1 ? 4 : 24, a->dtype = c->dtype;
+    n = a->rows * a->width;
+    (void)IN(c, weft_multiply, x, n, c->dtype);
+    (void)IN(c, weft_multiply, by, a->parts, WEFT_F32);
+    (void)IN(c, weft_multiply, dy, n, c->dtype);
+    (void)OUT(c, weft_multiply, y, n, c->dtype);
+    (void)OUT(c, weft_multiply, dx, n, c->dtype);
+    (void)OUT(c, weft_multiply, dby, a->parts, WEFT_F32);
+    c->workspace = offsetof(weft_multiply, workspace);
+    USES(c, 0, multiply, NULL);
+    USES(c, 1, multiply_backward, room_multiply_backward);
+}
+
+KERNEL(dropout, weft_dropout)
+static void draw_dropout(weft_device_call *c, int shape) {
+    int64_t *first = NULL;
+    BEGIN(c, dropout, weft_dropout);
+    a->batch = 1 + shape, a->row = 1 + 300 * shape, a->seed = 7, a->p = 0.25, a->site = 3, a->dtype = c->dtype;
+    (void)IN(c, weft_dropout, x, a->batch * a->row, c->dtype);
+    first = IN(c, weft_dropout, first, 1, WEFT_I64);
+    if (first != NULL) *first = 11;
+    (void)OUT(c, weft_dropout, y, a->batch * a->row, c->dtype);
+    USES(c, 0, dropout, NULL);
+}
+
+KERNEL(row_norms, weft_row_norms)
+ROOM(row_norms, weft_row_norms)
+static void draw_row_norms(weft_device_call *c, int shape) {
+    BEGIN(c, row_norms, weft_row_norms);
+    a->rows = 5 + 30 * shape, a->width = 16 + 24 * shape, a->rank = 4 * shape, a->factor = 1.5;
+    a->dtype = a->dtype_w = c->dtype;
+    (void)IN(c, weft_row_norms, w, a->rows * a->width, c->dtype);
+    if (a->rank > 0) (void)IN(c, weft_row_norms, down, a->rank * a->width, c->dtype);
+    if (a->rank > 0) (void)IN(c, weft_row_norms, up, a->rows * a->rank, c->dtype);
+    (void)OUT(c, weft_row_norms, out, a->rows, WEFT_F32);
+    c->workspace = offsetof(weft_row_norms, workspace);
+    USES(c, 0, row_norms, room_row_norms);
+}
+
+KERNEL(prefix, weft_prefix)
+ROOM(prefix, weft_prefix)
+KERNEL(prefix_backward, weft_prefix)
+ROOM(prefix_backward, weft_prefix)
+static void draw_prefix(weft_device_call *c, int shape) {
+    int64_t q, k;
+    BEGIN(c, prefix, weft_prefix);
+    a->batch = 1 + shape, a->length = 1 + 20 * shape, a->heads = 4, a->kv_heads = 2, a->head_dim = 16;
+    a->places = 1 + 4 * shape, a->scale = 0.25, a->dtype = c->dtype;
+    q = a->batch * a->length * a->heads * a->head_dim;
+    k = a->places * a->kv_heads * a->head_dim;
+    (void)IN(c, weft_prefix, q, q, c->dtype);
+    (void)IN(c, weft_prefix, k, k, c->dtype);
+    (void)IN(c, weft_prefix, v, k, c->dtype);
+    (void)IN(c, weft_prefix, d_o, q, c->dtype);
+    (void)OUT(c, weft_prefix, o, q, c->dtype);
+    (void)OUT(c, weft_prefix, lse, a->batch * a->heads * a->length, WEFT_F32);
+    (void)OUT(c, weft_prefix, dq, q, c->dtype);
+    (void)OUT(c, weft_prefix, dk, k, c->dtype);
+    (void)OUT(c, weft_prefix, dv, k, c->dtype);
+    c->workspace = offsetof(weft_prefix, workspace);
+    USES(c, 0, prefix, room_prefix);
+    USES(c, 1, prefix_backward, room_prefix_backward);
+}
+
+KERNEL(square_sum, weft_square_sum)
+ROOM(square_sum, weft_square_sum)
+static void draw_square_sum(weft_device_call *c, int shape) {
+    BEGIN(c, square_sum, weft_square_sum);
+    a->n = shape == 0 ? 1 : 64 * shape * 7 + 5, a->dtype = WEFT_F32;
+    (void)IN(c, weft_square_sum, x, a->n, WEFT_F32);
+    (void)OUT(c, weft_square_sum, out, 1, WEFT_F64);
+    c->workspace = offsetof(weft_square_sum, workspace);
+    c->exact = true;
+    USES(c, 0, square_sum, room_square_sum);
+}
+
+KERNEL(clip, weft_clip)
+static void draw_clip(weft_device_call *c, int shape) {
+    double *sums = NULL, *count = NULL;
+    BEGIN(c, clip, weft_clip);
+    a->n = 1 + 3 * shape, a->clip = shape == 0 ? 0 : 0.5;
+    sums = IN(c, weft_clip, square_sums, a->n, WEFT_F64);
+    for (int64_t i = 0; sums != NULL && i < a->n; i++) sums[i] = shape == 2 && i == 1 ? INFINITY : 3.0 + (double)i;
+    count = IN(c, weft_clip, count, 1, WEFT_F64);
+    if (count != NULL) *count = 12;
+    (void)OUT(c, weft_clip, norm, 1, WEFT_F64);
+    (void)OUT(c, weft_clip, coefficient, 1, WEFT_F32);
+    (void)OUT(c, weft_clip, skip, 1, WEFT_I32);
+    c->exact = true;
+    USES(c, 0, clip, NULL);
+}
+
+enum { N_SHAPES = 3 };
+
+bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype) {
+    static void (*const kernels[])(weft_device_call * c,
+                                   int shape) = {draw_matmul,    draw_sum_rows,   draw_norm,       draw_rope,
+                                                 draw_attention, draw_activation, draw_embedding,  draw_head,
+                                                 draw_scale,     draw_add,        draw_multiply,   draw_dropout,
+                                                 draw_row_norms, draw_prefix,     draw_square_sum, draw_clip};
+    memset(out, 0, sizeof *out);
+    if (number >= N_SHAPES * (int32_t)(sizeof kernels / sizeof kernels[0])) return false;
+    out->dtype = dtype;
+    out->has_memory = true;
+    kernels[number / N_SHAPES](out, number % N_SHAPES);
+    return true;
+}
+
+void weft_device_call_free(weft_device_call *call) {
+    for (int i = 0; i < call->n; i++) free(call->operands[i].data);
+}

@@ -1,0 +1,60 @@
+/* host/conform/device_calls.h: calls of a device's kernels over odd shapes, which any device can be asked.
+ *
+ * A call is a struct of arguments and what its operands hold: numbers that depend on the call alone. A forward and its
+ * backward are one call, since the one reads what the other leaves. */
+#ifndef WEFT_HOST_CONFORM_DEVICE_CALLS_H
+#define WEFT_HOST_CONFORM_DEVICE_CALLS_H
+
+#include <stdbool.h>
+#include <weft/device.h>
+
+enum { WEFT_CALL_OPERANDS = 20 };
+
+typedef struct weft_call_operand {
+    size_t field; /* of its weft_ref in the arguments */
+    const char *name;
+    int64_t n; /* elements of the type */
+    int32_t dtype;
+    bool is_result;
+    void *data; /* before the call; owned; NULL: anything */
+} weft_call_operand;
+
+typedef weft_status weft_call_run(const weft_device_plugin *kernels, weft_device *device, weft_stream *stream,
+                                  const void *args, weft_error *err);
+typedef int64_t weft_call_room(const weft_device_plugin *kernels, const weft_device *device, const void *args);
+
+typedef struct weft_device_call {
+    const char *name; /* "attention" */
+    union {
+        weft_matmul matmul;
+        weft_sum_rows sum_rows;
+        weft_norm norm;
+        weft_rope rope;
+        weft_attention attention;
+        weft_activation activation;
+        weft_embedding embedding;
+        weft_head head;
+        weft_scale scale;
+        weft_add add;
+        weft_multiply multiply;
+        weft_dropout dropout;
+        weft_row_norms row_norms;
+        weft_prefix prefix;
+        weft_square_sum square_sum;
+        weft_clip clip;
+    } args;
+    size_t workspace;        /* field; 0: none is needed */
+    weft_call_run *runs[2];  /* in this order; NULL: none */
+    weft_call_room *room[2]; /* of each; NULL: none */
+    weft_call_operand operands[WEFT_CALL_OPERANDS];
+    int n;
+    int32_t dtype;
+    bool exact;      /* the interface says the bits, not the formula alone */
+    bool has_memory; /* false: an allocation failed */
+} weft_device_call;
+
+/* Call `number` of those in fp32 or bf16. False past the end. To be freed. */
+bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype);
+void weft_device_call_free(weft_device_call *call);
+
+#endif

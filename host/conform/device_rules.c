@@ -1,0 +1,334 @@
+/* host/conform/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes beside
+ * this project's own CPU device. */
+#include "conform/device_calls.h"
+#include "conform/rule.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A device, and what was taken of it. */
+enum { MOST_BUFFERS = WEFT_CALL_OPERANDS + 2 };
+
+typedef struct bench {
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    weft_buffer *buffers[MOST_BUFFERS];
+    int n;
+} bench;
+
+static weft_status open_bench(bench *self, const weft_subject *subject, const weft_host *host, weft_error *err) {
+    weft_status status;
+    memset(self, 0, sizeof *self);
+    self->kernels = weft_subject_table(subject, device);
+    status = self->kernels->create(&self->device, host, subject->config, 0, err);
+    return status == WEFT_OK && self->device == NULL ? WEFT_BROKEN(err, "create makes nothing and says WEFT_OK")
+                                                     : status;
+}
+
+static void release_all(bench *self) {
+    while (self->n > 0) self->kernels->release(self->device, self->buffers[--self->n]);
+}
+
+static void close_bench(bench *self) {
+    if (self->device == NULL) return;
+    release_all(self);
+    self->kernels->destroy(self->device);
+    self->device = NULL;
+}
+
+/* Some bytes with a margin before them, so that operands do not begin where buffers do. */
+static weft_status take(bench *self, weft_ref *out, int64_t bytes, weft_error *err) {
+    weft_buffer *buffer = NULL;
+    const weft_status status = self->kernels->alloc(self->device, &buffer, bytes + 256, err);
+    if (status != WEFT_OK) return status;
+    self->buffers[self->n++] = buffer;
+    *out = (weft_ref){buffer, 128};
+    return WEFT_OK;
+}
+
+/* ---- memory ---- */
+
+enum { MOVED = 1000 };
+
+static void fill_pattern(uint8_t *out, uint32_t seed) {
+    for (uint32_t i = 0; i < MOVED; i++) out[i] = (uint8_t)((i * 37u + seed) % 251u);
+}
+
+static weft_status expect_bytes(bench *b, weft_ref from, const uint8_t *want, const char *after, weft_error *err) {
+    uint8_t got[MOVED];
+    const weft_status status = b->kernels->read(b->device, NULL, got, from, MOVED, err);
+    if (status != WEFT_OK) return status;
+    for (int i = 0; i < MOVED; i++)
+        if (got[i] != want[i])
+            return WEFT_BROKEN(err, "byte %d is %u after %s, and should be %u", i, got[i], after, want[i]);
+    return WEFT_OK;
+}
+
+static weft_status move(bench *b, weft_error *err) {
+    uint8_t one[MOVED], two[MOVED];
+    const uint32_t pattern = 0x3f800001u;
+    weft_ref x, y, inner;
+    weft_status status = take(b, &x, MOVED, err);
+    fill_pattern(one, 1);
+    fill_pattern(two, 2);
+    if (status == WEFT_OK) status = take(b, &y, MOVED, err);
+    if (status == WEFT_OK) status = b->kernels->write(b->device, NULL, x, one, MOVED, err);
+    if (status == WEFT_OK) status = b->kernels->write(b->device, NULL, y, two, MOVED, err);
+    if (status == WEFT_OK) status = expect_bytes(b, x, one, "write", err);
+    if (status != WEFT_OK) return status;
+    inner = (weft_ref){y.buffer, y.offset + 104};
+    status = b->kernels->copy(b->device, NULL, inner, (weft_ref){x.buffer, x.offset + 8}, 332, err);
+    memcpy(two + 104, one + 8, 332);
+    if (status == WEFT_OK) status = expect_bytes(b, y, two, "copy", err);
+    inner = (weft_ref){x.buffer, x.offset + 40};
+    if (status == WEFT_OK) status = b->kernels->fill(b->device, NULL, inner, pattern, 17, err);
+    for (int i = 0; i < 17; i++) memcpy(one + 40 + 4 * i, &pattern, sizeof pattern);
+    return status == WEFT_OK ? expect_bytes(b, x, one, "fill", err) : status;
+}
+
+static weft_status moves_bytes(weft_subject *subject, weft_error *err) {
+    bench b;
+    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
+    if (status == WEFT_OK) status = move(&b, err);
+    close_bench(&b);
+    return status;
+}
+
+/* Sixteen times to and fro between two streams, each waiting for the other by marks alone. */
+static weft_status pass_on(bench *b, weft_stream *const streams[2], const weft_ref at[2], weft_error *err) {
+    weft_mark *mark = NULL;
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 16 && status == WEFT_OK; i++) {
+        uint8_t bytes[MOVED];
+        fill_pattern(bytes, (uint32_t)i);
+        status = b->kernels->write(b->device, streams[0], at[0], bytes, MOVED, err);
+        if (status == WEFT_OK) status = b->kernels->mark(b->device, streams[0], &mark, err);
+        if (status == WEFT_OK) status = b->kernels->wait(b->device, streams[1], mark, err);
+        if (status == WEFT_OK) status = b->kernels->copy(b->device, streams[1], at[1], at[0], MOVED, err);
+        if (status == WEFT_OK) status = b->kernels->mark(b->device, streams[1], &mark, err);
+        if (status == WEFT_OK) status = b->kernels->wait(b->device, streams[0], mark, err);
+    }
+    return status;
+}
+
+static weft_status order(bench *b, weft_error *err) {
+    weft_stream *streams[2] = {NULL, NULL};
+    weft_ref at[2];
+    uint8_t last[MOVED];
+    weft_status status = b->kernels->stream_create(b->device, &streams[0], err);
+    fill_pattern(last, 15);
+    if (status == WEFT_OK) status = b->kernels->stream_create(b->device, &streams[1], err);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = take(b, &at[i], MOVED, err);
+    if (status == WEFT_OK) status = pass_on(b, streams, at, err);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = b->kernels->synchronize(b->device, streams[i], err);
+    if (status == WEFT_OK) status = expect_bytes(b, at[1], last, "copies between two streams", err);
+    for (int i = 0; i < 2; i++)
+        if (streams[i] != NULL) b->kernels->stream_destroy(b->device, streams[i]);
+    return status;
+}
+
+static weft_status keeps_order(weft_subject *subject, weft_error *err) {
+    bench b;
+    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
+    if (status == WEFT_OK) status = order(&b, err);
+    close_bench(&b);
+    return status;
+}
+
+/* ---- kernels ---- */
+
+/* What a call's results are, as the device holds them; owned. */
+typedef struct outcome {
+    void *results[WEFT_CALL_OPERANDS];
+} outcome;
+
+static void free_outcome(outcome *self) {
+    for (int i = 0; i < WEFT_CALL_OPERANDS; i++) free(self->results[i]);
+}
+
+/* Results and workspace hold the poison before it where nothing is said of them. */
+static weft_status put(bench *b, weft_ref *out, const void *data, int64_t bytes, uint8_t poison, weft_error *err) {
+    void *filled = NULL;
+    weft_status status = take(b, out, bytes, err);
+    if (status != WEFT_OK || bytes == 0) return status;
+    if (data != NULL) return b->kernels->write(b->device, NULL, *out, data, bytes, err);
+    filled = malloc((size_t)bytes);
+    if (filled == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+    memset(filled, poison, (size_t)bytes);
+    status = b->kernels->write(b->device, NULL, *out, filled, bytes, err);
+    free(filled);
+    return status;
+}
+
+static weft_status put_operands(bench *b, weft_device_call *call, weft_ref refs[], uint8_t poison, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < call->n && status == WEFT_OK; i++) {
+        const weft_call_operand *o = &call->operands[i];
+        status = put(b, &refs[i], o->data, weft_dtype_span(o->dtype, o->n), poison, err);
+        memcpy((char *)&call->args + o->field, &refs[i], sizeof refs[i]);
+    }
+    return status;
+}
+
+static weft_status run_call(bench *b, weft_device_call *call, uint8_t poison, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < 2 && call->runs[i] != NULL && status == WEFT_OK; i++) {
+        const int64_t room = call->room[i] == NULL ? 0 : call->room[i](b->kernels, b->device, &call->args);
+        weft_ref workspace = {NULL, 0};
+        if (room < 0 || room > (int64_t)1 << 28)
+            return WEFT_BROKEN(err, "%s asks for %lld bytes of workspace", call->name, (long long)room);
+        if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
+        if (room > 0) workspace.offset = 0; /* as a buffer of its own begins */
+        if (call->workspace != 0) memcpy((char *)&call->args + call->workspace, &workspace, sizeof workspace);
+        if (status == WEFT_OK) status = call->runs[i](b->kernels, b->device, NULL, &call->args, err);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", call->name);
+    }
+    return status;
+}
+
+static weft_status get_results(bench *b, const weft_device_call *call, const weft_ref refs[], outcome *out,
+                               weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int i = 0; i < call->n && status == WEFT_OK; i++) {
+        const int64_t bytes = weft_dtype_span(call->operands[i].dtype, call->operands[i].n);
+        if (!call->operands[i].is_result) continue;
+        out->results[i] = malloc((size_t)bytes + 8);
+        if (out->results[i] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+        status = b->kernels->read(b->device, NULL, out->results[i], refs[i], bytes, err);
+    }
+    return status;
+}
+
+/* WEFT_E_UNSUPPORTED: the device lacks it. */
+static weft_status perform(bench *b, weft_device_call *call, outcome *out, uint8_t poison, weft_error *err) {
+    weft_ref refs[WEFT_CALL_OPERANDS];
+    weft_status status = call->has_memory ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+    memset(out, 0, sizeof *out);
+    if (status == WEFT_OK) status = put_operands(b, call, refs, poison, err);
+    if (status == WEFT_OK) status = run_call(b, call, poison, err);
+    if (status == WEFT_OK) status = get_results(b, call, refs, out, err);
+    release_all(b);
+    return status;
+}
+
+static double widen(uint16_t bf16) {
+    const uint32_t bits = (uint32_t)bf16 << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+static double number_at(const void *data, int32_t dtype, int64_t i) {
+    switch (dtype) {
+    case WEFT_F64: return ((const double *)data)[i];
+    case WEFT_I32: return ((const int32_t *)data)[i];
+    case WEFT_BF16: return widen(((const uint16_t *)data)[i]);
+    default: return (double)((const float *)data)[i];
+    }
+}
+
+/* Within rounding of the largest: what cancels is no smaller. */
+static weft_status compare(const weft_device_call *call, const outcome *got, const outcome *want, weft_error *err) {
+    for (int k = 0; k < call->n; k++) {
+        const weft_call_operand *o = &call->operands[k];
+        double largest = 0;
+        const double part = call->exact ? 0 : o->dtype == WEFT_BF16 ? 1.0 / 64 : call->dtype == WEFT_BF16 ? 1e-2 : 1e-4;
+        if (!o->is_result) continue;
+        for (int64_t i = 0; i < o->n; i++) largest = fmax(largest, fabs(number_at(want->results[k], o->dtype, i)));
+        for (int64_t i = 0; i < o->n; i++) {
+            const double a = number_at(got->results[k], o->dtype, i), b = number_at(want->results[k], o->dtype, i);
+            if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= part * largest) continue;
+            return WEFT_BROKEN(err, "%s in %s: %s[%lld] of %lld is %.9g, and %.9g by the CPU device", call->name,
+                               call->dtype == WEFT_BF16 ? "bf16" : "fp32", o->name, (long long)i, (long long)o->n, a,
+                               b);
+        }
+    }
+    return WEFT_OK;
+}
+
+typedef weft_status judge_fn(bench *b, bench *own, weft_device_call *call, weft_error *err);
+
+static weft_status judge_all(bench *b, bench *own, judge_fn *judge, weft_error *err) {
+    static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
+    weft_status status = WEFT_OK;
+    for (int t = 0; t < 2; t++) {
+        weft_device_call call;
+        for (int32_t i = 0; status == WEFT_OK && weft_device_call_draw(&call, i, dtypes[t]); i++) {
+            status = judge(b, own, &call, err);
+            if (status == WEFT_E_UNSUPPORTED && dtypes[t] == WEFT_BF16) status = WEFT_OK; /* it may lack bf16 */
+            else if (status == WEFT_E_UNSUPPORTED) status = WEFT_E_PLUGIN;
+            weft_device_call_free(&call);
+        }
+    }
+    return status;
+}
+
+static weft_status judge_numbers(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+    outcome got = {{0}}, want = {{0}};
+    weft_status status = perform(b, call, &got, 0xff, err);
+    if (status == WEFT_OK) {
+        status = perform(own, call, &want, 0xff, err);
+        if (status == WEFT_OK) status = compare(call, &got, &want, err);
+    }
+    free_outcome(&got);
+    free_outcome(&want);
+    return status;
+}
+
+static weft_status judge_bits(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+    outcome one = {{0}}, two = {{0}};
+    weft_status status = perform(b, call, &one, 0xff, err);
+    (void)own;
+    if (status == WEFT_OK) status = perform(b, call, &two, 0x11, err);
+    for (int k = 0; k < call->n && status == WEFT_OK; k++) {
+        const weft_call_operand *o = &call->operands[k];
+        if (o->is_result && memcmp(one.results[k], two.results[k], (size_t)weft_dtype_span(o->dtype, o->n)) != 0)
+            status = WEFT_BROKEN(err, "%s gives other bits in %s when its memory held something else before",
+                                 call->name, o->name);
+    }
+    free_outcome(&one);
+    free_outcome(&two);
+    return status;
+}
+
+static weft_status judge_device(weft_subject *subject, judge_fn *judge, weft_error *err) {
+    bench b, own;
+    weft_subject cpu;
+    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
+    memset(&own, 0, sizeof own);
+    memset(&cpu, 0, sizeof cpu);
+    if (status == WEFT_OK) status = weft_subject_open_own(&cpu, "device", "cpu", err);
+    if (status == WEFT_OK) status = open_bench(&own, &cpu, weft_subject_host(WEFT_POISON_TWO), err);
+    if (status == WEFT_OK) status = judge_all(&b, &own, judge, err);
+    close_bench(&own);
+    close_bench(&b);
+    weft_subject_close(&cpu);
+    return status;
+}
+
+static weft_status computes(weft_subject *subject, weft_error *err) {
+    return judge_device(subject, judge_numbers, err);
+}
+
+static weft_status repeats(weft_subject *subject, weft_error *err) {
+    return judge_device(subject, judge_bits, err);
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    bench b;
+    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
+    if (status == WEFT_OK) status = move(&b, err);
+    close_bench(&b);
+    if (status == WEFT_OK && weft_subject_pieces() != 0)
+        status =
+            WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc", (long long)weft_subject_pieces());
+    return status;
+}
+
+const weft_rule weft_rules_device[] = {
+    {"R100", "device", "moves the bytes that it is told to, and no others", moves_bytes},
+    {"R101", "device", "keeps the order of streams that marks give", keeps_order},
+    {"R102", "device", "computes what this project's CPU device does, over odd shapes", computes},
+    {"R103", "device", "gives the same bits whatever its memory held before", repeats},
+    {"R104", "device", "gives its memory back", gives_back},
+    {NULL, NULL, NULL, NULL}};

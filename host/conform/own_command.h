@@ -1,0 +1,21 @@
+/* host/conform/own_command.h: this program's own commands, run for a rule on the small model with the plugin chosen. */
+#ifndef WEFT_HOST_CONFORM_OWN_COMMAND_H
+#define WEFT_HOST_CONFORM_OWN_COMMAND_H
+
+#include "base/join.h"
+#include "conform/subject.h"
+
+/* Runs weft with these words, ended by NULL, and, if `chosen`, those that choose the plugin and its keys. What it says
+ * goes to the files answer and log. Broken where it does not end well. */
+weft_status weft_own_command(const weft_subject *subject, const char *const *words, bool chosen, weft_error *err);
+
+/* run.ini of the small model, in its own directory. */
+weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err);
+
+/* A number of the object that the last command has printed; NaN: there is none. */
+double weft_own_number(const char *key);
+
+/* Both are there and are equal. */
+bool weft_same_files(const char *a, const char *b);
+
+#endif

@@ -1,0 +1,11 @@
+/* host/plugin/doubts.h: what a user should know of a plugin file before trusting it, and what is no error: somebody
+ * else can replace it, it takes the name of one that comes with Weft, or its compiler was told to reorder sums. */
+#ifndef WEFT_HOST_PLUGIN_DOUBTS_H
+#define WEFT_HOST_PLUGIN_DOUBTS_H
+
+#include "plugin/load.h"
+
+/* A warning for each, once in the life of a process. [main] */
+void weft_doubts_tell(const weft_plugin_file *file, const weft_loaded *loaded);
+
+#endif

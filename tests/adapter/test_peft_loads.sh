@@ -1,0 +1,86 @@
+#!/bin/sh
+# What a run with an adapter leaves loads in PEFT and has the same loss there: by itself, beside norms, an embedding and a
+# head that are trained whole, with a token that was added, with DoRA, and of ia3. WEFT_PYTHON names a Python that has
+# peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+python=${WEFT_PYTHON:-python3}
+if ! "$python" -c 'import torch, transformers, peft' 2>/dev/null; then
+    echo "skipped: adapters in PEFT, which $python lacks (WEFT_PYTHON names another)"
+    exit 77
+fi
+make_run <<'INI'
+steps = 3
+[eval]
+every = none
+[optimizer]
+plugin = adamw
+lr     = 2e-2
+[device]
+threads = 1
+INI
+head -n 8 games.txt >some.txt
+export PYTHONPATH="$WEFT_SOURCE/tests/golden" TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
+cat >losses.py <<'PY'
+"""For each base and adapter: the loss over some.txt, as check_hf.py has it."""
+import sys
+import torch
+import transformers
+from peft import PeftModel
+from check_hf import documents, encode, loss
+torch.set_num_threads(1)
+text = open("some.txt").read()
+for base, where in (pair.split("+") for pair in sys.argv[1:]):
+    model = transformers.AutoModelForCausalLM.from_pretrained(base, attn_implementation="eager", dtype=torch.float32)
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)
+    if len(tokenizer) > model.config.vocab_size:
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    model = PeftModel.from_pretrained(model, where).float().eval()
+    options = type("", (), dict(bos=True, eos=False))
+    total, count = loss(model, [encode(tokenizer, d, options) for d in documents(text, "line", None)], 32)
+    print(where, total / count, count)
+PY
+
+# Two bases: of a head that is tied to the embedding, and of one of its own; tables of exactly the tokenizer's 512 rows.
+for kind in tied untied; do
+    make_model "fresh-$kind" 40 10 88 3 512
+    if [ $kind = untied ]; then
+        sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' "fresh-$kind/config.json" >config.json
+        mv config.json "fresh-$kind/config.json"
+    fi
+    prints "$weft" train run.ini model.path="fresh-$kind" run.out="made-$kind"
+    mv "made-$kind/model" $kind
+done
+sed -i 's/^start  = fresh/start  = weights/' run.ini
+
+pairs=
+train() { # train BASE NAME argument...: saved/NAME, and its loss in losses
+    base=$1 name=$2
+    shift 2
+    prints "$weft" train run.ini model.path="$base" run.out="saved/$name" "$@"
+    prints "$weft" eval "saved/$name" data.path=some.txt data.validation=none data.document=line data.context=32 \
+        tokenizer.bos=yes tokenizer.eos=no --json
+    echo "saved/$name/model $(sed -n 's/.*"loss": *\([0-9.e-]*\).*/\1/p' printed)" >>losses
+    pairs="$pairs $base+saved/$name/model"
+}
+lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
+# shellcheck disable=SC2086 # a plugin and its keys
+{
+    train tied lora $lora
+    train tied norms $lora train.trainable='adapter,*norm.weight' adapter.layers=0,2
+    train tied token $lora tokenizer.pad=add train.trainable='adapter,model.embed_tokens.weight'
+    train untied head $lora train.trainable='adapter,head,model.norm.weight'
+    train untied all $lora adapter.targets=q_proj,v_proj tokenizer.pad=add \
+        train.trainable='adapter,head,model.embed_tokens.weight,*norm.weight'
+    train untied table $lora adapter.targets=all-linear,embed_tokens
+    train tied dora $lora adapter.dora=yes
+    train tied ia3 adapter.plugin=ia3 train.trainable='adapter,model.norm.weight'
+}
+# shellcheck disable=SC2086
+"$python" losses.py $pairs >theirs 2>log || failed "losses.py" theirs log
+awk 'FNR == NR { mine[$1] = $2; n++; next }
+    { apart = $2 / mine[$1] - 1; m++; if (apart > 1e-6 || apart < -1e-6) { print $1 ": Weft " mine[$1] ", PEFT " $2; bad = 1 } }
+    END { if (n != m || n != 8) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
+    failed "other losses" log
+[ "$failures" = 0 ]

@@ -1,0 +1,99 @@
+# read_headers.awk: what binaries know of the SDK's headers, read from their text, one thing a line:
+#
+#   struct NAME grows|fixed              grows: it begins with uint32_t struct_size
+#   field STRUCT NAME DECLARATION        in order; the declaration without comments, blanks squeezed
+#   constant NAME                        of an enum
+#   define NAME TEXT                     an object-like macro whose text is a number or a string
+#
+# It knows the form in which the headers are written (typedef struct NAME { ... } NAME; enum { A = 1, ... };) and no other:
+# tests/sdk/test_layout.c finds a struct that is written otherwise.
+
+function squeeze(text) { gsub(/[ \t\n]+/, " ", text); sub(/^ /, "", text); sub(/ $/, "", text); return text }
+
+function flush_field(text,    at, name, parts, n, i, depth, c, piece, base) {
+    text = squeeze(text)
+    if (text == "") return
+    if (match(text, /\(\*[A-Za-z_0-9]+\)/)) { # a slot
+        print "field " owner " " substr(text, RSTART + 2, RLENGTH - 3) " " text
+        return
+    }
+    n = split(text, parts, ",") # "double a, b" and "float x[4]"; no other comma is in a plain field
+    base = parts[1]
+    sub(/[*]*[A-Za-z_0-9]+(\[[^\]]*\])*$/, "", base)
+    for (i = 1; i <= n; i++) {
+        piece = squeeze(parts[i])
+        if (i > 1) piece = squeeze(base) " " piece
+        name = piece
+        gsub(/\[[^\]]*\]/, "", name)
+        sub(/^.*[^A-Za-z_0-9]/, "", name)
+        print "field " owner " " name " " piece
+    }
+}
+
+function flush_constant(text) {
+    text = squeeze(text)
+    sub(/[ =].*$/, "", text)
+    if (text != "") print "constant " text
+}
+
+{
+    line = $0
+    # comments: the headers have no quotes with a comment's marks in them
+    while (1) {
+        if (in_comment) {
+            if (!match(line, /\*\//)) { line = ""; break }
+            line = substr(line, RSTART + 2)
+            in_comment = 0
+        }
+        if (!match(line, /\/\*/)) break
+        head = substr(line, 1, RSTART - 1)
+        line = substr(line, RSTART + 2)
+        if (match(line, /\*\//)) { line = head " " substr(line, RSTART + 2); continue }
+        in_comment = 1
+        line = head
+        break
+    }
+}
+continued { continued = line ~ /\\$/; next }
+line ~ /^#define [A-Z0-9_]+ +("[^"\\]*"|[-(]*[0-9][0-9a-fxuULl)]*)[ \t]*$/ {
+    text = line
+    sub(/^#define /, "", text)
+    name = text
+    sub(/ .*$/, "", name)
+    sub(/^[A-Z0-9_]+ +/, "", text)
+    print "define " name " " squeeze(text)
+    next
+}
+line ~ /^#/ { continued = line ~ /\\$/; next }
+!inside && line ~ /^(typedef )?struct [a-z0-9_]+ \{$/ {
+    owner = line
+    sub(/^(typedef )?struct /, "", owner)
+    sub(/ .*$/, "", owner)
+    inside = 1; first = 1; pending = ""
+    next
+}
+!inside && line ~ /^(typedef )?enum[ a-z0-9_]* \{/ {
+    inside = 2
+    pending = line
+    sub(/^[^{]*\{/, "", pending)
+    line = ""
+}
+inside == 1 && line ~ /^\}/ { inside = 0; next }
+inside == 1 {
+    pending = pending " " line
+    while ((at = index(pending, ";")) > 0) {
+        text = substr(pending, 1, at - 1)
+        if (first) print "struct " owner " " (squeeze(text) == "uint32_t struct_size" ? "grows" : "fixed")
+        first = 0
+        flush_field(text)
+        pending = substr(pending, at + 1)
+    }
+}
+inside == 2 {
+    pending = pending " " line
+    if ((at = index(pending, "}")) > 0) {
+        n = split(substr(pending, 1, at - 1), parts, ",")
+        for (i = 1; i <= n; i++) flush_constant(parts[i])
+        inside = 0
+    }
+}

@@ -1,0 +1,84 @@
+#!/bin/sh
+# Plugins of every kind that were built by earlier headers, small and stripped, are loaded and run by the host of today, and
+# what breaks between two sets of headers is told, each break by its line. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+archive=$WEFT_SOURCE/tests/archive
+today=$WEFT_SOURCE/sdk/include
+kinds="model policy strategy optimizer data tokenizer device comm adapter"
+
+sh "$archive/build.sh" "$WEFT_SOURCE" "$today" "$dir/today" >log 2>&1 || failed "the archive of today's headers" log
+[ "$(find today -name '*.so' -size -100k | wc -l)" = 9 ] || failed "there are not nine small plugins"
+known=$(grep -o 'KIND([a-z]*, ' "$WEFT_SOURCE/host/plugin/kinds.c" | sed 's/KIND(\(.*\), /\1/' | grep -vx name)
+[ -n "$known" ] || failed "the host's kinds cannot be read"
+for kind in $known; do
+    [ -e "today/weft-$kind-archive.so" ] || failed "no plugin of kind $kind is archived"
+done
+
+# ---- each is run
+for kind in $kinds; do
+    case $kind in
+        device | comm | adapter) project=policy ;;
+        *) project=$kind ;;
+    esac
+    [ -e "on-$project" ] || "$weft" plugins new "$project" "on-$project" >log 2>&1 || failed "weft plugins new $project" log
+    for archived in "$dir/today" "$archive"/sdk-*; do
+        [ -e "$archived" ] || continue
+        file=$archived/weft-$kind-archive.so
+        prints "$weft" plugins describe "$kind:$file"
+        prints "$weft" train "on-$project/try/run.ini" "$kind.plugin=$file" "run.out=$dir/out" train.steps=2
+        grep -q 'trained *2 steps' printed || failed "$file does not train" printed printed.err
+        rm -rf out
+        if [ "$archived" != "$dir/today" ] && ! sh "$archive/compare.sh" "$archived/measured.txt" "$today" >log; then
+            failed "today's headers break the binaries of ${archived##*/}" log
+        fi
+    done
+done
+
+# ---- what breaks, and what does not
+compared() { # compared STATUS OLD NEW: the lines are in log
+    status=0
+    sh "$archive/compare.sh" "$2" "$3" >log 2>err || status=$?
+    [ "$status" = "$1" ] || failed "compare.sh $2 $3: status $status, not $1" log err
+}
+compared 0 "$today" "$today"
+[ ! -s log ] || failed "headers differ from themselves" log
+compared 0 "$dir/today/measured.txt" "$today"
+sh "$WEFT_SOURCE/tests/sdk/grow.sh" "$today" grown
+compared 0 "$today" grown
+[ "$(grep -c '^adds     weft_[a-z_0-9]*\.grown$' log)" -gt 50 ] || failed "what grows is not told" log
+compared 1 grown "$today"
+
+# The layout that tests/sdk holds is what is measured.
+sed -n 's/^struct \([^ ]*\) [^ ]* /\1 /p' today/measured.txt | sort >mine
+grep '^weft_' "$WEFT_SOURCE/tests/sdk/layout.txt" | sort >theirs
+cmp -s mine theirs || failed "other structs than those of layout.txt" mine theirs
+awk '/^weft/ { s = $1; next } { print s "." $1, $2, $3 }' "$WEFT_SOURCE/tests/sdk/layout.txt" | sort >theirs
+sed -n 's/^field \([^ ]* [^ ]* [^ ]*\) .*/\1/p' today/measured.txt | sort >mine
+cmp -s mine theirs || failed "other fields than those of layout.txt"
+
+broken() { # broken HEADER SED LINE: with that edit of a header, this is what breaks
+    rm -rf edited
+    cp -r "$today" edited
+    sed -i "$2" "edited/weft/$1"
+    ! cmp -s "edited/weft/$1" "$today/weft/$1" || failed "$2 changes nothing in $1"
+    compared 1 "$today" edited
+    grep -q "^breaks   $3" log || failed "$1, $2: not told: $3" log
+}
+broken policy.h '/int32_t is_block;/d' 'weft_module_view.is_block is gone, which was at '
+broken policy.h 's/    int32_t parent; .*/    int64_t parent;/' 'weft_module_view.parent is of 8 bytes, and was of 4'
+broken policy.h '/const char \*path; /{h;d};/const char \*class_name; /{G}' 'weft_module_view.name moves from 16 to 8'
+broken policy.h 's/void (\*claim_rest)(weft_wrap_ctx \*ctx, int32_t unit, int32_t module);/void (*claim_rest)(weft_wrap_ctx *ctx, int32_t module, int32_t unit);/' \
+    'weft_wrap.claim_rest is declared otherwise: '
+broken strategy.h 's/WEFT_SHARDED = 1, WEFT_OWNED = 2/WEFT_OWNED = 1, WEFT_SHARDED = 2/' 'constant WEFT_SHARDED is 2, and was 1'
+broken policy.h 's/#define WEFT_UNIT_ROOT   (-1)/#define WEFT_UNIT_ROOT   (-2)/' 'define WEFT_UNIT_ROOT is (-2), and was (-1)'
+broken host.h 's|"weft.host.world/1"|"weft.host.world/2"|' 'define WEFT_HOST_WORLD is "weft.host.world/2"'
+broken device.h 's/^} weft_ref;/    int64_t more;\n&/' 'weft_ref.more is new in a struct that is passed by value'
+broken strategy.h 's/    int32_t reserved; .*0 .*/    int32_t reserved;\n    int32_t in_between;/;s/^    int32_t kind; .*/    int32_t early;\n&/' \
+    'weft_event.early is new at 8, within the 48 bytes'
+broken policy.h '/^typedef struct weft_parameter_view {/,/^}/{s/^} weft_parameter_view;/} weft_parameter_sight;\ntypedef weft_parameter_sight weft_parameter_view;/;s/struct weft_parameter_view/struct weft_parameter_sight/}' \
+    'struct weft_parameter_view is gone'
+refused 'has no headers of the SDK' sh "$archive/measure.sh" "$dir"
+refused 'is neither a directory of headers' sh "$archive/compare.sh" nowhere "$today"
+[ "$failures" = 0 ]

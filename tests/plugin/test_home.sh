@@ -1,0 +1,64 @@
+#!/bin/sh
+# ~/.local as a prefix: Weft is installed there, found through PATH alone, and a plugin is built against it with CMake and
+# pkg-config without being told where; what a plugin installs there is found by a program of any other prefix, too. One
+# version number says which Weft and which SDK it is. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+unset WEFT_PLUGIN_PATH XDG_DATA_HOME PKG_CONFIG_PATH CMAKE_PREFIX_PATH || :
+export HOME="$dir/home"
+mkdir home
+cmake --install "$WEFT_BUILD" --prefix "$HOME/.local" >log 2>&1 || failed "the installation" log
+export PATH="$HOME/.local/bin:$PATH"
+[ "$(command -v weft)" = "$HOME/.local/bin/weft" ] || failed "weft is not that of ~/.local"
+prints weft plugins describe policy:block
+grep -qF "$HOME/.local/" printed || failed "its plugins are not those beside it" printed
+
+# ---- one version
+version=$(weft --version | sed 's/^weft \([0-9.]*\) (SDK \([0-9.]*\))$/\1/')
+sdk=$(weft --version | sed 's/.*(SDK \([0-9.]*\))$/\1/')
+case $version in
+    "$sdk".*) ;;
+    *) failed "the program is $version and its SDK $sdk" ;;
+esac
+pc=$(find "$HOME/.local" -name weft.pc)
+[ "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --modversion weft)" = "$version" ] || failed "weft.pc is of another version" "$pc"
+prints weft plugins new policy mine
+sed -i "s/find_package(Weft REQUIRED)/find_package(Weft $sdk REQUIRED)\nmessage(STATUS \"Weft is \${Weft_VERSION}\")/" mine/CMakeLists.txt
+
+# ---- with CMake, which is told nothing
+prints cmake -S mine -B made -DCMAKE_INSTALL_PREFIX="$HOME/.local"
+grep -qF "Weft is $version" printed || failed "the CMake package is of another version than $version" printed
+refused "Could not find" sh -c "sed 's/Weft $sdk REQUIRED/Weft 99.0 REQUIRED/' mine/CMakeLists.txt >mine/Next.txt &&
+    mkdir -p next && cp mine/Next.txt next/CMakeLists.txt && cmake -S next -B next/made"
+prints cmake --build made
+prints cmake --install made
+prints weft plugins describe policy:mine
+grep -qF "$HOME/.local/" printed || failed "what is installed into ~/.local is not found" printed
+
+# ---- by a program of another prefix as well, in its own place: behind the user's directory, before the installation
+cmake --install "$WEFT_BUILD" --prefix "$dir/elsewhere" >log 2>&1 || failed "another installation" log
+prints "$dir/elsewhere/bin/weft" plugins describe policy:mine
+grep -qF "$HOME/.local/" printed || failed "another prefix's program does not look into ~/.local" printed
+refused "$HOME/.local/share/weft/plugins/weft-policy-nowhere.so" "$dir/elsewhere/bin/weft" plugins describe policy:nowhere
+awk -v home="$HOME/.local" -v own="$dir/elsewhere" '
+    { text = text " " $0 }
+    END {
+        first = index(text, home "/share/weft/plugins/weft-policy-nowhere.so")
+        second = index(text, home "/lib")
+        third = index(text, own)
+        exit !(first > 0 && first < second && second < third)
+    }' log || failed "the order of the search" log
+
+# ---- with make, which asks the program of PATH where it lies
+prints weft plugins new optimizer made-by-make
+prints make -C made-by-make install
+prints weft plugins describe optimizer:made-by-make
+grep -qF "$HOME/.local/share/weft/plugins" printed || failed "make install" printed
+# and by hand, as the guide says
+sed 's/"mine"/"byhand"/' mine/mine.c >byhand.c
+# shellcheck disable=SC2046  # words of options
+PKG_CONFIG_PATH="${pc%/*}" sh -c '${CC:-cc} $(pkg-config --cflags weft) byhand.c -o weft-policy-byhand.so $(pkg-config --libs weft)' \
+    >log 2>&1 || failed "by hand with pkg-config" log
+prints weft plugins describe policy:./weft-policy-byhand.so
+[ "$failures" = 0 ]

@@ -1,0 +1,174 @@
+#!/bin/sh
+# Which plugin files a run takes, [plugins] pin, pin_list and trust, and what is told of a file that it takes.
+# ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+
+make_model model 16 4 24 2 512
+make_text 40
+cat >run.ini <<'INI'
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[data]
+path       = games.txt
+document   = line
+context    = 32
+[train]
+steps        = 2
+global_batch = 4
+INI
+mkdir plugins
+CC=${CC:-cc}
+mine() { # mine ID SOURCE FLAGS...: the policy `whole` under another id, which leaves a file behind when its code runs
+    id=$1
+    shift
+    sed "s/\"whole\"/\"$id\"/" "$WEFT_SOURCE/plugins/policy/whole/whole.c" >"$id.c"
+    cat >>"$id.c" <<C
+#include <stdio.h>
+__attribute__((constructor)) static void leave(void) {
+    FILE *file = fopen("$PWD/$id.ran", "w");
+    if (file != NULL) (void)fclose(file);
+}
+C
+    build policy "$id" "$CC" -O2 "$id.c" "$@"
+}
+mine mine
+export WEFT_PLUGIN_PATH="$PWD/plugins"
+plan() { # plan STATUS arguments...: output in said and err
+    wanted=$1 status=0
+    shift
+    "$weft" plan run.ini "$@" >said 2>err || status=$?
+    [ "$status" = "$wanted" ] || failed "status $status, not $wanted: weft plan $*" said err
+}
+says() { grep -qF -- "$1" err || failed "not said: $1" err; }
+quiet() { [ ! -s err ] || failed "something is said" err; }
+
+# Without pins all are taken, and nothing is said of a file that is sound.
+plan 0 policy.plugin=mine
+quiet
+[ -e mine.ran ] || failed "the plugin leaves no trace"
+rm mine.ran
+
+# Pinned: what comes with Weft is judged as well.
+plan 1 plugins.trust=pinned
+says "is not pinned, and [plugins] trust = pinned runs nothing else. Its SHA-256 is "
+says "append what \`sha256sum $(readlink -f "$WEFT_BUILD")/plugins/weft-"
+{
+    echo "# what came with Weft"
+    echo
+    sha256sum "$WEFT_BUILD"/plugins/*.so
+} >trusted
+plan 0 plugins.trust=pinned plugins.pin_list=trusted
+quiet
+
+# A stranger's file is not, and says how it would be; none of its code runs until then.
+plan 1 plugins.trust=pinned plugins.pin_list=trusted policy.plugin=mine
+says "$PWD/plugins/weft-policy-mine.so is not pinned"
+hash=$(sha256sum plugins/weft-policy-mine.so | cut -c 1-64)
+says "Its SHA-256 is $hash."
+says "prints to $PWD/trusted."
+[ ! -e mine.ran ] || failed "code of a file that is not trusted has run"
+pin=$(sed -n 's/.*write \[plugins\] pin = \([^,]*\),.*/\1/p' err)
+[ "$pin" = "policy:mine=$hash" ] || failed "the sentence says the pin $pin" err
+plan 0 plugins.trust=pinned plugins.pin_list=trusted policy.plugin=mine "plugins.pin=$pin"
+[ -e mine.ran ] || failed "a pinned file does not run"
+cp trusted more
+sha256sum plugins/weft-policy-mine.so >>more
+plan 0 plugins.trust=pinned plugins.pin_list=more policy.plugin=mine
+plan 0 plugins.trust=pinned plugins.pin_list=more "policy.plugin=$PWD/plugins/weft-policy-mine.so"
+
+# Another build of it is another file.
+mine mine -DANOTHER -g
+plan 1 plugins.trust=pinned plugins.pin_list=more policy.plugin=mine
+says "weft-policy-mine.so is not pinned"
+plan 0 plugins.pin_list=more policy.plugin=mine # a list alone asks for nothing
+
+# A plugin of an idle section is loaded apart, and judged there.
+rm -f mine.ran
+printf '[policy.mine]\nnothing = 1\n' | cat run.ini - >idle.ini
+"$weft" plan idle.ini plugins.trust=pinned plugins.pin_list=trusted >said 2>err || true
+[ ! -e mine.ran ] || failed "code of an idle section's plugin has run" err
+
+# The launcher that an untrusted communicator names is not started.
+sed 's/"self"/"evil"/' "$WEFT_SOURCE/plugins/comm/self/self.c" >evil.body
+{
+    printf '#include <weft/comm.h>\n#undef WEFT_NOTE_MORE\n'
+    printf '#define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH("%s/evil -n {ranks}") WEFT_NOTE_LAUNCHED("EVIL_RANK EVIL_SIZE")\n' "$PWD"
+    cat evil.body
+} >evil.c
+build comm evil "$CC" -O2 evil.c
+printf '#!/bin/sh\n: >%s/evil.ran\nexit 3\n' "$PWD" >evil
+chmod +x evil
+status=0
+"$weft" train run.ini --ranks 2 strategy.plugin=ddp comm.plugin=evil run.out=out >said 2>err || status=$?
+[ -e evil.ran ] || failed "the test's own launcher is not used at all" said err
+rm evil.ran
+! "$weft" train run.ini --ranks 2 strategy.plugin=ddp comm.plugin=evil run.out=out plugins.trust=pinned plugins.pin_list=trusted >said 2>err ||
+    failed "an untrusted communicator trains"
+[ ! -e evil.ran ] || failed "an untrusted communicator's launcher was started" err
+says "is not pinned"
+
+# Lists that are none.
+echo "sha256 of mine: $hash" >bad
+plan 1 plugins.trust=pinned plugins.pin_list=bad
+says "line 1 of $PWD/bad is no line of sha256sum"
+plan 1 plugins.trust=pinned plugins.pin_list=nowhere
+says "nowhere cannot be read: No such file or directory"
+plan 1 plugins.trust=some
+says "trust"
+
+# ---- what gives cause for doubt
+chmod o+w plugins/weft-policy-mine.so
+plan 0 policy.plugin=mine
+says "policy:mine ($PWD/plugins/weft-policy-mine.so) can be changed by every user of this machine"
+chmod o-w plugins/weft-policy-mine.so
+chmod o+w plugins
+plan 0 policy.plugin=mine
+says "can be replaced by every user of this machine, for its directory is open to all: chmod o-w $PWD/plugins"
+chmod +t plugins # as /tmp: nobody replaces another one's file
+plan 0 policy.plugin=mine
+quiet
+chmod o-w,-t plugins
+
+mine block
+plan 0
+says "policy:block ($PWD/plugins/weft-policy-block.so) takes the id of one that comes with Weft, "
+[ "$(grep -c 'takes the id' err)" = 1 ] || failed "it is told more than once" err
+rm plugins/weft-policy-block.so
+plan 0
+quiet
+
+# Compiled with fast math: linking it so would be refused. By the note, or where only another source was, by what the
+# compiler wrote for debuggers.
+object() { # object ID FLAGS...: the policy under that id, compiled with the flags and linked without
+    id=$1
+    shift
+    sed "s/\"whole\"/\"$id\"/" "$WEFT_SOURCE/plugins/policy/whole/whole.c" >"$id.c"
+    "$CC" -std=c11 -D_GNU_SOURCE -O2 -fPIC -fvisibility=hidden -I"$WEFT_SOURCE/sdk/include" "$@" -c "$id.c" -o "$id.o"
+}
+object fast -ffast-math
+build policy fast "$CC" fast.o
+plan 0 policy.plugin=fast
+says "policy:fast ($PWD/plugins/weft-policy-fast.so) was compiled with -ffast-math or a part of it"
+object finite -ffinite-math-only
+build policy finite "$CC" finite.o
+plan 0 policy.plugin=finite
+says "was compiled with -ffast-math or a part of it"
+if "$CC" --version | grep -q 'Free Software Foundation'; then
+    object mixed
+    echo 'float mixed_sum(const float *x);
+float mixed_sum(const float *x) { return x[0] + x[1] + x[2]; }' >sum.c
+    "$CC" -std=c11 -O2 -fPIC -fvisibility=hidden -g -ffast-math -c sum.c -o sum.o
+    build policy mixed "$CC" mixed.o sum.o
+    plan 0 policy.plugin=mixed
+    says "was compiled with -ffast-math or a part of it"
+    "$CC" -std=c11 -O2 -fPIC -fvisibility=hidden -g -c sum.c -o sum.o
+    build policy plain "$CC" mixed.o sum.o
+    mv plugins/weft-policy-plain.so plugins/weft-policy-mixed.so
+    plan 0 policy.plugin=mixed
+    quiet
+fi
+exit $((failures > 0))

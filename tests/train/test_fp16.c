@@ -1,0 +1,356 @@
+/* tests/train/test_fp16.c: [train] precision = fp16: near fp32's numbers; losses scaled as PyTorch's GradScaler scales
+ * them, by golden files that it made; a step that is skipped changes nothing. */
+#include "engine/loss_scale.h"
+#include "golden.h"
+#include "session/opening.h"
+#include "session/schedule.h"
+#include "suite.h"
+#include "train_rig.h"
+
+#include <check.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#define ADAMW "optimizer.plugin=adamw", "optimizer.weight_decay=0.01"
+#define FP16  "train.precision=fp16"
+
+static const char *const models[] = {"llama-tied", "llama-gqa", "llama-bf16", "llama-fp16"};
+enum { N_MODELS = 4 };
+
+/* ---- the scale alone ---- */
+
+static json_t *read_golden(void) {
+    char path[4096];
+    json_error_t at;
+    json_t *root = NULL;
+    golden_path(path, sizeof path, "loss_scale.json");
+    root = json_load_file(path, 0, &at);
+    ck_assert_msg(root != NULL, "%s:%d: %s", path, at.line, at.text);
+    return root;
+}
+
+static double number_at(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    ck_assert_msg(json_is_number(value), "%s is no number", key);
+    return json_number_value(value);
+}
+
+/* Each step has the scale that GradScaler has there, up to the one behind the last. */
+static void follow_case(const json_t *one) {
+    const weft_train_settings keys = {.loss_scale = number_at(one, "init"),
+                                      .scale_growth = number_at(one, "growth"),
+                                      .scale_backoff = number_at(one, "backoff"),
+                                      .scale_every = (int64_t)number_at(one, "interval"),
+                                      .scale_floor = 1e-30};
+    const char *finite = json_string_value(json_object_get(one, "finite"));
+    const json_t *changes = json_object_get(one, "changes");
+    const size_t n = strlen(finite);
+    size_t next = 0;
+    double scale = 0.0;
+    weft_loss_scale now;
+    weft_loss_scale_begin(&now, &keys);
+    for (size_t step = 1; step <= n + 1; step++) {
+        const json_t *change = json_array_get(changes, next);
+        if (change != NULL && (size_t)json_integer_value(json_array_get(change, 0)) == step) {
+            scale = json_number_value(json_array_get(change, 1));
+            next++;
+        }
+        ck_assert_msg((double)now.scale == scale, "step %zu has the scale %.9g, and GradScaler %.9g", step,
+                      (double)now.scale, scale);
+        if (step <= n) ck_assert(weft_loss_scale_note(&now, &keys, finite[step - 1] == '1'));
+    }
+    ck_assert_uint_eq(next, json_array_size(changes));
+    ck_assert_int_eq((int64_t)n - now.skipped, (int64_t)number_at(one, "made"));
+}
+
+START_TEST(the_scale_is_grad_scalers) {
+    json_t *root = read_golden(), *one = NULL;
+    size_t i = 0;
+    json_array_foreach(json_object_get(root, "cases"), i, one) follow_case(one);
+    ck_assert_uint_ge(i, 8);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(a_scale_below_its_floor_is_told) {
+    const weft_train_settings keys = {
+        .loss_scale = 8, .scale_growth = 2, .scale_backoff = 0.5, .scale_every = 10, .scale_floor = 2};
+    weft_loss_scale now;
+    weft_loss_scale_begin(&now, &keys);
+    ck_assert(weft_loss_scale_note(&now, &keys, false));
+    ck_assert(weft_loss_scale_note(&now, &keys, false));
+    ck_assert(!weft_loss_scale_note(&now, &keys, false));
+}
+END_TEST
+
+/* ---- golden numbers ---- */
+
+static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p, double seed) {
+    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
+    float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
+    char name[256];
+    double error = 0.0;
+    (void)snprintf(name, sizeof name, "grad.%s", p->name);
+    for (int64_t i = 0; i < p->numel; i++) found[i] = (float)((double)found[i] / seed);
+    error = relative_error(found, golden_floats(batch, name), p->numel);
+    free(found);
+    return error;
+}
+
+/* Eight times nearer than bf16, which has three digits less; and what is kept is the gradient times its scale. */
+START_TEST(loss_and_gradients_lie_near_fp32) {
+    const char *overrides[] = {ADAMW, FP16, "train.loss_scale=1024"};
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    double off = 0.0, worst = 0.0;
+    golden_batch_open(&batch, models[_i]);
+    golden_engine_open(&g, &batch, models[_i], 1, overrides, 4);
+    ck_assert_int_eq(g.engine->plan.dtype, WEFT_F16);
+    ck_assert_msg(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+    ck_assert(!result.skipped && !result.overflowed);
+    off = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
+    for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &g.engine->plan.declared->parameters[i];
+        const double error = gradient_error(&g, &batch, p, 1024.0 / (double)batch.count);
+        ck_assert_msg(error < 0.005, "the gradient of %s is off by %.3g", p->name, error);
+        ck_assert_msg(error > 1e-5, "the gradient of %s is fp32's to %.3g", p->name, error);
+        if (error > worst) worst = error;
+    }
+    printf("%s: loss off by %.2g, gradients by %.2g at most\n", models[_i], off, worst);
+    ck_assert_double_lt(off, 2e-4);
+    ck_assert_double_gt(off, 1e-8);
+    ck_assert_double_lt(fabs(result.norm / golden_doubles(&batch, "adamw10.norm")[0] - 1.0), 3e-3);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+}
+END_TEST
+
+static double distance(const float *a, const float *b, int64_t n) {
+    double off = 0.0, all = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        off += ((double)a[i] - (double)b[i]) * ((double)a[i] - (double)b[i]);
+        all += (double)b[i] * (double)b[i];
+    }
+    return sqrt(off / all);
+}
+
+/* The clip divides the scale out again: what is left of it is what a small gradient keeps of its digits below 2^-14. */
+START_TEST(another_scale_is_the_same_run) {
+    const char *small[] = {ADAMW, FP16, "train.loss_scale=3000"}, *large[] = {ADAMW, FP16, "train.loss_scale=48000"};
+    const char *const *overrides[] = {small, large};
+    float *weights[2] = {NULL, NULL};
+    weft_step_result result[2];
+    int64_t n = 0;
+    row_data data;
+    row_data_golden(&data, "llama-gqa");
+    for (int i = 0; i < 2; i++) {
+        const weft_plan_spec spec = train_rig_spec(&data, 1, false);
+        train_rig rig;
+        train_rig_open(&rig, "llama-gqa", &data, overrides[i], 4);
+        train_rig_start(&rig, &spec);
+        train_rig_steps(&rig, 2);
+        result[i] = train_rig_step(&rig, 3);
+        weights[i] = train_rig_parameters(&rig);
+        n = rig.engine->plan.layout->numel;
+        ck_assert_int_eq(rig.engine->scale.skipped, 0);
+        train_rig_close(&rig);
+    }
+    ck_assert_double_lt(fabs(result[1].norm / result[0].norm - 1.0), 1e-3);
+    ck_assert_double_lt(distance(weights[0], weights[1], n), 1e-3);
+    ck_assert(result[0].scale == 3000.0 && result[1].scale == 48000.0);
+    free(weights[0]);
+    free(weights[1]);
+    row_data_free(&data);
+}
+END_TEST
+
+/* The losses, rates, skipped steps and scales of PyTorch's own run; its losses are of another rounding. */
+START_TEST(a_run_is_near_torchs_under_grad_scaler) {
+    json_t *root = read_golden();
+    const json_t *run = json_object_get(root, "run");
+    const weft_schedule schedule = {WEFT_SCHEDULE_LINEAR, (int64_t)number_at(run, "steps"),
+                                    (int64_t)number_at(run, "warmup"), 1, 1.0};
+    char first[60], every[60];
+    const char *overrides[] = {ADAMW, FP16, first, every};
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    (void)snprintf(first, sizeof first, "train.loss_scale=%.17g", number_at(run, "first"));
+    (void)snprintf(every, sizeof every, "train.scale_every=%d", (int)number_at(run, "interval"));
+    golden_batch_open(&batch, "llama-tied");
+    golden_engine_open(&g, &batch, "llama-tied", 1, overrides, 5);
+    for (int64_t step = 1; step <= schedule.steps; step++) {
+        const size_t at = (size_t)step - 1;
+        const double loss = json_number_value(json_array_get(json_object_get(run, "loss"), at));
+        const double wide = json_number_value(json_array_get(json_object_get(run, "fp32_loss"), at));
+        const double rate = json_number_value(json_array_get(json_object_get(run, "rate"), at));
+        const double scale = json_number_value(json_array_get(json_object_get(run, "scale"), at));
+        const bool skipped = json_is_true(json_array_get(json_object_get(run, "skipped"), at));
+        const double lr = number_at(run, "lr") * weft_schedule_factor(&schedule, step - g.engine->scale.skipped);
+        weft_step_result result = {0};
+        ck_assert_msg(weft_stepper_train(g.stepper, &result, (uint64_t)step, lr, number_at(run, "clip"), &err) ==
+                          WEFT_OK,
+                      "%s", err.text);
+        printf("step %2d: loss %.6f, torch's %.6f, in fp32 %.6f; scale %g%s\n", (int)step,
+               result.loss_sum / (double)result.n_targets, loss, wide, result.scale, skipped ? ", skipped" : "");
+        ck_assert_double_lt(fabs(lr - rate), 1e-12);
+        ck_assert(result.scale == scale);
+        ck_assert_int_eq(result.skipped, skipped);
+        ck_assert_double_lt(fabs(result.loss_sum / (double)result.n_targets / loss - 1.0), 2e-3);
+    }
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+    json_decref(root);
+}
+END_TEST
+
+/* ---- a step that is skipped ---- */
+
+/* Weights, states and the count of updates stay as they are, bit for bit, and so does what computes: the next step at
+ * the smaller scale is the first one of a run that began there. */
+START_TEST(a_skipped_step_changes_nothing) {
+    const char *high[] = {ADAMW, FP16, "train.loss_scale=1e12", "train.scale_backoff=1e-9"};
+    const char *low[] = {ADAMW, FP16, "train.loss_scale=1000"};
+    float *before = NULL, *after = NULL, *skipping = NULL, *plain = NULL;
+    weft_plan_spec spec;
+    weft_step_result result;
+    train_rig rig;
+    int64_t n = 0;
+    row_data data;
+    row_data_golden(&data, "llama-gqa");
+    spec = train_rig_spec(&data, 1, false);
+    train_rig_open(&rig, "llama-gqa", &data, high, 5);
+    train_rig_start(&rig, &spec);
+    n = rig.engine->plan.layout->numel;
+    before = train_rig_parameters(&rig);
+    result = train_rig_step(&rig, 1);
+    after = train_rig_parameters(&rig);
+    ck_assert(result.skipped && result.overflowed && !isfinite(result.norm) && isfinite(result.loss_sum));
+    ck_assert(result.scale == (double)1e12f);
+    ck_assert(same_floats(before, after, n));
+    ck_assert_uint_eq(rig.engine->updates, 0);
+    ck_assert_int_eq(rig.engine->scale.skipped, 1);
+    ck_assert(rig.engine->scale.scale == 1000.0f);
+    result = train_rig_step(&rig, 1);
+    ck_assert(!result.skipped);
+    ck_assert_uint_eq(rig.engine->updates, 1);
+    skipping = train_rig_parameters(&rig);
+    train_rig_close(&rig);
+    train_rig_open(&rig, "llama-gqa", &data, low, 4);
+    train_rig_start(&rig, &spec);
+    (void)train_rig_step(&rig, 1);
+    plain = train_rig_parameters(&rig);
+    ck_assert(same_floats(skipping, plain, n));
+    ck_assert(!same_floats(before, plain, n));
+    train_rig_close(&rig);
+    free(before);
+    free(after);
+    free(skipping);
+    free(plain);
+    row_data_free(&data);
+}
+END_TEST
+
+/* A weight that is no number is none at any scale: the run ends, and says where it begins. */
+START_TEST(a_scale_at_its_floor_ends_the_run) {
+    const char *overrides[] = {ADAMW, FP16, "train.loss_scale=4"};
+    const float bad = NAN;
+    row_data data;
+    train_rig rig;
+    weft_plan_spec spec;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    int32_t p = -1;
+    row_data_golden(&data, "llama-gqa");
+    spec = train_rig_spec(&data, 1, true);
+    train_rig_open(&rig, "llama-gqa", &data, overrides, 4);
+    train_rig_start(&rig, &spec);
+    p = weft_declared_find(rig.engine->plan.declared, "model.layers.1.input_layernorm.weight");
+    ck_assert_int_eq(rig.engine->kernels->write(rig.engine->device, NULL, rig.engine->parameter_refs[p], &bad, 4, &err),
+                     WEFT_OK);
+    for (uint64_t step = 1; step <= 2; step++) {
+        ck_assert_msg(weft_stepper_train(rig.stepper, &result, step, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
+        ck_assert(result.skipped && result.overflowed);
+    }
+    ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 3, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
+    ck_assert_msg(strstr(err.text, "loss scale has fallen to 0.5, below [train] scale_floor = 1") != NULL &&
+                      strstr(err.text, "the forward of layers.1.attn is the first") != NULL,
+                  "%s", err.text);
+    train_rig_close(&rig);
+    row_data_free(&data);
+}
+END_TEST
+
+/* ---- training ---- */
+
+static double loss_after(const char *model, row_data *data, const char *precision) {
+    const char *overrides[] = {ADAMW, precision, "model.start=fresh"};
+    const weft_plan_spec spec = train_rig_spec(data, 2, false);
+    weft_step_result result = {0};
+    train_rig rig;
+    train_rig_open(&rig, model, data, overrides, 4);
+    train_rig_start(&rig, &spec);
+    for (uint64_t s = 1; s <= 30; s++) result = train_rig_step(&rig, s);
+    train_rig_close(&rig);
+    return result.loss_sum / (double)result.n_targets;
+}
+
+START_TEST(thirty_steps_lower_the_loss_as_fp32_does) {
+    const fresh_shape shape = {96, 256, 3, 6, 2, 500, 64, false};
+    fresh_model model;
+    row_data data;
+    double wide = 0.0, narrow = 0.0;
+    fresh_model_make(&model, &shape);
+    row_data_random(&data, 8, 64, 500, 17);
+    wide = loss_after(model.path, &data, "train.precision=fp32");
+    narrow = loss_after(model.path, &data, FP16);
+    printf("loss of step 30: fp32 %.5f, fp16 %.5f\n", wide, narrow);
+    ck_assert_double_lt(fabs(narrow / wide - 1.0), 0.005);
+    ck_assert(narrow != wide);
+    row_data_free(&data);
+    fresh_model_remove(&model);
+}
+END_TEST
+
+/* ---- bytes ---- */
+
+/* As bf16's: the scale itself lies beside the count of targets. */
+START_TEST(a_plan_has_the_bytes_of_bf16s) {
+    static const char *const precisions[] = {"train.precision=bf16", FP16};
+    weft_plan_bytes planned[2];
+    row_data data;
+    row_data_golden(&data, "llama-gqa");
+    for (int i = 0; i < 2; i++) {
+        const char *overrides[] = {ADAMW, precisions[i], "model.start=fresh"};
+        const weft_plan_spec spec = train_rig_spec(&data, 1, true);
+        weft_error err = WEFT_ERROR_INIT;
+        train_rig rig;
+        train_rig_open(&rig, "llama-gqa", &data, overrides, 4);
+        ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+        planned[i] = rig.engine->plan.bytes;
+        train_rig_close(&rig);
+    }
+    ck_assert_mem_eq(planned[0].line, planned[1].line, sizeof planned[0].line);
+    row_data_free(&data);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("fp16");
+    TCase *tests = tcase_create("fp16");
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, the_scale_is_grad_scalers);
+    tcase_add_test(tests, a_scale_below_its_floor_is_told);
+    tcase_add_loop_test(tests, loss_and_gradients_lie_near_fp32, 0, N_MODELS);
+    tcase_add_test(tests, another_scale_is_the_same_run);
+    tcase_add_test(tests, a_run_is_near_torchs_under_grad_scaler);
+    tcase_add_test(tests, a_skipped_step_changes_nothing);
+    tcase_add_test(tests, a_scale_at_its_floor_ends_the_run);
+    tcase_add_test(tests, thirty_steps_lower_the_loss_as_fp32_does);
+    tcase_add_test(tests, a_plan_has_the_bytes_of_bf16s);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
