@@ -512,6 +512,32 @@ START_TEST(attentions) {
 }
 END_TEST
 
+/* What is written behind cuDNN, of a device of its own: here no place sees a key. */
+START_TEST(blind_places) {
+    const int64_t length = 512, q = length * HEADS * DIM * 2, kv = length * KV_HEADS * DIM * 2;
+    const int64_t numbers_of_rows = length * HEADS * 4, starts = length * 4;
+    const moved blind = {{"attention_blind"}, "the same, all of them blind", q + numbers_of_rows + starts, LIMIT};
+    char *const keys = strdup(getenv("WEFT_TEST_KEYS")), more[4400];
+    int32_t nowhere[512];
+    weft_attention a = attention_of(length);
+    weft_device *device = NULL;
+    (void)snprintf(more, sizeof more, "%s attention=cudnn", keys);
+    (void)setenv("WEFT_TEST_KEYS", more, 1);
+    device = make_device(1, 0);
+    for (int i = 0; i < 512; i++) nowhere[i] = 512;
+    begin();
+    work.device = device;
+    a.q = cleared(q), a.k = cleared(kv), a.v = cleared(kv), a.o = cleared(q), a.lse = cleared(numbers_of_rows);
+    a.starts = put(&work, nowhere, starts);
+    a.workspace = scratch(table->attention_workspace(device, &a));
+    RUN(&work, attention, &a);
+    end(&blind);
+    table->destroy(device);
+    (void)setenv("WEFT_TEST_KEYS", keys, 1);
+    free(keys);
+}
+END_TEST
+
 START_TEST(a_token) {
     const int64_t past = 1000, cache = 1024, row = KV_HEADS * DIM * 2, q = HEADS * DIM * 2;
     weft_attention a = attention_of(1);
@@ -618,6 +644,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, losses);
     tcase_add_test(tests, rows_of_the_head);
     tcase_add_test(tests, attentions);
+    tcase_add_test(tests, blind_places);
     tcase_add_test(tests, a_token);
     tcase_add_test(tests, a_bias_in_the_place_of_a_product);
     tcase_add_test(tests, factors_of_columns);

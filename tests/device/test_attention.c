@@ -196,7 +196,7 @@ static void expect_refusal(const attention_case *t, const char *name) {
     weft_attention args;
     attention_put(&r, t, &args);
     ck_assert_msg(table->attention(r.device, NULL, &args, &err) == WEFT_E_UNSUPPORTED, "%s: %s", name, err.text);
-    ck_assert_msg(strstr(err.text, t->dtype == WEFT_BF16 ? "has no plan for" : "does not make fp32") != NULL &&
+    ck_assert_msg(strstr(err.text, t->dtype == WEFT_BF16 ? "has no plan for" : "makes bf16 alone") != NULL &&
                       strstr(err.text, "attention = own") != NULL,
                   "%s: %s", name, err.text);
     end_run(&r);
