@@ -101,7 +101,8 @@ static weft_status plan_of(cuda_cudnn *c, const weft_attention *args, const atte
 static weft_status check_form(const weft_attention *args, weft_error *err) {
     if (args->dtype == WEFT_BF16) return WEFT_OK;
     return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "attention on device cuda: attention = cudnn does not make fp32; attention = own does.");
+                          "attention on device cuda: attention = cudnn does not make %s; attention = own does.",
+                          weft_dtype_name(args->dtype));
 }
 
 bool cuda_cudnn_makes(const weft_device *device, const weft_attention *args) {
