@@ -6,7 +6,7 @@
 
 namespace {
 
-__global__ void multiply(float *c, const uint16_t *a, const uint16_t *b) {
+__global__ void multiply(float *c, const uint16_t *a, const uint16_t *b, int half) {
     const int lane = static_cast<int>(threadIdx.x), group = lane >> 2, in_group = lane % 4;
     uint32_t a_words[4] = {0}, b_words[2] = {0};
     float sums[4];
@@ -20,7 +20,8 @@ __global__ void multiply(float *c, const uint16_t *a, const uint16_t *b) {
         b_words[i / 2] |= static_cast<uint32_t>(b[row * 8 + group]) << (i % 2 * 16);
     }
     for (int i = 0; i < 4; i++) sums[i] = c[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)];
-    mma_bf16(sums, a_words, b_words);
+    if (half) mma_f16(sums, a_words, b_words);
+    else mma_bf16(sums, a_words, b_words);
     for (int i = 0; i < 4; i++) c[(i < 2 ? group : group + 8) * 8 + in_group * 2 + (i & 1)] = sums[i];
 }
 
@@ -70,10 +71,10 @@ template <typename T> struct mirror {
 
 } // namespace
 
-extern "C" int instruction_mma(float *c, const uint16_t *a, const uint16_t *b) {
+extern "C" int instruction_mma(float *c, const uint16_t *a, const uint16_t *b, int half) {
     mirror<float> to(c, 128);
     mirror<uint16_t> left(a, 256), right(b, 128);
-    CUDA_LAUNCH(multiply, 1, 32, 0, nullptr, to.at, left.at, right.at);
+    CUDA_LAUNCH(multiply, 1, 32, 0, nullptr, to.at, left.at, right.at, half);
     return to.get(c);
 }
 extern "C" int instruction_load(uint16_t *out, const uint16_t *in, int transposed) {

@@ -9,8 +9,8 @@
 extern "C" {
 #endif
 
-/* c (16,8) += a (16,16) b (16,8); a and b are bf16. */
-int instruction_mma(float *c, const uint16_t *a, const uint16_t *b);
+/* c (16,8) += a (16,16) b (16,8); a and b are bf16, or half: fp16. */
+int instruction_mma(float *c, const uint16_t *a, const uint16_t *b, int half);
 /* out (32,8): what each lane has, two numbers to a word, of four matrices in (4,8,8). */
 int instruction_load(uint16_t *out, const uint16_t *in, int transposed);
 /* Two copies of 16 bytes into shared memory, the second one with none of them valid; `out` (32): what arrived. */

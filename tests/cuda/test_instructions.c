@@ -18,16 +18,27 @@ static uint16_t bf16_of_whole(float x) {
     return (uint16_t)(bits >> 16);
 }
 
+/* Of the index: bf16, or fp16. */
+static uint16_t f16_of_whole(float x) {
+    int exponent = 0;
+    const float digits = frexpf(fabsf(x), &exponent);
+    const uint32_t sign = x < 0 ? 0x8000u : 0;
+    return x == 0 ? 0 : (uint16_t)(sign | (uint32_t)(exponent + 14) << 10 | ((uint32_t)ldexpf(digits, 11) & 1023u));
+}
+static uint16_t bits_of_whole(float x, int half) {
+    return half ? f16_of_whole(x) : bf16_of_whole(x);
+}
+
 START_TEST(a_product_is_that_of_its_definition) {
     float a[16][16], b[16][8], c[16][8], want[16][8];
     uint16_t a_bits[256], b_bits[128];
-    for (int i = 0; i < 256; i++) a_bits[i] = bf16_of_whole(a[i / 16][i % 16] = whole(i));
-    for (int i = 0; i < 128; i++) b_bits[i] = bf16_of_whole(b[i / 8][i % 8] = whole(i + 300));
+    for (int i = 0; i < 256; i++) a_bits[i] = bits_of_whole(a[i / 16][i % 16] = whole(i), _i);
+    for (int i = 0; i < 128; i++) b_bits[i] = bits_of_whole(b[i / 8][i % 8] = whole(i + 300), _i);
     for (int i = 0; i < 128; i++) {
         want[i / 8][i % 8] = c[i / 8][i % 8] = whole(i + 1000);
         for (int k = 0; k < 16; k++) want[i / 8][i % 8] += a[i / 8][k] * b[k][i % 8];
     }
-    ck_assert_int_eq(instruction_mma(c[0], a_bits, b_bits), 0);
+    ck_assert_int_eq(instruction_mma(c[0], a_bits, b_bits, _i), 0);
     ck_assert_mem_eq(c, want, sizeof c);
 }
 END_TEST
@@ -36,9 +47,9 @@ END_TEST
 START_TEST(a_product_adds_in_fp32) {
     uint16_t a[256] = {0}, b[128] = {0};
     float c[128] = {0};
-    a[0] = bf16_of_whole(1), a[1] = bf16_of_whole(1);
-    b[0] = 0x3F80, b[8] = 0x3900; /* 1 and 2^-13 */
-    ck_assert_int_eq(instruction_mma(c, a, b), 0);
+    a[0] = bits_of_whole(1, _i), a[1] = bits_of_whole(1, _i);
+    b[0] = bits_of_whole(1, _i), b[8] = _i ? 0x0800 : 0x3900; /* 2^-13 */
+    ck_assert_int_eq(instruction_mma(c, a, b, _i), 0);
     ck_assert(c[0] == 1 + ldexpf(1, -13));
     for (int i = 1; i < 128; i++) ck_assert(c[i] == 0);
 }
@@ -78,8 +89,8 @@ int main(void) {
     Suite *suite = suite_create("cuda.instructions");
     TCase *tests = tcase_create("instructions");
     SRunner *runner = NULL;
-    tcase_add_test(tests, a_product_is_that_of_its_definition);
-    tcase_add_test(tests, a_product_adds_in_fp32);
+    tcase_add_loop_test(tests, a_product_is_that_of_its_definition, 0, 2);
+    tcase_add_loop_test(tests, a_product_adds_in_fp32, 0, 2);
     tcase_add_loop_test(tests, matrices_are_loaded_as_their_layout_says, 0, 2);
     tcase_add_test(tests, copies_have_arrived_once_they_are_waited_for);
     tcase_add_test(tests, powers_of_two_are_near);

@@ -80,7 +80,7 @@ static inline bool is_cpu(void) {
 }
 /* How many of `dtypes` the device computes with. */
 static inline int n_types(void) {
-    return is_cpu() ? 3 : 2;
+    return 3;
 }
 /* How many mixes of an operand and a result of a product. */
 static inline int n_mixes(void) {

@@ -13,7 +13,8 @@ typedef struct call {
 } call;
 
 static ncclDataType_t type_of_sum(const call *c) {
-    return c->asked.dtype == WEFT_F32 ? ncclFloat32 : ncclBfloat16;
+    if (c->asked.dtype == WEFT_F32) return ncclFloat32;
+    return c->asked.dtype == WEFT_F16 ? ncclFloat16 : ncclBfloat16;
 }
 
 static ncclResult_t run_all_gather(const call *c) {

@@ -16,7 +16,7 @@ static void check_activation(operands *c, const weft_activation *args) {
 
 /* What both directions read. */
 static activation_call look_up_activation(operands *c, const weft_activation *args) {
-    activation_call call = {.n = args->n, .form = args->form, .is_bf16 = args->dtype == WEFT_BF16};
+    activation_call call = {.n = args->n, .form = args->form, .dtype = args->dtype};
     const int64_t bytes = operands_dtype(c, "dtype", args->dtype);
     check_activation(c, args);
     call.x = operands_need(c, args->x, "x", args->n, 1, bytes);
@@ -29,7 +29,7 @@ CUDA_KERNEL(activation, weft_activation) {
     activation_call call;
     if (c.status != WEFT_OK) return c.status;
     call = look_up_activation(&c, args);
-    call.y = operands_need(&c, args->y, "y", args->n, 1, call.is_bf16 ? 2 : 4);
+    call.y = operands_need(&c, args->y, "y", args->n, 1, cell_bytes(call.dtype));
     if (c.status != WEFT_OK) return c.status;
     return cuda_judge(activation_launch(&call, cuda_stream(device, s)), "activation", err);
 }
@@ -40,7 +40,7 @@ CUDA_KERNEL(activation_backward, weft_activation) {
     int64_t bytes = 0;
     if (c.status != WEFT_OK) return c.status;
     call = look_up_activation(&c, args);
-    bytes = call.is_bf16 ? 2 : 4;
+    bytes = cell_bytes(call.dtype);
     call.dy = operands_need(&c, args->dy, "dy", args->n, 1, bytes);
     call.dx = operands_may(&c, args->dx, "dx", args->n, 1, bytes);
     call.dup = operands_may(&c, args->dup, "dup", args->n, 1, bytes);

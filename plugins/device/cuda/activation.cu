@@ -55,19 +55,19 @@ OF_FORM(forward)
 OF_FORM(backward)
 
 static dim3 grid_of(const activation_call *call) {
-    return dim3(static_cast<unsigned>(blocks_for(call->n, BLOCK * (call->is_bf16 ? 8 : 4))));
+    return dim3(static_cast<unsigned>(blocks_for(call->n, BLOCK * cells_of_16(call->dtype))));
 }
 
 extern "C" cudaError_t activation_launch(const activation_call *call, cudaStream_t stream) {
     if (call->n == 0) return cudaSuccess;
-    LAUNCH_CELLS(activation_forward, call->is_bf16, is_wide(call->x, call->up, call->y), grid_of(call), BLOCK, 0,
-                 stream, *call);
+    LAUNCH_CELLS(activation_forward, call->dtype, is_wide(call->x, call->up, call->y), grid_of(call), BLOCK, 0, stream,
+                 *call);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t activation_backward_launch(const activation_call *call, cudaStream_t stream) {
     const bool wide = is_wide(call->x, call->up, call->dy, call->dx, call->dup);
     if (call->n == 0) return cudaSuccess;
-    LAUNCH_CELLS(activation_backward, call->is_bf16, wide, grid_of(call), BLOCK, 0, stream, *call);
+    LAUNCH_CELLS(activation_backward, call->dtype, wide, grid_of(call), BLOCK, 0, stream, *call);
     return cudaGetLastError();
 }

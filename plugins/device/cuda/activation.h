@@ -15,7 +15,8 @@ typedef struct activation_call {
     const void *x, *up, *dy; /* up NULL: none; dy: of the backward */
     void *y, *dx, *dup;      /* y: of the forward; dx, dup: of the backward, each may be NULL */
     int64_t n;
-    bool accumulate_dx, accumulate_dup, is_bf16;
+    bool accumulate_dx, accumulate_dup;
+    int32_t dtype;
     int form; /* weft_activation_form */
 } activation_call;
 cudaError_t activation_launch(const activation_call *call, cudaStream_t stream);

@@ -4,7 +4,7 @@
 
 CUDA_KERNEL(add, weft_add) {
     operands c = OPERANDS("add", weft_add, args, err);
-    add_call call = {.n = args->n, .is_bf16 = args->dtype == WEFT_BF16};
+    add_call call = {.n = args->n, .dtype = args->dtype};
     int64_t bytes = 0;
     if (c.status != WEFT_OK) return c.status;
     bytes = operands_dtype(&c, "dtype", args->dtype);

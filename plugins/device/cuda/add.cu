@@ -18,8 +18,8 @@ template <typename T, bool Wide> static __global__ void __launch_bounds__(BLOCK)
 }
 
 extern "C" cudaError_t add_launch(const add_call *call, cudaStream_t stream) {
-    const dim3 grid(static_cast<unsigned>(blocks_for(call->n, BLOCK * (call->is_bf16 ? 8 : 4))));
+    const dim3 grid(static_cast<unsigned>(blocks_for(call->n, BLOCK * cells_of_16(call->dtype))));
     if (call->n == 0) return cudaSuccess;
-    LAUNCH_CELLS(add_cells, call->is_bf16, is_wide(call->a, call->b, call->y), grid, BLOCK, 0, stream, *call);
+    LAUNCH_CELLS(add_cells, call->dtype, is_wide(call->a, call->b, call->y), grid, BLOCK, 0, stream, *call);
     return cudaGetLastError();
 }

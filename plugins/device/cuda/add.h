@@ -15,7 +15,7 @@ typedef struct add_call {
     void *y;
     const void *a, *b;
     int64_t n;
-    bool is_bf16;
+    int32_t dtype;
 } add_call;
 cudaError_t add_launch(const add_call *call, cudaStream_t stream);
 

@@ -4,8 +4,8 @@
 #include "algorithm.h"
 
 static const cudaDataType_t *type_of(int32_t dtype) {
-    static const cudaDataType_t fp32 = CUDA_R_32F, bf16 = CUDA_R_16BF;
-    return dtype == WEFT_BF16 ? &bf16 : &fp32;
+    static const cudaDataType_t fp32 = CUDA_R_32F, bf16 = CUDA_R_16BF, fp16 = CUDA_R_16F;
+    return dtype == WEFT_BF16 ? &bf16 : dtype == WEFT_F16 ? &fp16 : &fp32;
 }
 
 /* ---- describing ---- */

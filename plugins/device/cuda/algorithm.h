@@ -22,7 +22,7 @@ typedef struct cuda_shape {
  * choice depends on the shape alone. A power of two; more than CUDA_ALIGNED gives no other ways. */
 #define CUDA_ALIGNED 16
 static inline uint32_t cuda_row_alignment(int64_t ld, int32_t dtype) {
-    const uint64_t bytes = (uint64_t)ld * (dtype == WEFT_BF16 ? 2 : 4), lowest = bytes & (~bytes + 1);
+    const uint64_t bytes = (uint64_t)(ld * cell_bytes(dtype)), lowest = bytes & (~bytes + 1);
     return lowest > CUDA_ALIGNED ? CUDA_ALIGNED : (uint32_t)lowest;
 }
 /* Of a, which may begin within the rows of a wider matrix, a multiple of its own width from their begin. */

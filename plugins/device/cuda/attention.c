@@ -67,7 +67,7 @@ static attention_call call_of(const weft_attention *args) {
                                  .to_exponent = (float)(args->scale * LOG2_E),
                                  .to_cap = cap > 0 ? (float)(args->scale / cap) : 0,
                                  .cap_exponent = (float)(cap * LOG2_E),
-                                 .is_bf16 = args->dtype == WEFT_BF16};
+                                 .dtype = args->dtype};
     return call;
 }
 
@@ -75,7 +75,7 @@ static attention_call call_of(const weft_attention *args) {
 static void look_up_attention(operands *c, const weft_attention *args, attention_call *call, bool backward) {
     const int64_t queries = size_times(args->batch, args->length), q_width = size_times(args->heads, args->head_dim);
     const int64_t keys = size_times(args->batch, rows_of(args)), k_width = size_times(args->kv_heads, args->head_dim);
-    const int64_t bytes = call->is_bf16 ? 2 : 4;
+    const int64_t bytes = cell_bytes(call->dtype);
     if (args->cache_rows > 0) call->past = operands_need(c, args->past, "past", 1, 1, 8);
     call->q = operands_need(c, args->q, "q", queries, q_width, bytes);
     call->k = operands_need(c, args->k, "k", keys, k_width, bytes);

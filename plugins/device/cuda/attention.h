@@ -28,7 +28,7 @@ typedef struct attention_call {
     int window;                              /* 0: none */
     float scale;                             /* of scores */
     float to_exponent, to_cap, cap_exponent; /* scale log2(e); with a cap scale / cap, cap log2(e), without one 0 */
-    bool is_bf16;
+    int32_t dtype;
 } attention_call;
 
 /* New keys and values into a cache. Where `past` places of before leave no room nothing is written. */

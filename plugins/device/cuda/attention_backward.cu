@@ -13,9 +13,11 @@
 template <typename T, int D> struct backward_shape {
     enum { WARPS = D > 128 ? 1 : D > 64 ? 2 : 4, TAKEN = D > 128 ? 16 : 32, STAGES = 1, HALVES = D > 128 };
 };
-template <int D> struct backward_shape<bf16, D> {
+template <int D> struct backward_shape_of_halves {
     enum { WARPS = D > 128 ? 2 : 4, TAKEN = D > 128 ? 16 : D > 64 ? 32 : 64, STAGES = 2, HALVES = D > 128 };
 };
+template <int D> struct backward_shape<bf16, D> : backward_shape_of_halves<D> {};
+template <int D> struct backward_shape<f16, D> : backward_shape_of_halves<D> {};
 /* lse, delta and the first key of each query that is taken in. */
 template <typename T, int D> struct query_numbers {
     enum { N = backward_shape<T, D>::TAKEN };

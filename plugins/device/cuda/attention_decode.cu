@@ -111,7 +111,8 @@ template <typename T> static cudaError_t launch_decode(const attention_call *cal
 
 extern "C" cudaError_t attention_decode_launch(const attention_call *call, cudaStream_t stream) {
     if (call->batch == 0) return cudaSuccess;
-    return call->is_bf16 ? launch_decode<bf16>(call, stream) : launch_decode<float>(call, stream);
+    if (call->dtype == WEFT_BF16) return launch_decode<bf16>(call, stream);
+    return call->dtype == WEFT_F16 ? launch_decode<f16>(call, stream) : launch_decode<float>(call, stream);
 }
 
 /* ---- the cache ---- */
@@ -136,9 +137,10 @@ static cudaError_t launch_append(const attention_call *call, int64_t units, cuda
 }
 
 extern "C" cudaError_t attention_append_launch(const attention_call *call, cudaStream_t stream) {
-    const int64_t row = call->kv_heads * call->head_dim, bytes = row * (call->is_bf16 ? 2 : 4);
+    const int64_t row = call->kv_heads * call->head_dim, bytes = row * cell_bytes(call->dtype);
     if (call->batch == 0 || call->length == 0 || (call->new_k == NULL && call->new_v == NULL)) return cudaSuccess;
     if (bytes % 16 == 0 && is_wide(call->k, call->v, call->new_k, call->new_v))
         return launch_append<uint4>(call, bytes / 16, stream);
-    return call->is_bf16 ? launch_append<uint16_t>(call, row, stream) : launch_append<uint32_t>(call, row, stream);
+    return cell_bytes(call->dtype) == 2 ? launch_append<uint16_t>(call, row, stream)
+                                        : launch_append<uint32_t>(call, row, stream);
 }

@@ -19,7 +19,7 @@ template <typename T, int D> struct forward_shape {
         BLOCKS = D > 96 ? 2 : 3
     };
 };
-template <int D> struct forward_shape<bf16, D> {
+template <int D> struct forward_shape_of_halves {
     enum {
         WIDE_HEAD = D > 128,
         WARPS = WIDE_HEAD ? 4 : 8,
@@ -31,6 +31,8 @@ template <int D> struct forward_shape<bf16, D> {
         BLOCKS = D > 64 && !WIDE_HEAD ? 1 : 2
     };
 };
+template <int D> struct forward_shape<bf16, D> : forward_shape_of_halves<D> {};
+template <int D> struct forward_shape<f16, D> : forward_shape_of_halves<D> {};
 template <typename T, int D> struct forward_memory {
     typedef forward_shape<T, D> shape;
     enum {

@@ -96,23 +96,26 @@ template <typename Kernel> static cudaError_t allow_shared(Kernel *kernel, int b
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
+#define ATTENTION_OF_HALVES(T, launch, call, stream)                                                                   \
+    return d <= 32    ? launch<T, 32>(call, stream)                                                                    \
+           : d <= 64  ? launch<T, 64>(call, stream)                                                                    \
+           : d <= 80  ? launch<T, 80>(call, stream)                                                                    \
+           : d <= 96  ? launch<T, 96>(call, stream)                                                                    \
+           : d <= 128 ? launch<T, 128>(call, stream)                                                                   \
+                      : launch<T, 256>(call, stream)
 /* Returns launch<T, D>(call, stream) of the least D that has room for a head. */
 #define ATTENTION_OF_HEAD(launch, call, stream)                                                                        \
     do {                                                                                                               \
         const int d = (call)->head_dim;                                                                                \
-        if (!(call)->is_bf16) {                                                                                        \
+        if ((call)->dtype == WEFT_F32) {                                                                               \
             return d <= 32    ? launch<float, 32>(call, stream)                                                        \
                    : d <= 64  ? launch<float, 64>(call, stream)                                                        \
                    : d <= 96  ? launch<float, 96>(call, stream)                                                        \
                    : d <= 128 ? launch<float, 128>(call, stream)                                                       \
                               : launch<float, 256>(call, stream);                                                      \
         }                                                                                                              \
-        return d <= 32    ? launch<bf16, 32>(call, stream)                                                             \
-               : d <= 64  ? launch<bf16, 64>(call, stream)                                                             \
-               : d <= 80  ? launch<bf16, 80>(call, stream)                                                             \
-               : d <= 96  ? launch<bf16, 96>(call, stream)                                                             \
-               : d <= 128 ? launch<bf16, 128>(call, stream)                                                            \
-                          : launch<bf16, 256>(call, stream);                                                           \
+        if ((call)->dtype == WEFT_F16) ATTENTION_OF_HALVES(f16, launch, call, stream);                                 \
+        ATTENTION_OF_HALVES(bf16, launch, call, stream);                                                               \
     } while (0)
 
 #endif

@@ -8,13 +8,16 @@
  *     add_products  sums (16, D) += p (16, N) b (N, D)
  *
  * s, p and sums are spread over the lanes: each has ROWS of the 16 rows, and half as many numbers as there are columns
- * (`lanes` says which). In bf16 they come from matrix instructions, in fp32 from plain ones. p is fp32 also as a
- * factor: where the factors are bf16, it goes in as two of them, p rounded and what that left, 16 bits in all.
+ * (`lanes` says which). In 16 bits they come from matrix instructions, in fp32 from plain ones. p is fp32 also as
+ * a factor: where the factors have 16 bits, it goes in as two of them, p rounded and what that left: 16 digits of bf16,
+ * 22 of fp16.
  */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_TILES_CUH
 #define WEFT_DEVICE_CUDA_ATTENTION_TILES_CUH
 
 #include <limits.h>
+
+#include <type_traits>
 
 #include "attention.h"
 #include "cells.cuh"
@@ -39,7 +42,7 @@ static __device__ __forceinline__ int warp_index(void) {
 /* ---- which numbers a lane has ---- */
 
 template <typename T> struct lanes;
-template <> struct lanes<bf16> {
+struct lanes_of_halves {
     enum { ROWS = 2, ACROSS = 4 }; /* ACROSS: lanes that share a row */
     static __device__ __forceinline__ int row(int slot) {
         return lane_index() / 4 + slot * 8;
@@ -57,6 +60,8 @@ template <> struct lanes<bf16> {
         return column(i);
     }
 };
+template <> struct lanes<bf16> : lanes_of_halves {};
+template <> struct lanes<f16> : lanes_of_halves {};
 template <> struct lanes<float> {
     enum { ROWS = 4, ACROSS = 8 };
     static __device__ __forceinline__ int row(int slot) {
@@ -152,41 +157,51 @@ template <typename T, int D, bool HELD> struct left_rows {
     }
 };
 
-/* ---- products in bf16 ---- */
+/* ---- products in bf16 and fp16 ---- */
+
+/* Of functions whose form for fp32 is another one. */
+template <typename T> using if_half = typename std::enable_if<sizeof(T) == 2>::type;
+
+static __device__ __forceinline__ void multiply(float *d, const uint32_t *a, const uint32_t *b, const bf16 *) {
+    mma_bf16(d, a, b);
+}
+static __device__ __forceinline__ void multiply(float *d, const uint32_t *a, const uint32_t *b, const f16 *) {
+    mma_f16(d, a, b);
+}
 
 /* Of 16 rows as a factor from the left, 16 columns. */
-template <int D> static __device__ __forceinline__ void left_words(uint32_t *out, const bf16 *a, int step) {
-    mma_load(out, a + lane_index() % 16 * tile<bf16, D>::PITCH + step * 16 + lane_index() / 16 * 8);
+template <int D, typename T> static __device__ __forceinline__ void left_words(uint32_t *out, const T *a, int step) {
+    mma_load(out, a + lane_index() % 16 * tile<T, D>::PITCH + step * 16 + lane_index() / 16 * 8);
 }
-template <int D> struct left_rows<bf16, D, true> {
+template <typename T, int D> struct left_rows<T, D, true> {
     uint32_t words[D / 16][4];
-    __device__ __forceinline__ void take(const bf16 *a) {
+    __device__ __forceinline__ void take(const T *a) {
 #pragma unroll
         for (int step = 0; step < D / 16; step++) left_words<D>(words[step], a, step);
     }
 };
 
 /* What 16 columns of a and b add. */
-template <int N, int D>
-static __device__ __forceinline__ void scores_step(float (&s)[N / 2], const uint32_t *a, const bf16 *b, int step) {
+template <int N, int D, typename T>
+static __device__ __forceinline__ void scores_step(float (&s)[N / 2], const uint32_t *a, const T *b, int step) {
     const int row = lane_index() % 8 + lane_index() / 16 * 8, column = lane_index() / 8 % 2 * 8;
 #pragma unroll
     for (int n = 0; n < N / 16; n++) {
         uint32_t two[4];
-        mma_load(two, b + (n * 16 + row) * tile<bf16, D>::PITCH + step * 16 + column);
-        mma_bf16(s + n * 8, a, two);
-        mma_bf16(s + n * 8 + 4, a, two + 2);
+        mma_load(two, b + (n * 16 + row) * tile<T, D>::PITCH + step * 16 + column);
+        multiply(s + n * 8, a, two, b);
+        multiply(s + n * 8 + 4, a, two + 2, b);
     }
 }
-template <int N, int D>
-static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows<bf16, D, true> &a, const bf16 *b) {
+template <int N, int D, typename T, typename = if_half<T>>
+static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows<T, D, true> &a, const T *b) {
 #pragma unroll
     for (int i = 0; i < N / 2; i++) s[i] = 0;
 #pragma unroll
     for (int step = 0; step < D / 16; step++) scores_step<N, D>(s, a.words[step], b, step);
 }
-template <int N, int D>
-static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows<bf16, D, false> &a, const bf16 *b) {
+template <int N, int D, typename T, typename = if_half<T>>
+static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows<T, D, false> &a, const T *b) {
 #pragma unroll
     for (int i = 0; i < N / 2; i++) s[i] = 0;
 #pragma unroll 2 /* all of them at once take too many registers */
@@ -198,31 +213,31 @@ static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows
 }
 
 /* Two neighbours of p, rounded, and rounded once more what that left of them. */
-static __device__ __forceinline__ void split(uint32_t &high, uint32_t &low, const float *p) {
+template <typename T> static __device__ __forceinline__ void split(uint32_t &high, uint32_t &low, const float *p) {
     float near[2], rest[2];
-    high = words<bf16>::close_two(p);
-    words<bf16>::open_two(near, high);
+    high = words<T>::close_two(p);
+    words<T>::open_two(near, high);
     rest[0] = p[0] - near[0], rest[1] = p[1] - near[1];
-    low = words<bf16>::close_two(rest);
+    low = words<T>::close_two(rest);
 }
 
-template <int N, int D>
-static __device__ __forceinline__ void add_products(float (&sums)[D / 2], const float (&p)[N / 2], const bf16 *b,
+template <int N, int D, typename T, typename = if_half<T>>
+static __device__ __forceinline__ void add_products(float (&sums)[D / 2], const float (&p)[N / 2], const T *b,
                                                     float *) {
     const int row = lane_index() % 16, column = lane_index() / 16 * 8;
 #pragma unroll
     for (int step = 0; step < N / 16; step++) {
         uint32_t high[4], low[4];
 #pragma unroll
-        for (int i = 0; i < 4; i++) split(high[i], low[i], p + step * 8 + i * 2);
+        for (int i = 0; i < 4; i++) split<T>(high[i], low[i], p + step * 8 + i * 2);
 #pragma unroll
         for (int n = 0; n < D / 16; n++) {
             uint32_t two[4];
-            mma_load_transposed(two, b + (step * 16 + row) * tile<bf16, D>::PITCH + n * 16 + column);
-            mma_bf16(sums + n * 8, high, two);
-            mma_bf16(sums + n * 8 + 4, high, two + 2);
-            mma_bf16(sums + n * 8, low, two);
-            mma_bf16(sums + n * 8 + 4, low, two + 2);
+            mma_load_transposed(two, b + (step * 16 + row) * tile<T, D>::PITCH + n * 16 + column);
+            multiply(sums + n * 8, high, two, b);
+            multiply(sums + n * 8 + 4, high, two + 2, b);
+            multiply(sums + n * 8, low, two, b);
+            multiply(sums + n * 8 + 4, low, two + 2, b);
         }
     }
 }

@@ -1,4 +1,4 @@
-/* cells.cuh: activations as kernels read and write them: fp32 or bf16 in memory, fp32 in registers.
+/* cells.cuh: activations as kernels read and write them: fp32, bf16 or fp16 in memory, fp32 in registers.
  *
  * A thread takes a pack of neighbours at a time, 16 bytes of the narrower type. Where all operands and rows begin at
  * multiples of 16 bytes the pack moves in loads of 128 bits (Wide); where one does not, element by element. Which
@@ -11,11 +11,14 @@
 #include <stdint.h>
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include "cell_bytes.h"
 #include "launch.h"
 
 typedef __nv_bfloat16 bf16;
+typedef __half f16;
 
 /* Elements of a pack. */
 template <typename T> struct pack {
@@ -65,6 +68,34 @@ template <> struct words<bf16> {
     }
     static __device__ __forceinline__ bf16 put(float x) {
         return __float2bfloat16_rn(x);
+    }
+};
+
+template <> struct words<f16> {
+    enum { CELLS = 8 };
+    static __device__ __forceinline__ void open_two(float *out, uint32_t word) {
+        __half2 two;
+        memcpy(&two, &word, sizeof two);
+        out[0] = __low2float(two), out[1] = __high2float(two);
+    }
+    /* To nearest even; what is too large becomes infinite. */
+    static __device__ __forceinline__ uint32_t close_two(const float *in) {
+        const __half2 two = __floats2half2_rn(in[0], in[1]);
+        uint32_t word;
+        memcpy(&word, &two, sizeof word);
+        return word;
+    }
+    static __device__ __forceinline__ void open(float *out, uint4 v) {
+        open_two(out, v.x), open_two(out + 2, v.y), open_two(out + 4, v.z), open_two(out + 6, v.w);
+    }
+    static __device__ __forceinline__ uint4 close(const float *in) {
+        return make_uint4(close_two(in), close_two(in + 2), close_two(in + 4), close_two(in + 6));
+    }
+    static __device__ __forceinline__ float get(f16 cell) {
+        return __half2float(cell);
+    }
+    static __device__ __forceinline__ f16 put(float x) {
+        return __float2half_rn(x);
     }
 };
 
@@ -128,13 +159,17 @@ static inline int64_t blocks_for(int64_t n, int64_t each) {
     return (n + each - 1) / each;
 }
 
-/* One of the four forms of `kernel`. */
-#define LAUNCH_CELLS(kernel, is_bf16, wide, grid, block, shared, stream, ...)                                          \
+/* One of the six forms of `kernel`. */
+#define LAUNCH_CELLS_OF(T, kernel, wide, grid, block, shared, stream, ...)                                             \
     do {                                                                                                               \
-        if ((is_bf16) && (wide)) CUDA_LAUNCH((kernel<bf16, true>), grid, block, shared, stream, __VA_ARGS__);          \
-        else if (is_bf16) CUDA_LAUNCH((kernel<bf16, false>), grid, block, shared, stream, __VA_ARGS__);                \
-        else if (wide) CUDA_LAUNCH((kernel<float, true>), grid, block, shared, stream, __VA_ARGS__);                   \
-        else CUDA_LAUNCH((kernel<float, false>), grid, block, shared, stream, __VA_ARGS__);                            \
+        if (wide) CUDA_LAUNCH((kernel<T, true>), grid, block, shared, stream, __VA_ARGS__);                            \
+        else CUDA_LAUNCH((kernel<T, false>), grid, block, shared, stream, __VA_ARGS__);                                \
+    } while (0)
+#define LAUNCH_CELLS(kernel, dtype, wide, grid, block, shared, stream, ...)                                            \
+    do {                                                                                                               \
+        if ((dtype) == WEFT_BF16) LAUNCH_CELLS_OF(bf16, kernel, wide, grid, block, shared, stream, __VA_ARGS__);       \
+        else if ((dtype) == WEFT_F16) LAUNCH_CELLS_OF(f16, kernel, wide, grid, block, shared, stream, __VA_ARGS__);    \
+        else LAUNCH_CELLS_OF(float, kernel, wide, grid, block, shared, stream, __VA_ARGS__);                           \
     } while (0)
 
 #endif

@@ -19,6 +19,7 @@ static void print_key(char *out, size_t size, const cuda_shape *s) {
 }
 
 static int32_t dtype_of(const char *name) {
+    if (strcmp(name, "fp16") == 0) return WEFT_F16;
     return strcmp(name, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
 }
 

@@ -11,6 +11,7 @@ CUDA_KERNEL(clip, weft_clip) {
     call.norm = operands_need(&c, args->norm, "norm", 1, 1, 8);
     call.coefficient = operands_need(&c, args->coefficient, "coefficient", 1, 1, 4);
     call.skip = operands_need(&c, args->skip, "skip", 1, 1, 4);
+    call.seed = operands_may(&c, args->seed, "seed", 1, 1, 4);
     if (c.status != WEFT_OK) return c.status;
     return cuda_judge(clip_launch(&call, cuda_stream(device, s)), "clip", err);
 }

@@ -1,4 +1,4 @@
-/* clip.cu: norm = sqrt(sum of square sums, in order) / count, and the coefficient; one block. */
+/* clip.cu: norm = sqrt(sum of square sums, in order) / (count * seed), and the coefficient; one block. */
 #include "clip.h"
 
 #include <math.h>
@@ -8,7 +8,8 @@
 static __global__ void __launch_bounds__(ORDERED_BLOCK) clip_norm(const clip_call c) {
     const double total = ordered_sum(c.square_sums, c.n);
     if (threadIdx.x != 0) return;
-    const double count = *c.count, norm = sqrt(total) / count;
+    const double count = c.seed == NULL ? *c.count : *c.count * static_cast<double>(*c.seed);
+    const double norm = sqrt(total) / count;
     const bool is_finite = norm - norm == 0.0;
     const double factor = c.clip > 0.0 ? fmin(1.0, c.clip / (norm + 1e-6)) : 1.0;
     *c.norm = norm;

@@ -12,6 +12,7 @@ extern "C" {
 
 typedef struct clip_call {
     const double *square_sums, *count;
+    const float *seed; /* NULL: one */
     double *norm;
     float *coefficient;
     int32_t *skip;

@@ -35,6 +35,7 @@
 
 #include "../common/matrices.h"
 #include "../common/operands.h"
+#include "cell_bytes.h"
 #include "dry_run.h"
 #include "kernels.h"
 #include "libraries.h"

@@ -19,8 +19,8 @@ static embedding_call embedding_call_of(const weft_embedding *args) {
     const embedding_call call = {.rows = args->rows,
                                  .width = args->width,
                                  .vocab = args->vocab,
-                                 .is_bf16 = args->dtype == WEFT_BF16,
-                                 .table_is_bf16 = args->dtype_table == WEFT_BF16,
+                                 .dtype = args->dtype,
+                                 .dtype_table = args->dtype_table,
                                  .accumulate = args->accumulate != 0,
                                  .padding = args->has_padding ? args->padding : -1};
     return call;

@@ -47,15 +47,17 @@ static cudaError_t take_launch(const embedding_call *call, bool wide, cudaStream
     return cudaGetLastError();
 }
 
+template <typename Y> static cudaError_t take_from(const embedding_call *call, bool wide, cudaStream_t stream) {
+    if (call->dtype_table == WEFT_BF16) return take_launch<Y, bf16>(call, wide, stream);
+    return call->dtype_table == WEFT_F16 ? take_launch<Y, f16>(call, wide, stream)
+                                         : take_launch<Y, float>(call, wide, stream);
+}
+
 extern "C" cudaError_t embedding_launch(const embedding_call *call, cudaStream_t stream) {
     const bool wide = call->width % 8 == 0 && is_wide(call->table, call->y);
     if (call->rows == 0 || call->width == 0) return cudaSuccess;
-    if (call->is_bf16) {
-        return call->table_is_bf16 ? take_launch<bf16, bf16>(call, wide, stream)
-                                   : take_launch<bf16, float>(call, wide, stream);
-    }
-    return call->table_is_bf16 ? take_launch<float, bf16>(call, wide, stream)
-                               : take_launch<float, float>(call, wide, stream);
+    if (call->dtype == WEFT_BF16) return take_from<bf16>(call, wide, stream);
+    return call->dtype == WEFT_F16 ? take_from<f16>(call, wide, stream) : take_from<float>(call, wide, stream);
 }
 
 /* ---- rows sorted by id ---- */
@@ -196,6 +198,6 @@ extern "C" cudaError_t embedding_backward_launch(const embedding_call *call, cud
     CUDA_LAUNCH((sort_rows), dim3(static_cast<unsigned>(blocks_for(call->vocab, range))), SORTERS, 0, stream, *call,
                 range);
     if (const cudaError_t code = cudaGetLastError()) return code;
-    LAUNCH_CELLS(sum_rows_of_id, call->is_bf16, wide, grid, block, 0, stream, *call);
+    LAUNCH_CELLS(sum_rows_of_id, call->dtype, wide, grid, block, 0, stream, *call);
     return cudaGetLastError();
 }

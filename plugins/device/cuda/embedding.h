@@ -16,7 +16,7 @@ typedef struct embedding_call {
     const void *table;  /* (vocab, width) */
     void *y;            /* (rows, width) */
     int64_t rows, width, vocab;
-    bool is_bf16, table_is_bf16; /* y and dy; table */
+    int32_t dtype, dtype_table; /* y and dy; table */
     /* the backward's */
     const void *dy;
     float *dtable;

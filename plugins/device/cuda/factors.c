@@ -5,13 +5,13 @@
 /* What both directions read. */
 static factors_call look_up_factors(operands *c, const weft_multiply *args) {
     factors_call call = {.rows = args->rows, .width = args->width, .part = 1};
-    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.dtype = args->dtype;
     (void)operands_dtype(c, "dtype", args->dtype);
     operands_size(c, "rows", args->rows, 0);
     operands_size(c, "width", args->width, 1);
     operands_parts(c, args->parts, args->width);
     if (c->status == WEFT_OK) call.part = args->width / args->parts;
-    call.x = operands_need(c, args->x, "x", args->rows, args->width, call.is_bf16 ? 2 : 4);
+    call.x = operands_need(c, args->x, "x", args->rows, args->width, cell_bytes(call.dtype));
     call.by = operands_need(c, args->by, "by", args->parts, 1, 4);
     call.over = operands_may(c, args->over, "over", args->parts, 1, 4);
     call.shift = operands_may(c, args->shift, "shift", args->parts, 1, 4);
@@ -24,7 +24,7 @@ CUDA_KERNEL(multiply, weft_multiply) {
     factors_call call;
     if (c.status != WEFT_OK) return c.status;
     call = look_up_factors(&c, args);
-    call.y = operands_need(&c, args->y, "y", args->rows, args->width, call.is_bf16 ? 2 : 4);
+    call.y = operands_need(&c, args->y, "y", args->rows, args->width, cell_bytes(call.dtype));
     if (c.status != WEFT_OK) return c.status;
     return cuda_judge(factors_launch(&call, cuda_stream(device, s)), "multiply", err);
 }
@@ -51,9 +51,9 @@ CUDA_KERNEL(multiply_backward, weft_multiply) {
     void *workspace = NULL;
     if (c.status != WEFT_OK) return c.status;
     call = look_up_factors(&c, args);
-    sums.a = operands_need(&c, args->dy, "dy", args->rows, args->width, call.is_bf16 ? 2 : 4);
+    sums.a = operands_need(&c, args->dy, "dy", args->rows, args->width, cell_bytes(call.dtype));
     sums.b = call.x;
-    call.y = operands_may(&c, args->dx, "dx", args->rows, args->width, call.is_bf16 ? 2 : 4);
+    call.y = operands_may(&c, args->dx, "dx", args->rows, args->width, cell_bytes(call.dtype));
     sums.out = operands_may(&c, args->dby, "dby", args->parts, 1, 4);
     if (c.status != WEFT_OK) return c.status;
     workspace = operands_need_workspace(&c, args->workspace, cuda_multiply_backward_workspace(device, args));
@@ -62,7 +62,7 @@ CUDA_KERNEL(multiply_backward, weft_multiply) {
     sums.part = call.part;
     sums.over = call.over;
     sums.shift = call.shift;
-    sums.is_bf16 = call.is_bf16;
+    sums.dtype = call.dtype;
     sums.accumulate = args->accumulate_dby != 0;
     call.x = sums.a;
     call.shift = NULL;
@@ -86,6 +86,6 @@ CUDA_KERNEL(dropout, weft_dropout) {
     call.least = operands_least(args->p);
     call.factor = operands_kept(args->p);
     call.accumulate = args->accumulate != 0;
-    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.dtype = args->dtype;
     return cuda_judge(dropout_launch(&call, cuda_stream(device, s)), "dropout", err);
 }

@@ -35,9 +35,9 @@ template <typename T, bool Wide> static __global__ void __launch_bounds__(BLOCK)
 
 extern "C" cudaError_t factors_launch(const factors_call *call, cudaStream_t stream) {
     const int64_t n = call->rows * call->width;
-    const dim3 grid(static_cast<unsigned>(blocks_for(n, BLOCK * (call->is_bf16 ? 8 : 4))));
+    const dim3 grid(static_cast<unsigned>(blocks_for(n, BLOCK * cells_of_16(call->dtype))));
     if (n == 0) return cudaSuccess;
-    LAUNCH_CELLS(scale_by, call->is_bf16, is_wide(call->x, call->y), grid, BLOCK, 0, stream, *call);
+    LAUNCH_CELLS(scale_by, call->dtype, is_wide(call->x, call->y), grid, BLOCK, 0, stream, *call);
     return cudaGetLastError();
 }
 
@@ -102,13 +102,13 @@ static __global__ void __launch_bounds__(BLOCK) add_parts(const factor_sums_call
 }
 
 extern "C" cudaError_t factor_sums_launch(const factor_sums_call *call, cudaStream_t stream) {
-    const int64_t runs = factor_sums_runs(call->rows), bytes = call->is_bf16 ? 2 : 4;
+    const int64_t runs = factor_sums_runs(call->rows), bytes = cell_bytes(call->dtype);
     const int lanes = call->part > 1 ? WARP : 1;
     const bool wide = is_wide(call->a, call->b) && call->width * bytes % 16 == 0;
     if (runs > 0) {
         const dim3 grid(static_cast<unsigned>(runs),
                         static_cast<unsigned>(blocks_for(call->width, COLUMNS * 16 / bytes)));
-        LAUNCH_CELLS(sum_products, call->is_bf16, wide, grid, COLUMNS * ROWS, 0, stream, *call);
+        LAUNCH_CELLS(sum_products, call->dtype, wide, grid, COLUMNS * ROWS, 0, stream, *call);
         if (const cudaError_t code = cudaGetLastError()) return code;
     }
     CUDA_LAUNCH((add_parts), dim3(static_cast<unsigned>(blocks_for(call->width / call->part * lanes, BLOCK))), BLOCK, 0,
@@ -157,6 +157,6 @@ extern "C" cudaError_t dropout_launch(const dropout_call *call, cudaStream_t str
     const int64_t counters = blocks_for(call->row, 256) * 64;
     const dim3 grid(static_cast<unsigned>(blocks_for(counters, BLOCK)), static_cast<unsigned>(call->batch));
     if (call->row == 0 || call->batch == 0) return cudaSuccess;
-    LAUNCH_CELLS(drop, call->is_bf16, false, grid, BLOCK, 0, stream, *call);
+    LAUNCH_CELLS(drop, call->dtype, false, grid, BLOCK, 0, stream, *call);
     return cudaGetLastError();
 }

@@ -18,7 +18,8 @@ typedef struct factors_call {
     const void *x;
     const float *by, *over, *shift;
     int64_t rows, width, part;
-    bool accumulate, is_bf16;
+    bool accumulate;
+    int32_t dtype;
 } factors_call;
 cudaError_t factors_launch(const factors_call *call, cudaStream_t stream);
 
@@ -29,7 +30,8 @@ typedef struct factor_sums_call {
     const void *a, *b;
     const float *over, *shift;
     int64_t rows, width, part;
-    bool accumulate, is_bf16;
+    bool accumulate;
+    int32_t dtype;
 } factor_sums_call;
 int64_t factor_sums_runs(int64_t rows);
 cudaError_t factor_sums_launch(const factor_sums_call *call, cudaStream_t stream);
@@ -43,7 +45,8 @@ typedef struct dropout_call {
     uint64_t seed;
     uint32_t site, least;
     float factor;
-    bool accumulate, is_bf16;
+    bool accumulate;
+    int32_t dtype;
 } dropout_call;
 cudaError_t dropout_launch(const dropout_call *call, cudaStream_t stream);
 

@@ -23,7 +23,7 @@ typedef struct head {
     int64_t chunk, ld; /* rows of a chunk; distance of its logits' rows */
     int64_t bytes;     /* of an element of x, w and dx */
     const void *x, *w;
-    const float *weights, *bias; /* bias NULL: none */
+    const float *weights, *bias, *seed; /* bias, seed NULL: none */
     const int32_t *targets;
     double *loss;
     void *dx;
@@ -40,7 +40,7 @@ typedef struct head {
 
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
     head h = {.device = (weft_device *)(uintptr_t)device, .args = args, .kernel = kernel, .grad = grad};
-    h.bytes = args->dtype == WEFT_BF16 ? 2 : 4;
+    h.bytes = cell_bytes(args->dtype);
     h.ld = size_round_up(size_min(size_max(args->vocab, 1), OPERANDS_SIZE_LIMIT), 16);
     h.chunk = size_min(MAX_ROWS, LOGITS / 4 / h.ld);
     h.chunk = h.chunk >= 128 ? h.chunk / 128 * 128 : size_max(h.chunk, 1);
@@ -168,6 +168,7 @@ static weft_status head_look_up(head *h, weft_error *err) {
     h->loss = operands_need(&c, args->loss, "loss", 1, 1, 8);
     if (args->has_bias) h->bias = operands_need(&c, args->bias, "bias", args->vocab, 1, 4);
     if (h->grad && args->has_bias) h->dbias = operands_may(&c, args->dbias, "dbias", args->vocab, 1, 4);
+    if (h->grad) h->seed = operands_may(&c, args->seed, "seed", 1, 1, 4);
     if (h->grad) h->dx = operands_may(&c, args->dx, "dx", args->rows, args->width, h->bytes);
     if (h->grad) h->dw = operands_may(&c, args->dw, "dw", args->vocab, args->width, 4);
     if (c.status != WEFT_OK) return c.status;
@@ -193,6 +194,7 @@ static head_chunk chunk_of(const head *h, int64_t r0, int64_t n) {
                           .bias = h->bias,
                           .targets = h->targets + r0,
                           .weights = h->weights + r0,
+                          .seed = h->seed,
                           .n = n,
                           .width = h->args->width,
                           .vocab = h->args->vocab,
@@ -200,7 +202,7 @@ static head_chunk chunk_of(const head *h, int64_t r0, int64_t n) {
                           .scale = (float)h->args->scale,
                           .cap = (float)h->args->cap,
                           .grad = h->grad,
-                          .is_bf16 = h->args->dtype == WEFT_BF16};
+                          .dtype = h->args->dtype};
     return c;
 }
 
@@ -213,7 +215,7 @@ static weft_status chunk_columns(const head *h, int64_t n, bool first, weft_erro
                                 .width = h->args->vocab,
                                 .ld = gradient_ld(h),
                                 .accumulate = !first,
-                                .is_bf16 = h->args->dtype == WEFT_BF16};
+                                .dtype = h->args->dtype};
     return cuda_judge(row_sums_launch(&call, h->stream), h->kernel, err);
 }
 

@@ -2,8 +2,8 @@
  *
  * A block has a row of logits. It goes over it once for the largest logit and the sum of exponentials together (what
  * has been summed is made smaller when a larger one turns up), and once more to put the gradient where the logits are.
- * In bf16 that is the first half of the row: the block goes along it tile by tile, and a tile is written when all of it
- * has been read, by when what it is written over has been read as well.
+ * In 16 bits that is the first half of the row: the block goes along it tile by tile, and a tile is written when all of
+ * it has been read, by when what it is written over has been read as well.
  *
  * A target outside the vocabulary, of a row with weight, makes the row's loss and gradient NaN.
  */
@@ -43,17 +43,17 @@ template <typename T, bool Wide> static __global__ void __launch_bounds__(BLOCK)
 }
 
 static bool rows_are_wide(const head_chunk *c, const void *operand) {
-    return c->width * (c->is_bf16 ? 2 : 4) % 16 == 0 && is_wide(operand);
+    return c->width * cell_bytes(c->dtype) % 16 == 0 && is_wide(operand);
 }
 
 extern "C" cudaError_t head_rows_launch(const head_chunk *c, cudaStream_t stream) {
     const bool wide = rows_are_wide(c, c->x) && is_wide(c->rows);
-    LAUNCH_CELLS(take_rows_that_count, c->is_bf16, wide, dim3(static_cast<unsigned>(c->n)), BLOCK, 0, stream, *c);
+    LAUNCH_CELLS(take_rows_that_count, c->dtype, wide, dim3(static_cast<unsigned>(c->n)), BLOCK, 0, stream, *c);
     return cudaGetLastError();
 }
 
 extern "C" cudaError_t head_clear_launch(const head_chunk *c, cudaStream_t stream) {
-    LAUNCH_CELLS(clear_rows, c->is_bf16, rows_are_wide(c, c->dx), dim3(static_cast<unsigned>(c->n)), BLOCK, 0, stream,
+    LAUNCH_CELLS(clear_rows, c->dtype, rows_are_wide(c, c->dx), dim3(static_cast<unsigned>(c->n)), BLOCK, 0, stream,
                  *c);
     return cudaGetLastError();
 }
@@ -122,20 +122,21 @@ static __device__ __forceinline__ exponentials row_exponentials(const head_chunk
     return e;
 }
 
-/* Four gradients to where rows begin at multiples of 16 bytes: 16 bytes of fp32, 8 of bf16. */
+/* Four gradients to where rows begin at multiples of 16 bytes: 16 bytes of fp32, 8 of 16 bits. */
 static __device__ __forceinline__ void put_four(float *row, const float (&z)[4], int64_t at, int64_t n) {
     store<true>(row, z, at, n);
 }
-static __device__ __forceinline__ void put_four(bf16 *row, const float (&z)[4], int64_t at, int64_t n) {
+template <typename T>
+static __device__ __forceinline__ void put_four(T *row, const float (&z)[4], int64_t at, int64_t n) {
     if (at + 4 <= n) {
-        *reinterpret_cast<uint2 *>(row + at) = make_uint2(words<bf16>::close_two(z), words<bf16>::close_two(z + 2));
+        *reinterpret_cast<uint2 *>(row + at) = make_uint2(words<T>::close_two(z), words<T>::close_two(z + 2));
         return;
     }
     store<false>(row, z, at, n);
 }
 
-/* weight (softmax - [target]) by the logits that the product gave, over them. All threads go the same number of
- * steps. */
+/* weight (softmax - [target]) by the logits that the product gave, over them; weight: times the seed. All threads go
+ * the same number of steps. */
 template <typename T>
 static __device__ __forceinline__ void put_gradient(const head_chunk &c, float *row, const exponentials &e,
                                                     int64_t target, float weight) {
@@ -184,14 +185,15 @@ template <typename T> static __global__ void __launch_bounds__(MOST) row_losses(
     if (threadIdx.x == 0)
         c.loss[r] = static_cast<double>(weight) *
                     (static_cast<double>(e.largest) + log(static_cast<double>(e.sum)) - static_cast<double>(own[0]));
-    if (c.grad) put_gradient<T>(c, row, e, target, weight);
+    if (c.grad) put_gradient<T>(c, row, e, target, c.seed != NULL ? weight * *c.seed : weight);
 }
 
 extern "C" cudaError_t head_losses_launch(const head_chunk *c, cudaStream_t stream) {
     const int64_t warps = blocks_for(c->vocab, 4 * WARP);
     const unsigned block = static_cast<unsigned>(warps < MOST / WARP ? warps * WARP : MOST);
     const dim3 grid(static_cast<unsigned>(c->n));
-    if (c->is_bf16) CUDA_LAUNCH((row_losses<bf16>), grid, block, 0, stream, *c);
+    if (c->dtype == WEFT_BF16) CUDA_LAUNCH((row_losses<bf16>), grid, block, 0, stream, *c);
+    else if (c->dtype == WEFT_F16) CUDA_LAUNCH((row_losses<f16>), grid, block, 0, stream, *c);
     else CUDA_LAUNCH((row_losses<float>), grid, block, 0, stream, *c);
     return cudaGetLastError();
 }

@@ -16,14 +16,16 @@ typedef struct head_chunk {
     const void *x; /* (n, width) */
     void *rows;    /* (n, width): x, but zeros where a row has no weight */
     void *dx;      /* (n, width), or NULL */
-    float *logits; /* (n, ld) as the product gave them; in place their gradient, which in bf16 takes half of each row */
-    double *loss;  /* (n) */
+    float *
+        logits; /* (n, ld) as the product gave them; in place their gradient, which in 16 bits takes half of each row */
+    double *loss;      /* (n) */
     const float *bias; /* (vocab), or NULL */
     const int32_t *targets;
-    const float *weights;
+    const float *weights, *seed; /* seed NULL: one */
     int64_t n, width, vocab, ld;
     float scale, cap; /* 0: none */
-    bool grad, is_bf16;
+    bool grad;
+    int32_t dtype;
 } head_chunk;
 cudaError_t head_rows_launch(const head_chunk *chunk, cudaStream_t stream);
 cudaError_t head_losses_launch(const head_chunk *chunk, cudaStream_t stream);

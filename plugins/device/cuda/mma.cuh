@@ -2,7 +2,7 @@
  * mma.sync.m16n8k16 and ldmatrix), copies into shared memory that nobody waits for (cp.async), and a fast 2^x.
  *
  * All lanes of a warp call a product or a load of matrices together. With g = lane / 4 and t = lane % 4, and a pair of
- * bf16 in each word (the lower half is the first of the two):
+ * bf16, or of fp16, in each word (the lower half is the first of the two):
  *
  *     a (16,16)  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8), each with its right neighbour
  *     b (16,8)   words: (2t, g) (2t + 8, g), each with the one below
@@ -16,13 +16,14 @@
 #include <stdint.h>
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include "launch.h"
 
 #ifdef __CUDACC__
 
-/* d += a b: products of two bf16 are exact, sums are fp32. */
+/* d += a b: products of two bf16, or of two fp16, are exact, sums are fp32. */
 static __device__ __forceinline__ void mma_bf16(float *d, const uint32_t *a, const uint32_t *b) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
@@ -30,7 +31,14 @@ static __device__ __forceinline__ void mma_bf16(float *d, const uint32_t *a, con
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Four matrices of 8 x 8 bf16 in shared memory. Lane 8 i + r names row r of matrix i, 16 bytes at a multiple of 16.
+static __device__ __forceinline__ void mma_f16(float *d, const uint32_t *a, const uint32_t *b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+        "{%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* Four matrices of 8 x 8 numbers in shared memory. Lane 8 i + r names row r of matrix i, 16 bytes at a multiple of 16.
  * Word i is then (g, 2t) of matrix i with its right neighbour; transposed, (2t, g) with the one below. */
 static __device__ __forceinline__ void mma_load(uint32_t *out, const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -71,29 +79,32 @@ struct mma_operands {
     const uint32_t *a, *b;
 };
 /* The two numbers of a word. */
-static inline double mma_low(uint32_t word) {
-    return static_cast<double>(__uint_as_float(word << 16));
+template <bool Half> static inline double mma_number(uint32_t bits) {
+    return static_cast<double>(Half ? double_from_f16(static_cast<unsigned short>(bits)) : __uint_as_float(bits << 16));
 }
-static inline double mma_high(uint32_t word) {
-    return static_cast<double>(__uint_as_float(word & 0xFFFF0000u));
+template <bool Half> static inline double mma_low(uint32_t word) {
+    return mma_number<Half>(word & 0xFFFFu);
 }
-static inline void mma_open(void **lanes, double (&a)[16][16], double (&b)[16][8]) {
+template <bool Half> static inline double mma_high(uint32_t word) {
+    return mma_number<Half>(word >> 16);
+}
+template <bool Half> static inline void mma_open(void **lanes, double (&a)[16][16], double (&b)[16][8]) {
     for (int lane = 0; lane < 32; lane++) {
         const mma_operands *from = static_cast<const mma_operands *>(lanes[lane]);
         const int g = lane / 4, t = lane % 4 * 2;
         for (int i = 0; i < 4; i++) {
-            a[g + i % 2 * 8][t + i / 2 * 8] = mma_low(from->a[i]);
-            a[g + i % 2 * 8][t + i / 2 * 8 + 1] = mma_high(from->a[i]);
+            a[g + i % 2 * 8][t + i / 2 * 8] = mma_low<Half>(from->a[i]);
+            a[g + i % 2 * 8][t + i / 2 * 8 + 1] = mma_high<Half>(from->a[i]);
         }
         for (int i = 0; i < 2; i++) {
-            b[t + i * 8][g] = mma_low(from->b[i]);
-            b[t + i * 8 + 1][g] = mma_high(from->b[i]);
+            b[t + i * 8][g] = mma_low<Half>(from->b[i]);
+            b[t + i * 8 + 1][g] = mma_high<Half>(from->b[i]);
         }
     }
 }
-static inline void mma_together(void **lanes, unsigned) {
+template <bool Half> static inline void mma_together(void **lanes, unsigned) {
     double a[16][16], b[16][8];
-    mma_open(lanes, a, b);
+    mma_open<Half>(lanes, a, b);
     for (int row = 0; row < 16; row++) {
         double sums[8] = {0};
         for (int k = 0; k < 16; k++)
@@ -106,7 +117,11 @@ static inline void mma_together(void **lanes, unsigned) {
 }
 static inline void mma_bf16(float *d, const uint32_t *a, const uint32_t *b) {
     mma_operands mine = {d, a, b};
-    double_meet(~0u, "mma.m16n8k16", &mine, mma_together);
+    double_meet(~0u, "mma.m16n8k16", &mine, mma_together<false>);
+}
+static inline void mma_f16(float *d, const uint32_t *a, const uint32_t *b) {
+    mma_operands mine = {d, a, b};
+    double_meet(~0u, "mma.m16n8k16", &mine, mma_together<true>);
 }
 
 struct mma_rows {

@@ -16,7 +16,7 @@ static norm_call look_up_norm(operands *c, const weft_norm *args) {
     const int64_t bytes = operands_dtype(c, "dtype", args->dtype);
     call.layer = args->form == WEFT_NORM_LAYER;
     call.from_one = args->gain_from_one != 0;
-    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.dtype = args->dtype;
     check_norm_form(c, args->form);
     operands_size(c, "rows", args->rows, 0);
     operands_size(c, "width", args->width, 1);
@@ -33,7 +33,7 @@ CUDA_KERNEL(norm, weft_norm) {
     int64_t bytes = 0;
     if (c.status != WEFT_OK) return c.status;
     call = look_up_norm(&c, args);
-    bytes = call.is_bf16 ? 2 : 4;
+    bytes = cell_bytes(call.dtype);
     if (call.layer) call.bias = operands_need(&c, args->bias, "bias", args->width, 1, 4);
     call.y = operands_need(&c, args->y, "y", args->rows, args->width, bytes);
     call.residual = operands_may(&c, args->residual, "residual", args->rows, args->width, bytes);
@@ -45,7 +45,7 @@ CUDA_KERNEL(norm, weft_norm) {
 /* ---- backward ---- */
 
 static int64_t runs_of(const weft_norm *args) {
-    return norm_runs(size_max(args->rows, 0), size_max(args->width, 1), args->dtype == WEFT_BF16);
+    return norm_runs(size_max(args->rows, 0), size_max(args->width, 1), args->dtype);
 }
 
 /* Lays the workspace out, or counts it: refs are not looked at. */
@@ -83,7 +83,7 @@ CUDA_KERNEL(norm_backward, weft_norm) {
     int64_t bytes = 0;
     if (c.status != WEFT_OK) return c.status;
     call = look_up_norm(&c, args);
-    bytes = call.is_bf16 ? 2 : 4;
+    bytes = cell_bytes(call.dtype);
     call.dy = operands_need(&c, args->dy, "dy", args->rows, args->width, bytes);
     call.dx = operands_may(&c, args->dx, "dx", args->rows, args->width, bytes);
     dgain = operands_may(&c, args->dgain, "dgain", args->width, 1, 4);

@@ -18,8 +18,8 @@
 #define MOST_RUNS   512
 #define RUN_ROWS    8 /* of each team, at least */
 
-static int team_of_row(int64_t width, bool is_bf16) {
-    return team_size(blocks_for(width, is_bf16 ? 8 : 4), MOST);
+static int team_of_row(int64_t width, int32_t dtype) {
+    return team_size(blocks_for(width, cells_of_16(dtype)), MOST);
 }
 static int threads_of_block(int team) {
     return team <= WARP ? BLOCK : team;
@@ -123,23 +123,23 @@ static __global__ void __launch_bounds__(MOST) norm_rows(const norm_call c, int 
 }
 
 static bool rows_are_wide(const norm_call *c) {
-    return c->width * (c->is_bf16 ? 2 : 4) % 16 == 0;
+    return c->width * cell_bytes(c->dtype) % 16 == 0;
 }
 
 extern "C" cudaError_t norm_launch(const norm_call *call, cudaStream_t stream) {
-    const int team = team_of_row(call->width, call->is_bf16), block = threads_of_block(team);
+    const int team = team_of_row(call->width, call->dtype), block = threads_of_block(team);
     const dim3 grid(static_cast<unsigned>(blocks_for(call->rows, block / team)));
     const bool wide = rows_are_wide(call) &&
                       is_wide(call->x, call->residual, call->sum, call->y, call->gain, call->bias);
     if (call->rows == 0) return cudaSuccess;
-    LAUNCH_CELLS(norm_rows, call->is_bf16, wide, grid, block, 0, stream, *call, team);
+    LAUNCH_CELLS(norm_rows, call->dtype, wide, grid, block, 0, stream, *call, team);
     return cudaGetLastError();
 }
 
 /* ---- backward ---- */
 
-extern "C" int64_t norm_runs(int64_t rows, int64_t width, bool is_bf16) {
-    const int team = team_of_row(width, is_bf16), teams = threads_of_block(team) / team;
+extern "C" int64_t norm_runs(int64_t rows, int64_t width, int32_t dtype) {
+    const int team = team_of_row(width, dtype), teams = threads_of_block(team) / team;
     const int64_t runs = blocks_for(rows, static_cast<int64_t>(teams) * RUN_ROWS);
     return runs < MOST_RUNS ? runs : MOST_RUNS;
 }
@@ -255,14 +255,14 @@ static __global__ void __launch_bounds__(MOST, 1)
 }
 
 extern "C" cudaError_t norm_backward_launch(const norm_call *call, cudaStream_t stream) {
-    const int team = team_of_row(call->width, call->is_bf16), block = threads_of_block(team);
+    const int team = team_of_row(call->width, call->dtype), block = threads_of_block(team);
     const int n_sums = (call->gain_runs != NULL) + (call->bias_runs != NULL);
     const int64_t bytes = block / team * n_sums * RUNS_DISTANCE(call->width) * 4;
     const bool shared = n_sums > 0 && (team <= WARP || bytes <= SHARED_SUMS);
     const bool wide = rows_are_wide(call) && is_wide(call->x, call->dy, call->dx, call->gain);
-    const dim3 grid(static_cast<unsigned>(norm_runs(call->rows, call->width, call->is_bf16)));
+    const dim3 grid(static_cast<unsigned>(norm_runs(call->rows, call->width, call->dtype)));
     if (call->rows == 0) return cudaSuccess;
-    LAUNCH_CELLS(norm_rows_backward, call->is_bf16, wide, grid, block, shared ? static_cast<size_t>(bytes) : 0, stream,
+    LAUNCH_CELLS(norm_rows_backward, call->dtype, wide, grid, block, shared ? static_cast<size_t>(bytes) : 0, stream,
                  *call, team, shared);
     return cudaGetLastError();
 }

@@ -20,12 +20,13 @@ typedef struct norm_call {
     float *gain_runs, *bias_runs; /* the backward's sums (row_sums.h), norm_runs of them; or NULL */
     int64_t rows, width;
     float eps;
-    bool layer, from_one, accumulate_dx, is_bf16;
+    bool layer, from_one, accumulate_dx;
+    int32_t dtype;
 } norm_call;
 cudaError_t norm_launch(const norm_call *call, cudaStream_t stream);
 
 /* Runs that the rows are cut into. */
-int64_t norm_runs(int64_t rows, int64_t width, bool is_bf16);
+int64_t norm_runs(int64_t rows, int64_t width, int32_t dtype);
 /* dx, and the sums of each run; those are to be added up (runs_launch). */
 cudaError_t norm_backward_launch(const norm_call *call, cudaStream_t stream);
 

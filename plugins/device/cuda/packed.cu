@@ -3,6 +3,7 @@
 #include "packed.h"
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include "packed_types.cuh"
 
@@ -31,6 +32,16 @@ template <int N> __device__ inline void store(__nv_bfloat16 *to, const float (&x
 }
 __device__ inline void store(__nv_bfloat16 *to, const float (&x)[1]) {
     *to = __float2bfloat16_rn(x[0]);
+}
+
+template <int N> __device__ inline void store(__half *to, const float (&x)[N]) {
+    __half2 pair[N / 2];
+    for (int i = 0; i < N / 2; i++) pair[i] = __floats2half2_rn(x[2 * i], x[2 * i + 1]);
+    if (N == 4) *reinterpret_cast<uint2 *>(to) = *reinterpret_cast<const uint2 *>(pair);
+    if (N == 8) *reinterpret_cast<uint4 *>(to) = *reinterpret_cast<const uint4 *>(pair);
+}
+__device__ inline void store(__half *to, const float (&x)[1]) {
+    *to = __float2half_rn(x[0]);
 }
 
 template <typename Type, typename T, int N>
@@ -74,5 +85,6 @@ template <typename T> cudaError_t run_type(cudaStream_t stream, T *to, const pac
 
 extern "C" cudaError_t unpack_launch(cudaStream_t stream, void *to, int32_t dtype, const packed_rows *from) {
     if (dtype == WEFT_BF16) return run_type(stream, static_cast<__nv_bfloat16 *>(to), from);
+    if (dtype == WEFT_F16) return run_type(stream, static_cast<__half *>(to), from);
     return run_type(stream, static_cast<float *>(to), from);
 }

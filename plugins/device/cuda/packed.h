@@ -17,7 +17,7 @@ typedef struct packed_rows {
     int64_t first, rows, width, stride;
 } packed_rows;
 
-/* to (rows, width): fp32, or rounded to bf16. rows, width > 0; `to` is aligned to 16 bytes. */
+/* to (rows, width): fp32, or rounded to bf16 or fp16. rows, width > 0; `to` is aligned to 16 bytes. */
 cudaError_t unpack_launch(cudaStream_t stream, void *to, int32_t dtype, const packed_rows *from);
 
 #ifdef __cplusplus

@@ -4,7 +4,7 @@
 #include "attention_cudnn.h"
 
 const char operands_device[] = "cuda";
-const uint32_t operands_types = 1u << WEFT_F32 | 1u << WEFT_BF16;
+const uint32_t operands_types = 1u << WEFT_F32 | 1u << WEFT_BF16 | 1u << WEFT_F16;
 
 WEFT_KEYS_TABLE(cuda_config, CUDA_KEYS)
 

@@ -13,7 +13,7 @@ static prefix_call prefix_of(const weft_prefix *args) {
                               .scale = (float)args->scale,
                               .join = args->join != 0,
                               .accumulate_dq = args->accumulate_dq != 0,
-                              .is_bf16 = args->dtype == WEFT_BF16};
+                              .dtype = args->dtype};
     return call;
 }
 
@@ -76,7 +76,7 @@ int64_t cuda_prefix_backward_workspace(const weft_device *device, const weft_pre
 
 CUDA_KERNEL(prefix_backward, weft_prefix) {
     operands c = OPERANDS("prefix_backward", weft_prefix, args, err);
-    const int64_t bytes = args->dtype == WEFT_BF16 ? 2 : 4;
+    const int64_t bytes = cell_bytes(args->dtype);
     void *workspace = NULL;
     prefix_call call;
     if (look_up_prefix(&call, &c, args, true) != WEFT_OK) return c.status;

@@ -91,7 +91,7 @@ static dim3 warps(const prefix_call *c) {
 
 extern "C" cudaError_t prefix_launch(const prefix_call *call, cudaStream_t stream) {
     if (call->rows == 0) return cudaSuccess;
-    LAUNCH_CELLS(attend, call->is_bf16, false, warps(call), BLOCK, 0, stream, *call);
+    LAUNCH_CELLS(attend, call->dtype, false, warps(call), BLOCK, 0, stream, *call);
     return cudaGetLastError();
 }
 
@@ -187,12 +187,12 @@ extern "C" cudaError_t prefix_backward_launch(const prefix_call *call, cudaStrea
     if (call->rows > 0) {
         const dim3 grid(static_cast<unsigned>(blocks_for(call->places, KEYS)), static_cast<unsigned>(runs),
                         static_cast<unsigned>(call->kv_heads));
-        LAUNCH_CELLS(query_gradients, call->is_bf16, false, warps(call), BLOCK, 0, stream, *call);
+        LAUNCH_CELLS(query_gradients, call->dtype, false, warps(call), BLOCK, 0, stream, *call);
         if (const cudaError_t code = cudaGetLastError()) return code;
-        LAUNCH_CELLS(key_gradients, call->is_bf16, false, grid, threads, 0, stream, *call);
+        LAUNCH_CELLS(key_gradients, call->dtype, false, grid, threads, 0, stream, *call);
         if (const cudaError_t code = cudaGetLastError()) return code;
     }
-    LAUNCH_CELLS(add_key_runs, call->is_bf16, false, dim3(static_cast<unsigned>(blocks_for(n, BLOCK)), 2), BLOCK, 0,
+    LAUNCH_CELLS(add_key_runs, call->dtype, false, dim3(static_cast<unsigned>(blocks_for(n, BLOCK)), 2), BLOCK, 0,
                  stream, *call, runs);
     return cudaGetLastError();
 }

@@ -22,7 +22,8 @@ typedef struct prefix_call {
     float *key_runs, *value_runs; /* (prefix_runs(rows), places, kv_heads, head_dim) */
     int64_t rows, length, heads, kv_heads, head_dim, places, half; /* rows: of all batches; half: of what is turned */
     float scale;
-    bool join, accumulate_dq, is_bf16;
+    bool join, accumulate_dq;
+    int32_t dtype;
 } prefix_call;
 int64_t prefix_runs(int64_t rows);
 cudaError_t prefix_launch(const prefix_call *call, cudaStream_t stream);

@@ -1,11 +1,11 @@
-/* product.c: matrix products by cuBLASLt: fp32 or bf16 operands, sums in fp32. What cuBLASLt does not take, an inner
- * dimension of nothing, is made here. */
+/* product.c: matrix products by cuBLASLt: operands in fp32, bf16 or fp16, sums in fp32. What cuBLASLt does not take, an
+ * inner dimension of nothing, is made here. */
 #include "algorithm.h"
 #include "convert.h"
 
 /* A bias of C's type is what an epilogue takes, and what it is defined to be. */
 static int64_t bias_bytes(const cuda_product *p) {
-    return p->has_bias && p->dtype_c == WEFT_BF16 ? size_round_up(p->n * 2, CUDA_LINE) : 0;
+    return p->has_bias && p->dtype_c != WEFT_F32 ? size_round_up(p->n * 2, CUDA_LINE) : 0;
 }
 
 static bool is_empty(const cuda_product *p) {
@@ -67,7 +67,7 @@ static weft_status place_bias(const void **out, cudaStream_t stream, const cuda_
     *out = p->bias;
     if (bias_bytes(p) == 0) return WEFT_OK;
     *out = workspace;
-    return cuda_judge(convert_launch(stream, workspace, WEFT_BF16, p->bias, WEFT_F32, p->n), "matmul", err);
+    return cuda_judge(convert_launch(stream, workspace, p->dtype_c, p->bias, WEFT_F32, p->n), "matmul", err);
 }
 
 /* A sum of nothing: zero, or the bias, or what was there. */

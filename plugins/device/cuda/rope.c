@@ -24,7 +24,7 @@ CUDA_KERNEL(rope, weft_rope) {
     call.table_rows = args->table_rows;
     call.inverse = args->inverse != 0;
     call.accumulate = args->accumulate != 0;
-    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.dtype = args->dtype;
     bytes = operands_dtype(&c, "dtype", args->dtype);
     check_rope(&c, args, turned);
     call.x = operands_need(&c, args->x, "x", args->rows, width, bytes);

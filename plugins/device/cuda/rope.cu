@@ -53,12 +53,12 @@ template <typename T, bool Wide> static __global__ void __launch_bounds__(MOST) 
 }
 
 extern "C" cudaError_t rope_launch(const rope_call *call, cudaStream_t stream) {
-    const int64_t n = call->is_bf16 ? 8 : 4, half = call->turned / 2;
+    const int64_t n = cells_of_16(call->dtype), half = call->turned / 2;
     const int64_t packs = call->heads * (blocks_for(half, n) + blocks_for(call->head_dim - call->turned, n));
     const int64_t warps = blocks_for(packs, 32);
     const unsigned block = static_cast<unsigned>(32 * (warps < MOST / 32 ? warps : MOST / 32));
     const bool wide = half % n == 0 && call->head_dim % n == 0 && is_wide(call->x, call->y, call->table);
     if (call->rows == 0 || call->heads == 0) return cudaSuccess;
-    LAUNCH_CELLS(rope_rows, call->is_bf16, wide, dim3(static_cast<unsigned>(call->rows)), block, 0, stream, *call);
+    LAUNCH_CELLS(rope_rows, call->dtype, wide, dim3(static_cast<unsigned>(call->rows)), block, 0, stream, *call);
     return cudaGetLastError();
 }

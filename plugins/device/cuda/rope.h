@@ -17,7 +17,8 @@ typedef struct rope_call {
     const int32_t *positions;
     const float *table; /* (table_rows, turned): cosines, then sines */
     int64_t rows, heads, head_dim, table_rows, turned;
-    bool inverse, accumulate, is_bf16;
+    bool inverse, accumulate;
+    int32_t dtype;
 } rope_call;
 cudaError_t rope_launch(const rope_call *call, cudaStream_t stream);
 

@@ -24,7 +24,7 @@ CUDA_KERNEL(row_norms, weft_row_norms) {
     operands_size(&c, "rows", args->rows, 0);
     operands_size(&c, "width", args->width, 1);
     operands_size(&c, "rank", args->rank, 0);
-    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.dtype = args->dtype;
     call.dtype_w = args->dtype_w;
     call.w = look_up_w(&c, args);
     if (args->rank > 0) call.down = operands_need(&c, args->down, "down", args->rank, args->width, bytes);

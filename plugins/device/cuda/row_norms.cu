@@ -29,6 +29,7 @@ template <typename T> struct numbers {
 };
 template <> struct matrix<float> : numbers<float> {};
 template <> struct matrix<bf16> : numbers<bf16> {};
+template <> struct matrix<f16> : numbers<f16> {};
 
 /* up (ROWS, RANKS): factor U of these rows, from rank `from` on. */
 template <typename T> static __device__ void take_up(float *up, const row_norms_call &c, int64_t row, int64_t from) {
@@ -85,10 +86,12 @@ template <typename T> static cudaError_t run_type(const row_norms_call *call, cu
     if (call->dtype_w == WEFT_I8X64) return run<T, i8x64>(call, stream);
     if (call->dtype_w == WEFT_NF4) return run<T, nf4>(call, stream);
     if (call->dtype_w == WEFT_F8X128) return run<T, f8x128>(call, stream);
-    return call->dtype_w == WEFT_BF16 ? run<T, bf16>(call, stream) : run<T, float>(call, stream);
+    if (call->dtype_w == WEFT_BF16) return run<T, bf16>(call, stream);
+    return call->dtype_w == WEFT_F16 ? run<T, f16>(call, stream) : run<T, float>(call, stream);
 }
 
 extern "C" cudaError_t row_norms_launch(const row_norms_call *call, cudaStream_t stream) {
     if (call->rows == 0) return cudaSuccess;
-    return call->is_bf16 ? run_type<bf16>(call, stream) : run_type<float>(call, stream);
+    if (call->dtype == WEFT_BF16) return run_type<bf16>(call, stream);
+    return call->dtype == WEFT_F16 ? run_type<f16>(call, stream) : run_type<float>(call, stream);
 }

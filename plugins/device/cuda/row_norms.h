@@ -17,7 +17,7 @@ typedef struct row_norms_call {
     int64_t rows, width, rank;
     float factor;
     int32_t dtype_w; /* weft_dtype */
-    bool is_bf16;    /* down and up */
+    int32_t dtype;   /* of down and up */
 } row_norms_call;
 cudaError_t row_norms_launch(const row_norms_call *call, cudaStream_t stream);
 

@@ -43,13 +43,13 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS) sum_run(const row_sums_c
 }
 
 extern "C" cudaError_t row_sums_launch(const row_sums_call *call, cudaStream_t stream) {
-    const int64_t runs = row_sums_runs(call->rows), bytes = call->is_bf16 ? 2 : 4;
+    const int64_t runs = row_sums_runs(call->rows), bytes = cell_bytes(call->dtype);
     const int64_t tiles = blocks_for(call->width, COLUMNS * 16 / bytes);
     const bool wide = is_wide(call->x) && call->ld * bytes % 16 == 0;
     const runs_call all = {call->out, call->runs, runs, call->width, call->accumulate};
     if (runs > 0) {
         const dim3 grid(static_cast<unsigned>(runs), static_cast<unsigned>(tiles));
-        LAUNCH_CELLS(sum_run, call->is_bf16, wide, grid, COLUMNS * ROWS, 0, stream, *call);
+        LAUNCH_CELLS(sum_run, call->dtype, wide, grid, COLUMNS * ROWS, 0, stream, *call);
         if (const cudaError_t code = cudaGetLastError()) return code;
     }
     return runs_launch(&all, stream);

@@ -32,7 +32,8 @@ typedef struct row_sums_call {
     float *runs; /* row_sums_runs(rows) of them */
     const void *x;
     int64_t rows, width, ld; /* ld: elements between rows */
-    bool accumulate, is_bf16;
+    bool accumulate;
+    int32_t dtype;
 } row_sums_call;
 int64_t row_sums_runs(int64_t rows);
 /* out = or += the sum of x's rows. */

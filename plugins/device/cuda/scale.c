@@ -8,7 +8,7 @@ CUDA_KERNEL(scale, weft_scale) {
     int64_t bytes = 0;
     if (c.status != WEFT_OK) return c.status;
     call.accumulate = args->accumulate != 0;
-    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.dtype = args->dtype;
     bytes = operands_dtype(&c, "dtype", args->dtype);
     call.x = operands_need(&c, args->x, "x", args->n, 1, bytes);
     call.y = operands_need(&c, args->y, "y", args->n, 1, bytes);

@@ -16,7 +16,8 @@ typedef struct scale_call {
     const void *x;
     int64_t n;
     float factor, cap; /* cap 0: none */
-    bool accumulate, is_bf16;
+    bool accumulate;
+    int32_t dtype;
 } scale_call;
 cudaError_t scale_launch(const scale_call *call, cudaStream_t stream);
 

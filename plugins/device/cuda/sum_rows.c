@@ -21,7 +21,7 @@ CUDA_KERNEL(sum_rows, weft_sum_rows) {
     int64_t bytes = 0;
     if (c.status != WEFT_OK) return c.status;
     call.accumulate = args->accumulate != 0;
-    call.is_bf16 = args->dtype == WEFT_BF16;
+    call.dtype = args->dtype;
     bytes = operands_dtype(&c, "dtype", args->dtype);
     operands_size(&c, "rows", args->rows, 0);
     operands_size(&c, "width", args->width, 1);

@@ -6,6 +6,7 @@
 
 #include "collective.h"
 #include "cuda_bf16.h"
+#include "cuda_fp16.h"
 
 namespace weft_double {
 namespace {
@@ -55,11 +56,21 @@ void add_bf16(char *sum, const char *more, size_t n, ncclRedOp_t op) {
         std::memcpy(sum + 2 * i, &a, 2);
     }
 }
+void add_f16(char *sum, const char *more, size_t n, ncclRedOp_t op) {
+    for (size_t i = 0; i < n; i++) {
+        unsigned short a, b;
+        std::memcpy(&a, sum + 2 * i, 2);
+        std::memcpy(&b, more + 2 * i, 2);
+        a = double_to_f16(add_two(double_from_f16(a), double_from_f16(b), op));
+        std::memcpy(sum + 2 * i, &a, 2);
+    }
+}
 void add_any(char *sum, const char *more, size_t n, const Asked &asked) {
     switch (asked.type) {
     case ncclFloat32: return add<float>(sum, more, n, asked.op);
     case ncclFloat64: return add<double>(sum, more, n, asked.op);
     case ncclBfloat16: return add_bf16(sum, more, n, asked.op);
+    case ncclFloat16: return add_f16(sum, more, n, asked.op);
     case ncclInt32: return add<int32_t>(sum, more, n, asked.op);
     case ncclInt64: return add<int64_t>(sum, more, n, asked.op);
     case ncclUint64: return add<uint64_t>(sum, more, n, asked.op);

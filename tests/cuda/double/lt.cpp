@@ -82,10 +82,11 @@ cublasStatus_t judge(const Product &p) {
                         p.c.cols == p.n();
     const bool laid_out = is_laid_out(p.a) && is_laid_out(p.b) && is_laid_out(p.c) && is_laid_out(p.d);
     const bool fp32 = p.a.type == CUDA_R_32F && p.d.type == CUDA_R_32F;
-    const bool bf16 = p.a.type == CUDA_R_16BF && (p.d.type == CUDA_R_16BF || p.d.type == CUDA_R_32F);
+    const bool halves = (p.a.type == CUDA_R_16BF || p.a.type == CUDA_R_16F) &&
+                        (p.d.type == p.a.type || p.d.type == CUDA_R_32F);
     if (!shapes || !laid_out) return CUBLAS_STATUS_INVALID_VALUE;
-    return p.a.type == p.b.type && p.c.type == p.d.type && (fp32 || bf16) ? CUBLAS_STATUS_SUCCESS
-                                                                          : CUBLAS_STATUS_NOT_SUPPORTED;
+    return p.a.type == p.b.type && p.c.type == p.d.type && (fp32 || halves) ? CUBLAS_STATUS_SUCCESS
+                                                                            : CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 size_t workspace_of(const Product &p, int64_t splits) {
@@ -205,7 +206,7 @@ EXPORT cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t what, 
 EXPORT cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type, uint64_t rows,
                                                  uint64_t cols, int64_t ld) {
     LT_CALL("cublasLtMatrixLayoutCreate");
-    if (type != CUDA_R_32F && type != CUDA_R_16BF) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (type != CUDA_R_32F && type != CUDA_R_16BF && type != CUDA_R_16F) return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = new cublasLtMatrixLayoutOpaque_t{type, static_cast<int64_t>(rows), static_cast<int64_t>(cols), ld};
     return CUBLAS_STATUS_SUCCESS;
 }

@@ -5,6 +5,7 @@
 #include "lt.h"
 
 #include "cuda_bf16.h"
+#include "cuda_fp16.h"
 
 namespace weft_double {
 namespace {
@@ -17,12 +18,14 @@ float to_tf32(float x) {
 }
 
 float get(const void *at, int64_t i, cudaDataType type) {
+    if (type == CUDA_R_16F) return double_from_f16(static_cast<const unsigned short *>(at)[i]);
     return type == CUDA_R_16BF ? double_from_bf16(static_cast<const unsigned short *>(at)[i])
                                : static_cast<const float *>(at)[i];
 }
 
 void put(void *at, int64_t i, cudaDataType type, float x) {
     if (type == CUDA_R_16BF) static_cast<unsigned short *>(at)[i] = double_to_bf16(x);
+    else if (type == CUDA_R_16F) static_cast<unsigned short *>(at)[i] = double_to_f16(x);
     else static_cast<float *>(at)[i] = x;
 }
 
@@ -80,7 +83,7 @@ void finish(const Product &p, int64_t row, int64_t column, float sum) {
 } // namespace
 
 int64_t bytes_of(cudaDataType type) {
-    return type == CUDA_R_16BF ? 2 : 4;
+    return type == CUDA_R_16BF || type == CUDA_R_16F ? 2 : 4;
 }
 
 void multiply(const Product &p) {
