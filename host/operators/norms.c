@@ -47,10 +47,18 @@ static void norm_bind_statistics(weft_lowering *l, const weft_node *node) {
     if (is_layer_norm(node)) weft_lower_bind_part(l, "mean", offsetof(weft_norm, mean), statistics, bytes, bytes);
 }
 
+/* A sum that is normed right after it was formed is formed by the norm: it is written once and not read. */
 static void norm_forward(weft_lowering *l, const weft_node *node) {
     const weft_norm args = norm_arguments(l, node);
+    const int32_t x = weft_lower_value(l, node->inputs[0]);
+    int32_t a = 0, b = 0;
+    const bool adds = weft_lower_take_add(l, x, &a, &b);
     weft_lower_begin(l, &weft_kernel_norm, &args, sizeof args);
-    WEFT_BIND(l, weft_norm, x, weft_lower_value(l, node->inputs[0]));
+    WEFT_BIND(l, weft_norm, x, adds ? a : x);
+    if (adds) {
+        WEFT_BIND(l, weft_norm, residual, b);
+        WEFT_BIND(l, weft_norm, sum, x);
+    }
     WEFT_BIND(l, weft_norm, gain, weft_weight_values(l, node->weight));
     WEFT_BIND(l, weft_norm, bias, weft_weight_bias(l, node->weight));
     WEFT_BIND(l, weft_norm, y, weft_lower_value(l, node->output));

@@ -126,6 +126,9 @@ void weft_lower_copy(weft_lowering *lowering, int32_t to, int32_t from);
 void weft_lower_zero(weft_lowering *lowering, int32_t to);
 void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, int64_t n, int32_t dtype); /* y = a + b */
 
+/* If the last call is y = a + b: takes it back, for the next one makes y too, and says a and b. */
+bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t *b);
+
 /* Writes a pass: forward.c, backward.c. */
 weft_status weft_lower_forward(weft_graph *graph, int32_t kind, weft_error *err);
 weft_status weft_lower_backward(weft_graph *graph, weft_error *err);

@@ -180,3 +180,18 @@ void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, in
     WEFT_BIND(lowering, weft_add, y, y);
     weft_lower_end(lowering);
 }
+
+/* What it touched ends with that call, and the next one, which has its number, touches it again. */
+bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t *b) {
+    weft_pass *pass = lowering->pass;
+    const weft_call *last = pass->n_calls > 0 ? &pass->calls[pass->n_calls - 1] : NULL;
+    const weft_operand *operands = last == NULL ? NULL : &pass->operands[last->operand]; /* a, b, y */
+    if (lowering->status != WEFT_OK || last == NULL || last->kernel != &weft_kernel_add || operands[2].storage != y)
+        return false;
+    *a = operands[0].storage;
+    *b = operands[1].storage;
+    pass->bytes -= last->bytes;
+    pass->n_operands -= last->n_operands;
+    pass->n_calls--;
+    return true;
+}

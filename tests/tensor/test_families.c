@@ -35,6 +35,17 @@ FORWARD(rms_norm) {
     return ops->rms_norm(g, carry, r->weights[0], 1e-5);
 }
 
+/* A sum that is normed next, and read again later; one that is normed alone; and one that is normed later. */
+FORWARD(sums_normed) {
+    const weft_value sum = ops->add(g, carry, ops->linear(g, carry, r->weights[0]));
+    const weft_value h = ops->add(g, sum, ops->rms_norm(g, sum, r->weights[1], 1e-5));
+    const weft_value twice = ops->add(g, h, h);
+    const weft_value late = ops->add(g, carry, ops->rms_norm(g, twice, r->weights[1], 1e-5));
+    const weft_value other = ops->linear(g, h, r->weights[0]);
+    (void)s;
+    return ops->add(g, other, ops->rms_norm(g, late, r->weights[1], 1e-5));
+}
+
 FORWARD(layer_norm) {
     (void)s;
     return ops->layer_norm(g, carry, r->weights[0], 1e-5);
@@ -288,6 +299,7 @@ static const rig_weight matrix[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {0}};
 static const rig_weight matrix_and_table[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"e", WEFT_WEIGHT_EMBEDDING, V, D}, {0}};
 static const rig_weight up[] = {{"up", WEFT_WEIGHT_LINEAR, 3 * D, D}, {"down", WEFT_WEIGHT_LINEAR, D, 3 * D}, {0}};
 static const rig_weight gain[] = {{"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
+static const rig_weight matrix_and_gain[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
 static const rig_weight head_gain[] = {{"n", WEFT_WEIGHT_GAIN, HD, HD}, {0}};
 static const rig_weight heads[] = {{"q", WEFT_WEIGHT_LINEAR, HEADS *HD, D},
                                    {"k", WEFT_WEIGHT_LINEAR, KV *HD, D},
@@ -350,6 +362,7 @@ static const graph_case cases[] = {
      1},
     {{"rms_norm of heads", head_gain, MIDDLE, .forward = rms_norm}, 1, 1},
     {{"rms_norm from one", gain, .from_one = 1u, MIDDLE, .forward = rms_norm}, 1, 1},
+    {{"sums that are normed", matrix_and_gain, MIDDLE, .forward = sums_normed}, 1, 1},
     {{"layer_norm", gain, .biased = 1u, MIDDLE, .forward = layer_norm}, 1, 1},
     {{"layer_norm of heads", head_gain, .biased = 1u, MIDDLE, .forward = layer_norm}, 1, 1},
     {{"layer_norm from one", gain, .biased = 1u, .from_one = 1u, MIDDLE, .forward = layer_norm}, 1, 1},

@@ -2,6 +2,7 @@
  * same bit by bit. Both devices where bits are at stake. */
 #include "graph_models.h"
 #include "suite.h"
+#include "tensor/calls.h"
 
 #include <check.h>
 #include <math.h>
@@ -236,6 +237,40 @@ START_TEST(work_is_counted) {
     ck_assert_double_eq(chain.runs[3].sizes->backward_flops, 3.0 * head); /* logits too are made there */
     ck_assert_double_eq(chain.runs[0].sizes->forward_bytes, places * (2.0 * D * 4.0 + 4.0));
     ck_assert_double_eq(chain.runs[0].sizes->forward_flops + chain.runs[0].sizes->backward_flops, 0.0);
+    rig_chain_close(&chain);
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- a sum and the norm that reads it next are one call ---- */
+
+static weft_value normed_sum(const rig *r, uint32_t segment, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_value sum = ops->add(g, carry, ops->linear(g, carry, r->weights[0]));
+    (void)segment;
+    return ops->add(g, sum, ops->rms_norm(g, sum, r->weights[1], 1e-5));
+}
+
+static void count_sums(void *context, const weft_graph *graph, const weft_call *call, double seconds) {
+    weft_call_info info;
+    weft_call_describe(&info, graph, call);
+    *(int *)context += strcmp(info.operation, "add") == 0;
+    (void)seconds;
+}
+
+START_TEST(a_sum_that_is_normed_is_one_call) {
+    static const rig_weight weights[] = {{"w", WEFT_WEIGHT_LINEAR, D, D}, {"n", WEFT_WEIGHT_GAIN, D, D}, {0}};
+    const rig_model model = {
+        .name = "sums", .weights = weights, .carry_width = D, .n_segments = 3, .forward = normed_sum};
+    int sums = 0;
+    const weft_call_sink sink = {&sums, count_sums};
+    rig r;
+    rig_chain chain;
+    weft_error err = WEFT_ERROR_INIT;
+    rig_open(&r, _i, &model, ROWS, LENGTH);
+    rig_chain_open(&chain, &r, WEFT_MODE_TRAIN, 1, 1);
+    chain.runs[1].binding.sink = &sink;
+    rig_ok(weft_graph_forward(chain.runs[1].graph, &chain.runs[1].binding, false, &err), &err);
+    ck_assert_int_eq(sums, 1); /* of two */
     rig_chain_close(&chain);
     rig_close(&r);
 }
@@ -560,6 +595,7 @@ int main(void) {
     tcase_add_test(slots, evaluation_hands_out_named_values);
     tcase_add_loop_test(slots, an_operator_that_does_more_than_queue_is_known, 0, 2);
     tcase_add_test(slots, a_failing_call_is_named);
+    tcase_add_loop_test(bits, a_sum_that_is_normed_is_one_call, 0, RIG_DEVICES);
     tcase_add_loop_test(bits, recompute_makes_the_same_tape, 0, RIG_DEVICES);
     tcase_add_loop_test(bits, forward_without_a_tape_gives_the_same_carry, 0, RIG_DEVICES);
     tcase_add_loop_test(bits, bits_do_not_depend_on_scratch_or_on_what_ran_before, 0, RIG_DEVICES);
