@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 /* ---- sentences ---- */
 
@@ -42,7 +43,9 @@ static void print_tiles(const weft_ab_contest *contest, FILE *to) {
     (void)fputs("<div class=tiles>\n", to);
     for (int32_t i = 1; i < contest->n; i++) {
         const weft_ab_arm *arm = &contest->arms[i];
-        (void)snprintf(value, sizeof value, "%+.1f %%", 100 * weft_ab_share(arm->verdict.ratio.median));
+        (void)snprintf(value, sizeof value, "-");
+        if (!isnan(arm->verdict.ratio.median))
+            (void)snprintf(value, sizeof value, "%+.1f %%", 100 * weft_ab_share(arm->verdict.ratio.median));
         (void)snprintf(about, sizeof about, "time of %c beside A: %s", weft_ab_letter(i),
                        weft_ab_answer_name(arm->verdict.answer));
         weft_html_tile(to, value, about);
@@ -242,6 +245,16 @@ static void print_page(const weft_ab_contest *contest, FILE *to) {
                   "<footer>Written by <code>weft ab</code> of Weft %s: %d rounds of %lld steps an arm.</footer>\n"
                   "</main></body></html>\n",
                   WEFT_VERSION, (int)contest->times.rounds, (long long)contest->block);
+}
+
+weft_status weft_ab_page_try(const char *path, weft_error *err) {
+    weft_file file;
+    struct stat at;
+    if (stat(path, &at) == 0 && S_ISDIR(at.st_mode))
+        return weft_error_set(err, WEFT_E_USER, "--html %s is a directory: give the name of a file", path);
+    if (weft_file_begin(&file, path, err) == NULL) return weft_error_prefix(err, "--html: ");
+    weft_file_cancel(&file);
+    return WEFT_OK;
 }
 
 weft_status weft_ab_page_save(const weft_ab_contest *contest, const char *path, weft_error *err) {
