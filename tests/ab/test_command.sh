@@ -92,9 +92,6 @@ quiet
 ab 22 run.ini --vary optimizer.lr=1e30,0.01 --rounds 3 --steps 2 --learn 0 --json
 grep -q '"winner": null' said || fail "nobody wins over what diverges"
 grep -A 3 '"diverged": {' said | grep -q '"step": 2' || fail "the step at which A diverges"
-# In a round, by a rate that grows: step 1, 2 and 3 are compared, 4 chooses the block, and the rounds come after.
-ab 22 run.ini --vary train.warmup_steps=0,0 optimizer.lr=40 --rounds 200 --steps 5 --learn 0 --json
-grep -A 3 '"diverged": {' said | grep '"step"' | tail -n 1
 
 # What learns more is better where time tells nothing; what learns less, worse; and what diverges, too. The same number
 # of leaves for each seed, and what weft train comes to.
