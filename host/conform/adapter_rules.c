@@ -124,7 +124,7 @@ static weft_status merges_to_the_same(weft_subject *subject, weft_error *err) {
         "eval", ini, "model.path=learnt/model", "model.start=weights", "adapter.from=learnt/model", "--json", NULL};
     const char *const one[] = {"eval", ini, "model.path=merged", "model.start=weights", "--json", NULL};
     if (weft_subject_table(subject, adapter)->merge == NULL)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "it cannot be merged, and need not");
+        return WEFT_MOOT(subject, err, "it cannot be merged, and need not");
     if (status == WEFT_OK) status = be_found(subject, err);
     if (status == WEFT_OK) status = learn(subject, ini, err);
     if (status == WEFT_OK) status = weft_own_command(subject, merge, false, err);

@@ -135,7 +135,7 @@ static weft_status rule_proved(weft_subject *subject, weft_error *err) {
 
 static weft_status rule_reduced(weft_subject *subject, weft_error *err) {
     if ((weft_subject_table(subject, strategy)->flags & WEFT_OFFERS_REDUCE) == 0)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "it does not offer the key reduce");
+        return WEFT_MOOT(subject, err, "it does not offer the key reduce, and need not");
     return each_job(subject, proved_reduced, err);
 }
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 const char *weft_verdict_name(int32_t verdict) {
-    static const char *const names[] = {"holds", "untried", "broken", "crashes", "hangs"};
+    static const char *const names[] = {"holds", "moot", "untried", "broken", "crashes", "hangs"};
     return names[verdict];
 }
 
@@ -38,21 +38,27 @@ typedef struct question {
     char scratch[WEFT_PATH_BYTES]; /* a directory for what the rule writes: the child works in it */
 } question;
 
+enum { REFUSED = 'r' }; /* in a verdict's place: the user's keys are wrong */
+
+static char answer_of(weft_status status, const weft_subject *subject) {
+    if (status == WEFT_OK) return '0' + WEFT_VERDICT_HOLDS;
+    if (status != WEFT_E_UNSUPPORTED) return '0' + WEFT_VERDICT_BROKEN;
+    return subject->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
+}
+
 static void try_rule(int end, void *context) {
     const question *asked = context;
     weft_error err = WEFT_ERROR_INIT;
     weft_subject subject;
     weft_status status = WEFT_OK;
+    char verdict = REFUSED;
     (void)weft_services_log_level(WEFT_LOG_ERROR);
     if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
     status = weft_subject_open(&subject, asked->options, &err);
     if (status == WEFT_OK) status = asked->rule->holds(&subject, &err);
+    verdict = subject.refused ? REFUSED : answer_of(status, &subject);
     weft_subject_close(&subject);
-    (void)dprintf(end, "%c%s",
-                  status == WEFT_OK              ? '0' + WEFT_VERDICT_HOLDS
-                  : status == WEFT_E_UNSUPPORTED ? '0' + WEFT_VERDICT_UNTRIED
-                                                 : '0' + WEFT_VERDICT_BROKEN,
-                  status == WEFT_OK ? "" : err.text);
+    (void)dprintf(end, "%c%s", verdict, status == WEFT_OK ? "" : err.text);
 }
 
 /* ---- in the parent ---- */
@@ -94,7 +100,11 @@ weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_sub
     out->rule = rule;
     if (status != WEFT_OK) return status;
     status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, options->seconds, err);
-    if (status == WEFT_OK) judge_child(out, &child, options->seconds);
+    if (status == WEFT_OK && child.n > 0 && child.text[0] == REFUSED)
+        status = weft_error_set(err, WEFT_E_USER, "%s", child.text + 1);
+    else if (status == WEFT_OK) judge_child(out, &child, options->seconds);
     free(child.text);
-    return status == WEFT_OK ? weft_tree_remove(asked.scratch, err) : status;
+    if (status == WEFT_OK) return weft_tree_remove(asked.scratch, err);
+    (void)weft_tree_remove(asked.scratch, NULL);
+    return status;
 }
