@@ -209,7 +209,7 @@ static weft_exit check_run(const weft_args *args, weft_error *err) {
 static const weft_flag check_flags[] = {
     {"directory", "DIR", false, "A small model with run.ini, to train with it; try/ beside the file by default."},
     {"rule", "RN", false, "Try this rule alone."},
-    {"seconds", "N", false, "Longest time of a rule; 120 by default."},
+    {"seconds", "N", false, "Longest time of a rule, 120 by default; ten times for those that train."},
     {"json", NULL, false, "Print an array of objects instead of lines."},
     {NULL, NULL, false, NULL}};
 

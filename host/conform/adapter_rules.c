@@ -136,8 +136,8 @@ static weft_status merges_to_the_same(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_adapter[] = {
-    {"R90", "adapter", "declares and claims the same whenever it is asked", declares_alike},
-    {"R91", "adapter", "is read as it was saved", reads_what_it_saved},
-    {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same},
-    {"R93", "adapter", "gives its memory back", gives_back},
-    {NULL, NULL, NULL, NULL}};
+    {"R90", "adapter", "declares and claims the same whenever it is asked", declares_alike, false},
+    {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
+    {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same, true},
+    {"R93", "adapter", "gives its memory back", gives_back, false},
+    {NULL, NULL, NULL, NULL, false}};

@@ -14,7 +14,10 @@ typedef struct weft_rule {
     /* Works in an empty directory that goes away after it. WEFT_OK: it holds. WEFT_E_UNSUPPORTED: it cannot be tried,
      * and err says why; or it does not apply, which WEFT_MOOT says. Else err says what broke it. */
     weft_status (*holds)(weft_subject *subject, weft_error *err);
+    bool is_long; /* whole commands: it has WEFT_LONG_RULE times as long, and being slow says nothing of the plugin */
 } weft_rule;
+
+enum { WEFT_LONG_RULE = 10 };
 
 /* The rules of a kind, ended by one without a number. */
 extern const weft_rule weft_rules_optimizer[], weft_rules_policy[], weft_rules_strategy[], weft_rules_tokenizer[],

@@ -8,6 +8,7 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* ---- a host that watches ---- */
 
@@ -84,6 +85,31 @@ const weft_host *weft_subject_host(uint8_t poison) {
 
 int64_t weft_subject_pieces(void) {
     return (int64_t)atomic_load(&pieces);
+}
+
+/* ---- what it is asked ---- */
+
+enum { MOST_QUESTION = 256 };
+
+/* A page that children share; without one nothing is kept. */
+static char *shared_question(void) {
+    static char *page;
+    if (page == NULL) page = mmap(NULL, MOST_QUESTION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+void weft_subject_asks(const char *format, ...) {
+    char *page = shared_question();
+    va_list args;
+    if (page == NULL) return;
+    va_start(args, format);
+    (void)vsnprintf(page, MOST_QUESTION, format, args);
+    va_end(args);
+}
+
+const char *weft_subject_asked(void) {
+    const char *page = shared_question();
+    return page == NULL ? "" : page;
 }
 
 /* ---- the plugin ---- */

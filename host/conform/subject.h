@@ -43,6 +43,11 @@ const weft_host *weft_subject_host(uint8_t poison);
 /* Pieces of memory that plugins hold now from these hosts. */
 int64_t weft_subject_pieces(void);
 
+/* What the plugin is asked now, as "text 3 of 17 bytes": for a crash or a hang of the process. It is kept where the
+ * process that waits for this one sees it. [main] */
+void weft_subject_asks(const char *format, ...) WEFT_PRINTF(1, 2);
+const char *weft_subject_asked(void);
+
 enum { WEFT_POISON_ONE = 0xa5, WEFT_POISON_TWO = 0x5a };
 
 #endif

@@ -75,4 +75,17 @@ sed 's/my_adapter_merge,$/NULL,/; s/^static weft_status my_adapter_merge/WEFT_UN
 make_plugin my-adapter/unmerged.c my-adapter/unmerged.so || failed "an adapter without merge does not compile" log
 prints "$weft" plugins check my-adapter/unmerged.so --rule R92
 grep -qE '^  R92 +moot' printed || failed "an adapter without merge is not moot" printed
+answers() { # answers STATUS VERDICT WHY FILE ARGUMENT...: of one rule
+    want=$1 verdict=$2 why=$3 status=0
+    shift 3
+    "$weft" plugins check "$@" >printed 2>&1 || status=$?
+    { [ "$status" = "$want" ] && grep -qE "^  R[0-9]+ +$verdict" printed && grep -qF -- "$why" printed; } ||
+        failed "$*: status $status, not $want and $verdict" printed
+}
+answers 13 untried "/nonexistent cannot be read" "$WEFT_BUILD/plugins/weft-data-text.so" path=/nonexistent --rule R27
+answers 13 untried "not finished within 0.1 s" my-policy/sound.so --rule R28 --seconds 0.01
+perl -0pe 's/    \(void\)err;\n    out->lr/    if (step->update == 7) *(volatile int *)0 = 1;\n    out->lr/' \
+    my-optimizer/my_optimizer.c >my-optimizer/crash.c
+make_plugin my-optimizer/crash.c my-optimizer/crash.so || failed "an optimizer that crashes does not compile" log
+answers 11 crashes "in optimizer:my-optimizer prepare, update 7" my-optimizer/crash.so --rule R31
 [ "$failures" = 0 ]
