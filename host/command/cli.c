@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "base/words.h"
@@ -160,6 +161,23 @@ static void let_launcher_read(weft_exit status) {
     if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
 }
 
+/* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the file
+ * that it names, and not on to ranks, which are started here. */
+static char code_file[256];
+
+static void take_code_file(void) {
+    const char *named = getenv("WEFT_CODE_FILE");
+    if (named != NULL) (void)snprintf(code_file, sizeof code_file, "%s", named);
+    (void)unsetenv("WEFT_CODE_FILE");
+}
+
+static void tell_code(weft_exit status, const weft_error *err) {
+    FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, "w");
+    if (file == NULL) return;
+    (void)fprintf(file, "%d", status == WEFT_EXIT_USAGE ? WEFT_E_USER : status == WEFT_EXIT_DONE ? 0 : (int)err->code);
+    (void)fclose(file);
+}
+
 static weft_exit run_command(const weft_command *command, int argc, char **argv) {
     weft_error err = WEFT_ERROR_INIT;
     weft_args *args = NULL;
@@ -173,6 +191,7 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
     weft_args_free(args);
     flush_output();
     print_error(command, status, &err);
+    tell_code(status, &err);
     let_launcher_read(status);
     return status;
 }
@@ -201,7 +220,9 @@ static weft_exit dispatch(int argc, char **argv) {
 }
 
 int weft_cli_main(int argc, char **argv) {
-    weft_exit status = dispatch(argc, argv);
+    weft_exit status = WEFT_EXIT_DONE;
+    take_code_file();
+    status = dispatch(argc, argv);
     flush_output();
     if (output_lost != NULL && status == WEFT_EXIT_DONE) {
         (void)fprintf(stderr, "weft: the output cannot be written: %s\n", output_lost);

@@ -22,7 +22,7 @@ typedef struct check {
     size_t n_overrides;
     json_t *files;
     int32_t worst;
-    bool lacks; /* a plugin was not tried at all */
+    bool lacks; /* a rule that applies was not tried */
     bool json;
 } check;
 
@@ -46,6 +46,7 @@ static weft_status set_overrides(check *c, const char *kind, weft_error *err) {
         if (made == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
         c->overrides[c->n_overrides++] = made;
     }
+    c->options.is_given = c->n_overrides > 0;
     return WEFT_OK;
 }
 
@@ -83,7 +84,8 @@ static weft_status find_directory(check *c, weft_error *err) {
 /* ---- what is printed ---- */
 
 static void keep(check *c, json_t *rules, const weft_trial *trial) {
-    if (trial->verdict != WEFT_VERDICT_UNTRIED && trial->verdict > c->worst) c->worst = trial->verdict;
+    if (trial->verdict > c->worst) c->worst = trial->verdict;
+    c->lacks = c->lacks || trial->verdict == WEFT_VERDICT_UNTRIED;
     (void)json_array_append_new(rules, json_pack("{s:s, s:s, s:s, s:s}", "rule", trial->rule->number, "says",
                                                  trial->rule->says, "verdict", weft_verdict_name(trial->verdict),
                                                  "reason", trial->why));
@@ -102,9 +104,7 @@ static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
         if (only != NULL && strcmp(only, rule->number) != 0) continue;
         status = weft_rule_try(&trial, rule, &c->options, err);
         if (status == WEFT_OK) keep(c, rules, &trial);
-        if (i > 0 || status != WEFT_OK || trial.verdict == WEFT_VERDICT_HOLDS) continue;
-        c->lacks = c->lacks || trial.verdict == WEFT_VERDICT_UNTRIED;
-        break; /* all others would say the same */
+        if (i == 0 && trial.verdict != WEFT_VERDICT_HOLDS) break; /* all others would say the same */
     }
     return status;
 }
@@ -123,6 +123,42 @@ static weft_status check_plugin(check *c, const weft_note_plugin *plugin, weft_e
     if (status == WEFT_OK) status = try_rules(c, rules, err);
     (void)json_array_append_new(c->files, json_pack("{s:s, s:s, s:s, s:o}", "file", c->options.file, "kind",
                                                     plugin->kind, "id", plugin->id, "rules", rules));
+    return status;
+}
+
+/* ---- which rules ---- */
+
+static bool has_rule(const char *kind, const char *number) {
+    const weft_rule *rule = NULL;
+    for (size_t i = 0; (rule = weft_rule_at(kind, i)) != NULL; i++)
+        if (strcmp(rule->number, number) == 0) return true;
+    return false;
+}
+
+static weft_status refuse_rule(const weft_preflight *note, const char *path, const char *number, weft_error *err) {
+    char list[1024] = "";
+    size_t n = 0;
+    for (uint32_t p = 0; p < note->n_plugins; p++) {
+        const weft_rule *rule = NULL;
+        for (size_t i = 0; (rule = weft_rule_at(note->plugins[p].kind, i)) != NULL && n < sizeof list; i++)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n == 0 ? "" : ", ", rule->number);
+    }
+    return weft_error_set(err, WEFT_E_USER, "--rule %s: a %s has no such rule; those of %s are %s", number,
+                          note->plugins[0].kind, path, list);
+}
+
+/* Before anything is tried. A file of several kinds has the rules of all of them. */
+static weft_status judge_rule(const weft_args *args, weft_error *err) {
+    const char *number = weft_args_value(args, "rule"), *path = NULL;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; number != NULL && status == WEFT_OK && (path = weft_args_extra(args, i)) != NULL; i++) {
+        weft_preflight note;
+        bool has = false;
+        if (is_override(path)) continue;
+        if (weft_plugin_file_note(&note, path, NULL, NULL) != WEFT_OK) continue; /* told where it is its turn */
+        for (uint32_t p = 0; p < note.n_plugins; p++) has = has || has_rule(note.plugins[p].kind, number);
+        if (!has) status = refuse_rule(&note, path, number, err);
+    }
     return status;
 }
 
@@ -147,7 +183,10 @@ static weft_exit check_run(const weft_args *args, weft_error *err) {
     check c = {.args = args, .files = json_array(), .json = weft_args_has(args, "json")};
     weft_status status = WEFT_OK;
     bool any = false;
-    if (!weft_args_f64(args, &c.options.seconds, "seconds", "(0,inf)", 120, err)) return WEFT_EXIT_USAGE;
+    if (!weft_args_f64(args, &c.options.seconds, "seconds", "(0,inf)", 120, err) || judge_rule(args, err) != WEFT_OK) {
+        json_decref(c.files);
+        return WEFT_EXIT_USAGE;
+    }
     for (size_t i = 0; status == WEFT_OK && weft_args_extra(args, i) != NULL; i++) {
         if (is_override(weft_args_extra(args, i))) continue;
         any = true;
@@ -170,7 +209,7 @@ static weft_exit check_run(const weft_args *args, weft_error *err) {
 static const weft_flag check_flags[] = {
     {"directory", "DIR", false, "A small model with run.ini, to train with it; try/ beside the file by default."},
     {"rule", "RN", false, "Try this rule alone."},
-    {"seconds", "N", false, "Longest time of a rule; 120 by default."},
+    {"seconds", "N", false, "Longest time of a rule, 120 by default; ten times for those that train."},
     {"json", NULL, false, "Print an array of objects instead of lines."},
     {NULL, NULL, false, NULL}};
 
@@ -184,5 +223,5 @@ const weft_command weft_command_plugins_check = {
     check_flags,
     "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. Exit status: 0 all hold, 10 "
     "one\n"
-    "is broken, 11 one ends the process, 12 one hangs, 13 a plugin lacks a key and was not tried.",
+    "is broken, 11 one ends the process, 12 one hangs, 13 one could not be tried; a rule that does not apply is moot.",
     check_run};

@@ -124,7 +124,7 @@ static weft_status merges_to_the_same(weft_subject *subject, weft_error *err) {
         "eval", ini, "model.path=learnt/model", "model.start=weights", "adapter.from=learnt/model", "--json", NULL};
     const char *const one[] = {"eval", ini, "model.path=merged", "model.start=weights", "--json", NULL};
     if (weft_subject_table(subject, adapter)->merge == NULL)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "it cannot be merged, and need not");
+        return WEFT_MOOT(subject, err, "it cannot be merged, and need not");
     if (status == WEFT_OK) status = be_found(subject, err);
     if (status == WEFT_OK) status = learn(subject, ini, err);
     if (status == WEFT_OK) status = weft_own_command(subject, merge, false, err);
@@ -136,8 +136,8 @@ static weft_status merges_to_the_same(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_adapter[] = {
-    {"R90", "adapter", "declares and claims the same whenever it is asked", declares_alike},
-    {"R91", "adapter", "is read as it was saved", reads_what_it_saved},
-    {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same},
-    {"R93", "adapter", "gives its memory back", gives_back},
-    {NULL, NULL, NULL, NULL}};
+    {"R90", "adapter", "declares and claims the same whenever it is asked", declares_alike, false},
+    {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
+    {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same, true},
+    {"R93", "adapter", "gives its memory back", gives_back, false},
+    {NULL, NULL, NULL, NULL, false}};

@@ -49,5 +49,6 @@ static weft_status sums(weft_subject *subject, weft_error *err) {
     return status == WEFT_OK ? compare(subject, ini, "fsdp", "model.path=fsdp/model", alone, err) : status;
 }
 
-const weft_rule weft_rules_comm[] = {{"R110", "comm", "sums what ranks have where the run leaves that to it", sums},
-                                     {NULL, NULL, NULL, NULL}};
+const weft_rule weft_rules_comm[] = {{"R110", "comm", "sums what ranks have where the run leaves that to it", sums,
+                                      true},
+                                     {NULL, NULL, NULL, NULL, false}};

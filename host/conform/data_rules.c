@@ -2,6 +2,7 @@
 #include "conform/rule.h"
 
 #include "plugin/call.h"
+#include "plugin/enter.h"
 #include "session/judge_data.h"
 #include "step/judge_leaf.h"
 
@@ -107,7 +108,7 @@ typedef struct instance {
 } instance;
 
 static void instance_close(instance *self) {
-    if (self->made != NULL) self->table->destroy(self->made);
+    if (self->made != NULL) WEFT_PLUGIN_TELL(self->table, destroy, self->made);
     self->made = NULL;
 }
 
@@ -123,11 +124,11 @@ static weft_status instance_open(instance *self, const weft_subject *subject, ui
     if (status == WEFT_E_USER || status == WEFT_E_DATA) return WEFT_E_UNSUPPORTED; /* another file is what it needs */
     if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
-    self->table->info(self->made, &self->info);
+    WEFT_PLUGIN_TELL(self->table, info, self->made, &self->info);
     for (int32_t s = 0; s < 3; s++) {
         infos[s] = &self->splits[s];
         self->splits[s].struct_size = (uint32_t)sizeof self->splits[s];
-        self->table->split_info(self->made, s, &self->splits[s]);
+        WEFT_PLUGIN_TELL(self->table, split_info, self->made, s, &self->splits[s]);
     }
     return weft_data_judge(&self->info, infos, MOST_CONTEXT, true, err);
 }
@@ -176,10 +177,10 @@ static weft_status take(weft_leaf *leaf, const instance *self, const weft_leaf_r
     memset(leaf->positions, WEFT_LEAF_POISON, n * sizeof *leaf->positions);
     leaf->rows = leaf->length = -1;
     leaf->n_targets = -1;
-    status = self->table->shape(self->made, leaf, request, err);
+    WEFT_PLUGIN_CALL(status, self->table, shape, err, self->made, leaf, request);
     if (status == WEFT_OK) status = weft_leaf_judge_shape(leaf, request, &bounds, err);
     asked = *leaf;
-    if (status == WEFT_OK) status = self->table->leaf(self->made, leaf, request, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->table, leaf, err, self->made, leaf, request);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "it fails without a sentence");
     return status == WEFT_OK ? weft_leaf_judge(leaf, &asked, request, &bounds, err) : status;
 }
@@ -239,6 +240,8 @@ static weft_status each_request(const weft_subject *subject, on_request holds, w
     weft_status status = desk_open(&d, subject, err);
     for (uint32_t i = 0; i < REQUESTS && status == WEFT_OK; i++) {
         const weft_leaf_request request = drawn_request(&d.self, i);
+        weft_subject_asks("rows %llu and %d further ones of split %d", (unsigned long long)request.first_row,
+                          (int)request.rows - 1, (int)request.split);
         status = holds(&d, &request, err);
         if (status != WEFT_OK)
             (void)weft_error_prefix(err, "rows %llu and %d further ones: ", (unsigned long long)request.first_row,
@@ -349,11 +352,11 @@ static weft_status rule_row(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_data[] = {
-    {"R70", "data", "has the same counts and fingerprint in each instance", made_alike},
-    {"R71", "data", "fills each place of a leaf with what may stand there", rule_leaf},
-    {"R72", "data", "gives the same leaf whenever it is asked", rule_same},
-    {"R73", "data", "gives a row alike in any leaf", rule_row},
-    {"R74", "data", "has as many targets in an epoch as it says", epoch_counts},
-    {"R75", "data", "pads behind the end of a split that is read once", ends_in_padding},
-    {"R76", "data", "gives its memory back", gives_back},
-    {NULL, NULL, NULL, NULL}};
+    {"R70", "data", "has the same counts and fingerprint in each instance", made_alike, false},
+    {"R71", "data", "fills each place of a leaf with what may stand there", rule_leaf, false},
+    {"R72", "data", "gives the same leaf whenever it is asked", rule_same, false},
+    {"R73", "data", "gives a row alike in any leaf", rule_row, false},
+    {"R74", "data", "has as many targets in an epoch as it says", epoch_counts, false},
+    {"R75", "data", "pads behind the end of a split that is read once", ends_in_padding, false},
+    {"R76", "data", "gives its memory back", gives_back, false},
+    {NULL, NULL, NULL, NULL, false}};

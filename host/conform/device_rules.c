@@ -2,6 +2,7 @@
  * this project's own CPU device. */
 #include "conform/device_calls.h"
 #include "conform/rule.h"
+#include "plugin/enter.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static weft_status open_bench(bench *self, const weft_subject *subject, const we
     weft_status status;
     memset(self, 0, sizeof *self);
     self->kernels = weft_subject_table(subject, device);
-    status = self->kernels->create(&self->device, host, subject->config, 0, err);
+    WEFT_PLUGIN_CALL(status, self->kernels, create, err, &self->device, host, subject->config, 0);
     return status == WEFT_OK && self->device == NULL ? WEFT_BROKEN(err, "create makes nothing and says WEFT_OK")
                                                      : status;
 }
@@ -32,7 +33,7 @@ static void release_all(bench *self) {
 static void close_bench(bench *self) {
     if (self->device == NULL) return;
     release_all(self);
-    self->kernels->destroy(self->device);
+    WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
     self->device = NULL;
 }
 
@@ -72,16 +73,16 @@ static weft_status move(bench *b, weft_error *err) {
     fill_pattern(one, 1);
     fill_pattern(two, 2);
     if (status == WEFT_OK) status = take(b, &y, MOVED, err);
-    if (status == WEFT_OK) status = b->kernels->write(b->device, NULL, x, one, MOVED, err);
-    if (status == WEFT_OK) status = b->kernels->write(b->device, NULL, y, two, MOVED, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, x, one, MOVED);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, y, two, MOVED);
     if (status == WEFT_OK) status = expect_bytes(b, x, one, "write", err);
     if (status != WEFT_OK) return status;
     inner = (weft_ref){y.buffer, y.offset + 104};
-    status = b->kernels->copy(b->device, NULL, inner, (weft_ref){x.buffer, x.offset + 8}, 332, err);
+    WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, inner, (weft_ref){x.buffer, x.offset + 8}, 332);
     memcpy(two + 104, one + 8, 332);
     if (status == WEFT_OK) status = expect_bytes(b, y, two, "copy", err);
     inner = (weft_ref){x.buffer, x.offset + 40};
-    if (status == WEFT_OK) status = b->kernels->fill(b->device, NULL, inner, pattern, 17, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, NULL, inner, pattern, 17);
     for (int i = 0; i < 17; i++) memcpy(one + 40 + 4 * i, &pattern, sizeof pattern);
     return status == WEFT_OK ? expect_bytes(b, x, one, "fill", err) : status;
 }
@@ -101,12 +102,13 @@ static weft_status pass_on(bench *b, weft_stream *const streams[2], const weft_r
     for (int i = 0; i < 16 && status == WEFT_OK; i++) {
         uint8_t bytes[MOVED];
         fill_pattern(bytes, (uint32_t)i);
-        status = b->kernels->write(b->device, streams[0], at[0], bytes, MOVED, err);
-        if (status == WEFT_OK) status = b->kernels->mark(b->device, streams[0], &mark, err);
-        if (status == WEFT_OK) status = b->kernels->wait(b->device, streams[1], mark, err);
-        if (status == WEFT_OK) status = b->kernels->copy(b->device, streams[1], at[1], at[0], MOVED, err);
-        if (status == WEFT_OK) status = b->kernels->mark(b->device, streams[1], &mark, err);
-        if (status == WEFT_OK) status = b->kernels->wait(b->device, streams[0], mark, err);
+        WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, streams[0], at[0], bytes, MOVED);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, streams[0], &mark);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[1], mark);
+        if (status == WEFT_OK)
+            WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, streams[1], at[1], at[0], MOVED);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, streams[1], &mark);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[0], mark);
     }
     return status;
 }
@@ -117,10 +119,11 @@ static weft_status order(bench *b, weft_error *err) {
     uint8_t last[MOVED];
     weft_status status = b->kernels->stream_create(b->device, &streams[0], err);
     fill_pattern(last, 15);
-    if (status == WEFT_OK) status = b->kernels->stream_create(b->device, &streams[1], err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &streams[1]);
     for (int i = 0; i < 2 && status == WEFT_OK; i++) status = take(b, &at[i], MOVED, err);
     if (status == WEFT_OK) status = pass_on(b, streams, at, err);
-    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = b->kernels->synchronize(b->device, streams[i], err);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++)
+        WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, streams[i]);
     if (status == WEFT_OK) status = expect_bytes(b, at[1], last, "copies between two streams", err);
     for (int i = 0; i < 2; i++)
         if (streams[i] != NULL) b->kernels->stream_destroy(b->device, streams[i]);
@@ -155,7 +158,7 @@ static weft_status put(bench *b, weft_ref *out, const void *data, int64_t bytes,
     filled = malloc((size_t)bytes);
     if (filled == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
     memset(filled, poison, (size_t)bytes);
-    status = b->kernels->write(b->device, NULL, *out, filled, bytes, err);
+    WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, *out, filled, bytes);
     free(filled);
     return status;
 }
@@ -170,6 +173,12 @@ static weft_status put_operands(bench *b, weft_device_call *call, weft_ref refs[
     return status;
 }
 
+static weft_status run_kernel(bench *b, weft_device_call *call, int i, weft_error *err) {
+    const weft_doing before = weft_plugin_enter(b->kernels, call->name);
+    weft_subject_asks("%s in %s", i == 0 ? "forward" : "backward", call->dtype == WEFT_BF16 ? "bf16" : "fp32");
+    return weft_plugin_leave(before, call->runs[i](b->kernels, b->device, NULL, &call->args, err), err);
+}
+
 static weft_status run_call(bench *b, weft_device_call *call, uint8_t poison, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int i = 0; i < 2 && call->runs[i] != NULL && status == WEFT_OK; i++) {
@@ -180,7 +189,7 @@ static weft_status run_call(bench *b, weft_device_call *call, uint8_t poison, we
         if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
         if (room > 0) workspace.offset = 0; /* as a buffer of its own begins */
         if (call->workspace != 0) memcpy((char *)&call->args + call->workspace, &workspace, sizeof workspace);
-        if (status == WEFT_OK) status = call->runs[i](b->kernels, b->device, NULL, &call->args, err);
+        if (status == WEFT_OK) status = run_kernel(b, call, i, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", call->name);
     }
     return status;
@@ -194,7 +203,7 @@ static weft_status get_results(bench *b, const weft_device_call *call, const wef
         if (!call->operands[i].is_result) continue;
         out->results[i] = malloc((size_t)bytes + 8);
         if (out->results[i] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
-        status = b->kernels->read(b->device, NULL, out->results[i], refs[i], bytes, err);
+        WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, NULL, out->results[i], refs[i], bytes);
     }
     return status;
 }
@@ -326,9 +335,9 @@ static weft_status gives_back(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_device[] = {
-    {"R100", "device", "moves the bytes that it is told to, and no others", moves_bytes},
-    {"R101", "device", "keeps the order of streams that marks give", keeps_order},
-    {"R102", "device", "computes what this project's CPU device does, over odd shapes", computes},
-    {"R103", "device", "gives the same bits whatever its memory held before", repeats},
-    {"R104", "device", "gives its memory back", gives_back},
-    {NULL, NULL, NULL, NULL}};
+    {"R100", "device", "moves the bytes that it is told to, and no others", moves_bytes, false},
+    {"R101", "device", "keeps the order of streams that marks give", keeps_order, false},
+    {"R102", "device", "computes what this project's CPU device does, over odd shapes", computes, false},
+    {"R103", "device", "gives the same bits whatever its memory held before", repeats, false},
+    {"R104", "device", "gives its memory back", gives_back, false},
+    {NULL, NULL, NULL, NULL, false}};

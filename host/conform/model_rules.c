@@ -140,8 +140,8 @@ static weft_status refuses_with_words(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-const weft_rule weft_rules_model[] = {{"R80", "model", "declares the same whenever it is asked", declares_alike},
+const weft_rule weft_rules_model[] = {{"R80", "model", "declares the same whenever it is asked", declares_alike, false},
                                       {"R81", "model", "takes a wrong config.json or says what is wrong",
-                                       refuses_with_words},
-                                      {"R82", "model", "gives its memory back", gives_back},
-                                      {NULL, NULL, NULL, NULL}};
+                                       refuses_with_words, false},
+                                      {"R82", "model", "gives its memory back", gives_back, false},
+                                      {NULL, NULL, NULL, NULL, false}};

@@ -3,6 +3,7 @@
 
 #include "engine/judge_optimizer.h"
 #include "plugin/call.h"
+#include "plugin/enter.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,7 +19,7 @@ typedef struct instance {
 } instance;
 
 static void instance_close(instance *self) {
-    if (self->made != NULL) self->table->destroy(self->made);
+    if (self->made != NULL) WEFT_PLUGIN_TELL(self->table, destroy, self->made);
     self->made = NULL;
 }
 
@@ -45,7 +46,8 @@ static weft_status prepare(const instance *self, void *hp, uint64_t update, doub
     const weft_step_info step = {(uint32_t)sizeof step, 0, update, lr};
     weft_status status = WEFT_OK;
     memset(hp, poison, WEFT_MAX_HP);
-    status = self->table->prepare(self->made, hp, &step, err);
+    weft_subject_asks("update %llu", (unsigned long long)step.update);
+    WEFT_PLUGIN_CALL(status, self->table, prepare, err, self->made, hp, &step);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "prepare fails without a sentence");
     return status;
 }
@@ -76,6 +78,7 @@ static void bench_fill(bench *self) {
 static void update(const instance *self, bench *on, const void *hp, const weft_range *range, int64_t begin,
                    int64_t end) {
     weft_elementwise_call call;
+    weft_doing before;
     memset(&call, 0, sizeof call);
     call.struct_size = (uint32_t)sizeof call;
     call.weight = on->weight;
@@ -86,7 +89,10 @@ static void update(const instance *self, bench *on, const void *hp, const weft_r
     call.begin = begin;
     call.end = end;
     call.coefficient = 1.0f;
+    before = weft_plugin_enter(self->table, "update");
+    weft_subject_asks("elements %lld to %lld", (long long)begin, (long long)end);
     self->table->update(self->made)->cpu(&call);
+    (void)weft_plugin_leave(before, WEFT_OK, NULL);
 }
 
 static weft_range whole_range(float lr_scale, float decay) {
@@ -296,13 +302,13 @@ static weft_status gives_back(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_optimizer[] = {
-    {"R30", "optimizer", "declares the same states whenever it is asked", declares_alike},
-    {"R31", "optimizer", "prepares each update from its number and step size alone", prepares_alike},
-    {"R32", "optimizer", "updates an element alike wherever a call begins and ends", cuts_alike},
-    {"R33", "optimizer", "writes its elements alone, and no gradient", stays_inside},
-    {"R34", "optimizer", "moves nothing where the step size or lr_scale is zero", heeds_the_step_size},
-    {"R35", "optimizer", "does not decay where the range's decay is zero", heeds_decay},
-    {"R36", "optimizer", "goes downhill", goes_downhill},
-    {"R37", "optimizer", "keeps finite weights finite", stays_finite},
-    {"R38", "optimizer", "gives its memory back", gives_back},
-    {NULL, NULL, NULL, NULL}};
+    {"R30", "optimizer", "declares the same states whenever it is asked", declares_alike, false},
+    {"R31", "optimizer", "prepares each update from its number and step size alone", prepares_alike, false},
+    {"R32", "optimizer", "updates an element alike wherever a call begins and ends", cuts_alike, false},
+    {"R33", "optimizer", "writes its elements alone, and no gradient", stays_inside, false},
+    {"R34", "optimizer", "moves nothing where the step size or lr_scale is zero", heeds_the_step_size, false},
+    {"R35", "optimizer", "does not decay where the range's decay is zero", heeds_decay, false},
+    {"R36", "optimizer", "goes downhill", goes_downhill, false},
+    {"R37", "optimizer", "keeps finite weights finite", stays_finite, false},
+    {"R38", "optimizer", "gives its memory back", gives_back, false},
+    {NULL, NULL, NULL, NULL, false}};

@@ -33,11 +33,21 @@ static void become(const char *const *words) {
     (void)dup2(answer, STDOUT_FILENO);
     (void)dup2(log, STDERR_FILENO);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setenv("WEFT_CODE_FILE", "code", 1);
     (void)execv("/proc/self/exe", (char *const *)(uintptr_t)words);
     _exit(127);
 }
 
+/* A file, a key or a number of ranks that the plugin does not take is no mistake of it; where it has run once with the
+ * same, it is. */
+static bool is_users_fault(bool has_run) {
+    char code[16];
+    read_end(code, sizeof code, "code");
+    return !has_run && strtol(code, NULL, 10) == WEFT_E_USER;
+}
+
 weft_status weft_own_command(const weft_subject *subject, const char *const *words, bool chosen, weft_error *err) {
+    static bool has_run; /* the plugin, in this process, which tries one rule */
     const weft_subject_options *options = subject->options;
     char plugin[WEFT_PATH_BYTES + 32]; /* "optimizer.plugin=FILE" */
     const char *all[MOST_WORDS] = {"weft"};
@@ -48,13 +58,19 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     (void)snprintf(plugin, sizeof plugin, "%s.plugin=%s", subject->loaded->plugin->kind, options->file);
     if (chosen) all[n++] = plugin;
     for (size_t i = 0; chosen && i < options->n_overrides && n < MOST_WORDS - 1; i++) all[n++] = options->overrides[i];
+    (void)unlink("code");
     child = fork();
     if (child == 0) become(all);
     if (child < 0 || waitpid(child, &status, 0) != child)
         return weft_error_set(err, WEFT_E_SYSTEM, "weft cannot be started");
+    has_run = has_run || (chosen && status == 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return WEFT_OK;
     read_end(said, sizeof said, "log");
     if (said[0] == '\0') read_end(said, sizeof said, "answer"); /* a proof that fails is no error of the program's */
+    if (WIFEXITED(status) && is_users_fault(has_run)) {
+        const char *last = strrchr(said, '\n');
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", last == NULL ? said : last + 1);
+    }
     return WEFT_BROKEN(err, "weft %s %s ends with status %d: %s", all[1], all[2],
                        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said);
 }

@@ -6,7 +6,8 @@
 #include "conform/subject.h"
 
 /* Runs weft with these words, ended by NULL, and, if `chosen`, those that choose the plugin and its keys. What it says
- * goes to the files answer and log. Broken where it does not end well. */
+ * goes to the files answer and log. Broken where it does not end well; WEFT_E_UNSUPPORTED where that is a mistake in
+ * what the user gave and the plugin has not run before. */
 weft_status weft_own_command(const weft_subject *subject, const char *const *words, bool chosen, weft_error *err);
 
 /* run.ini of the small model, in its own directory. */

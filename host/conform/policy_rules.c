@@ -2,6 +2,7 @@
 #include "conform/rule.h"
 
 #include "conform/trees.h"
+#include "plugin/enter.h"
 
 #include <stdlib.h>
 
@@ -79,7 +80,8 @@ static weft_status ask(answer *out, const weft_subject *subject, const weft_poli
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->job = job;
-    status = weft_subject_table(subject, policy)->units(weft_subject_host(poison), subject->config, job, &wrap, err);
+    WEFT_PLUGIN_CALL(status, weft_subject_table(subject, policy), units, err, weft_subject_host(poison),
+                     subject->config, job, &wrap);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "units fails without a sentence");
     return status;
 }
@@ -119,6 +121,7 @@ static weft_status each_tree(const weft_subject *subject, on_tree holds, weft_er
     if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
         weft_tree_draw(&d->tree, number);
+        weft_subject_asks("tree %u of %u modules", number, d->tree.job.n_modules);
         status = holds(d, subject, number, err);
         tried += status == WEFT_OK;
         if (status == WEFT_E_USER) status = WEFT_OK;
@@ -200,8 +203,9 @@ static weft_status rule_memory(weft_subject *subject, weft_error *err) {
     return each_tree(subject, gives_back_memory, err);
 }
 
-const weft_rule weft_rules_policy[] = {{"R40", "policy", "claims each parameter of 24 trees once", rule_claims},
-                                       {"R41", "policy", "makes the same units whenever it is asked", rule_alike},
-                                       {"R42", "policy", "reads views by their stride", rule_strides},
-                                       {"R43", "policy", "gives its memory back", rule_memory},
-                                       {NULL, NULL, NULL, NULL}};
+const weft_rule weft_rules_policy[] = {{"R40", "policy", "claims each parameter of 24 trees once", rule_claims, false},
+                                       {"R41", "policy", "makes the same units whenever it is asked", rule_alike,
+                                        false},
+                                       {"R42", "policy", "reads views by their stride", rule_strides, false},
+                                       {"R43", "policy", "gives its memory back", rule_memory, false},
+                                       {NULL, NULL, NULL, NULL, false}};

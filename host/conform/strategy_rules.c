@@ -42,6 +42,7 @@ static weft_status ask(asked *out, const weft_subject *subject, uint32_t number,
     memset(out, 0, sizeof *out);
     weft_job_draw(&out->job, number, mode);
     out->job.spec.view.reduce = reduce;
+    weft_subject_asks("job %u (%s)", number, out->job.says);
     status = weft_job_spec_check(&out->job.spec, err);
     if (status != WEFT_OK) return weft_error_set(err, WEFT_E_USER, "the job trains nothing");
     status = weft_job_replicas(&out->job.spec, host, table, subject->config, err);
@@ -135,7 +136,7 @@ static weft_status rule_proved(weft_subject *subject, weft_error *err) {
 
 static weft_status rule_reduced(weft_subject *subject, weft_error *err) {
     if ((weft_subject_table(subject, strategy)->flags & WEFT_OFFERS_REDUCE) == 0)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "it does not offer the key reduce");
+        return WEFT_MOOT(subject, err, "it does not offer the key reduce, and need not");
     return each_job(subject, proved_reduced, err);
 }
 
@@ -148,8 +149,8 @@ static weft_status rule_memory(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_strategy[] = {
-    {"R50", "strategy", "is proved for 96 jobs of 1 to 8 ranks, in each mode", rule_proved},
-    {"R51", "strategy", "is proved with reduce = tree and fast, if it offers them", rule_reduced},
-    {"R52", "strategy", "gives the same programs whenever it is asked", rule_alike},
-    {"R53", "strategy", "gives its memory back", rule_memory},
-    {NULL, NULL, NULL, NULL}};
+    {"R50", "strategy", "is proved for 96 jobs of 1 to 8 ranks, in each mode", rule_proved, false},
+    {"R51", "strategy", "is proved with reduce = tree and fast, if it offers them", rule_reduced, false},
+    {"R52", "strategy", "gives the same programs whenever it is asked", rule_alike, false},
+    {"R53", "strategy", "gives its memory back", rule_memory, false},
+    {NULL, NULL, NULL, NULL, false}};

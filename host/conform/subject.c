@@ -1,12 +1,14 @@
 /* host/conform/subject.c: see subject.h. */
 #include "conform/subject.h"
 
+#include "config/settings.h"
 #include "plugin/call.h"
 #include "plugin/load.h"
 #include "plugin/services.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 /* ---- a host that watches ---- */
 
@@ -85,29 +87,82 @@ int64_t weft_subject_pieces(void) {
     return (int64_t)atomic_load(&pieces);
 }
 
+/* ---- what it is asked ---- */
+
+enum { MOST_QUESTION = 256 };
+
+/* A page that children share; without one nothing is kept. */
+static char *shared_question(void) {
+    static char *page;
+    if (page == NULL) page = mmap(NULL, MOST_QUESTION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    return page == MAP_FAILED ? NULL : page;
+}
+
+void weft_subject_asks(const char *format, ...) {
+    char *page = shared_question();
+    va_list args;
+    if (page == NULL) return;
+    va_start(args, format);
+    (void)vsnprintf(page, MOST_QUESTION, format, args);
+    va_end(args);
+}
+
+const char *weft_subject_asked(void) {
+    const char *page = shared_question();
+    return page == NULL ? "" : page;
+}
+
 /* ---- the plugin ---- */
 
+/* What the user gives is refused as in a run. */
+static weft_status judge_names(weft_subject *self, weft_error *err) {
+    const weft_plugin *plugin = self->loaded->plugin;
+    weft_status status = weft_settings_declare(self->parsed, err);
+    if (status == WEFT_OK)
+        status = weft_config_declare(self->parsed, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    return status == WEFT_OK ? weft_config_unknown(self->parsed, plugin->kind, err) : status;
+}
+
+static bool lacks_key(const weft_subject *self) {
+    const weft_plugin *plugin = self->loaded->plugin;
+    for (uint64_t i = 0; i < plugin->n_keys; i++) {
+        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
+        const weft_key *key = (const weft_key *)(const void *)at;
+        if (key->fallback == NULL && !weft_config_has_key(self->parsed, plugin->kind, key->name)) return true;
+    }
+    return false;
+}
+
+/* A key that is missing is one that this plugin cannot be tried without; any other mistake is one in what was given. */
 static weft_status fill_keys(weft_subject *self, weft_error *err) {
     const weft_plugin *plugin = self->loaded->plugin;
     weft_status status = WEFT_OK;
+    bool is_known = false;
     self->config = calloc(1, plugin->config_size + 8);
     if (self->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
     status = weft_config_load(&self->parsed, NULL, self->options == NULL ? NULL : self->options->overrides,
                               self->options == NULL ? 0 : self->options->n_overrides, err);
+    if (status == WEFT_OK) status = judge_names(self, err);
+    is_known = status == WEFT_OK;
     if (status == WEFT_OK)
         status = weft_config_fill(self->parsed, self->config, plugin->kind, plugin->keys, plugin->n_keys,
                                   plugin->key_stride, err);
-    return status == WEFT_E_USER ? WEFT_E_UNSUPPORTED : status;
+    if (status != WEFT_E_USER) return status;
+    if (is_known && lacks_key(self)) return WEFT_E_UNSUPPORTED;
+    self->refused = self->options != NULL && self->options->is_given;
+    return status;
 }
 
-static weft_status validate(const weft_subject *self, weft_error *err) {
+static weft_status validate(weft_subject *self, weft_error *err) {
     const weft_plugin *plugin = self->loaded->plugin;
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     if (plugin->validate == NULL) return WEFT_OK;
     weft_plugin_call_begin(&call, self->loaded, "validate");
     status = plugin->validate(self->config, err);
-    return weft_plugin_call_end(&call, status, err);
+    status = weft_plugin_call_end(&call, status, err);
+    self->refused = status == WEFT_E_USER && self->options != NULL && self->options->is_given;
+    return status;
 }
 
 weft_status weft_subject_open(weft_subject *self, const weft_subject_options *options, weft_error *err) {

@@ -12,6 +12,7 @@ typedef struct weft_subject_options {
     const char *kind, *id;        /* of the file's plugins */
     const char *const *overrides; /* "section.key=value", for keys without a default */
     size_t n_overrides;
+    bool is_given;         /* the user gave one of them */
     const char *directory; /* of a model or a tokenizer; NULL: what the templates bring */
     double seconds;        /* that a rule may take */
 } weft_subject_options;
@@ -21,10 +22,12 @@ typedef struct weft_subject {
     const weft_loaded *loaded;
     weft_config *parsed;
     void *config; /* filled; what its texts point to belongs to `parsed` */
+    bool refused; /* opening it has failed for what the user gave */
+    bool is_moot; /* the rule has found that it does not apply */
 } weft_subject;
 
-/* Loads the file and fills the keys. WEFT_E_UNSUPPORTED: a key without a default is not given, or one is given a value
- * that it does not take. To be closed, also after a failure. [main] */
+/* Loads the file and fills the keys. WEFT_E_UNSUPPORTED: a key without a default is not given. `refused` is set where
+ * the user gave an unknown key or a value that one does not take. To be closed, also after a failure. [main] */
 weft_status weft_subject_open(weft_subject *self, const weft_subject_options *options, weft_error *err);
 void weft_subject_close(weft_subject *self);
 
@@ -39,6 +42,11 @@ weft_status weft_subject_open_own(weft_subject *self, const char *kind, const ch
 const weft_host *weft_subject_host(uint8_t poison);
 /* Pieces of memory that plugins hold now from these hosts. */
 int64_t weft_subject_pieces(void);
+
+/* What the plugin is asked now, as "text 3 of 17 bytes": for a crash or a hang of the process. It is kept where the
+ * process that waits for this one sees it. [main] */
+void weft_subject_asks(const char *format, ...) WEFT_PRINTF(1, 2);
+const char *weft_subject_asked(void);
 
 enum { WEFT_POISON_ONE = 0xa5, WEFT_POISON_TWO = 0x5a };
 

@@ -3,6 +3,7 @@
 
 #include "base/templates.h"
 #include "plugin/call.h"
+#include "plugin/enter.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -31,12 +32,12 @@ static weft_status instance_open(instance *self, const weft_subject *subject, we
     status = weft_plugin_call_made(&call, status, self->made, err);
     self->info.struct_size = (uint32_t)sizeof self->info;
     self->info.bos = self->info.eos = self->info.unk = self->info.pad = -1;
-    if (status == WEFT_OK) self->table->info(self->made, &self->info);
+    if (status == WEFT_OK) WEFT_PLUGIN_TELL(self->table, info, self->made, &self->info);
     return status;
 }
 
 static void instance_close(instance *self) {
-    if (self->made != NULL) self->table->destroy(self->made);
+    if (self->made != NULL) WEFT_PLUGIN_TELL(self->table, destroy, self->made);
     self->made = NULL;
 }
 
@@ -100,16 +101,20 @@ static weft_status put_text(void *context, const char *bytes, size_t n) {
 
 static weft_status encode(const instance *self, ids *out, const char *from, size_t n, uint32_t flags, weft_error *err) {
     const weft_ids_sink sink = {out, put_ids};
+    weft_status status;
     out->n = 0;
     out->most = MOST_IDS;
-    return self->table->encode(self->made, &sink, from, n, flags, err);
+    WEFT_PLUGIN_CALL(status, self->table, encode, err, self->made, &sink, from, n, flags);
+    return status;
 }
 
 static weft_status decode(const instance *self, text *out, const int32_t *id, size_t n, uint32_t flags,
                           weft_error *err) {
     const weft_text_sink sink = {out, put_text};
+    weft_status status;
     out->n = 0;
-    return self->table->decode(self->made, &sink, id, n, flags, err);
+    WEFT_PLUGIN_CALL(status, self->table, decode, err, self->made, &sink, id, n, flags);
+    return status;
 }
 
 /* Room for one trial. */
@@ -129,6 +134,7 @@ static weft_status each_text(const weft_subject *subject, on_text holds, weft_er
                                    : instance_open(&d->self, subject, err);
     for (uint32_t t = 0; t < TEXTS && status == WEFT_OK; t++) {
         d->n = draw_text(d->from, t);
+        weft_subject_asks("text %u of %zu bytes", t, d->n);
         status = holds(d, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
     }
@@ -298,12 +304,12 @@ static weft_status rule_any(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_tokenizer[] = {
-    {"R60", "tokenizer", "gives ids of its vocabulary, and none for nothing", rule_ids},
-    {"R61", "tokenizer", "decodes what it encoded", rule_round},
-    {"R62", "tokenizer", "lets no letter get lost", rule_loses},
-    {"R63", "tokenizer", "puts BOS and EOS where flags ask for them", rule_flags},
-    {"R64", "tokenizer", "passes on that a sink fails", rule_failures},
-    {"R65", "tokenizer", "decodes ids that are no token's to nothing", rule_any},
-    {"R66", "tokenizer", "encodes alike in several threads at once", threads_alike},
-    {"R67", "tokenizer", "gives its memory back", gives_back},
-    {NULL, NULL, NULL, NULL}};
+    {"R60", "tokenizer", "gives ids of its vocabulary, and none for nothing", rule_ids, false},
+    {"R61", "tokenizer", "decodes what it encoded", rule_round, false},
+    {"R62", "tokenizer", "lets no letter get lost", rule_loses, false},
+    {"R63", "tokenizer", "puts BOS and EOS where flags ask for them", rule_flags, false},
+    {"R64", "tokenizer", "passes on that a sink fails", rule_failures, false},
+    {"R65", "tokenizer", "decodes ids that are no token's to nothing", rule_any, false},
+    {"R66", "tokenizer", "encodes alike in several threads at once", threads_alike, false},
+    {"R67", "tokenizer", "gives its memory back", gives_back, false},
+    {NULL, NULL, NULL, NULL, false}};

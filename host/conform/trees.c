@@ -59,12 +59,12 @@ static void add_block(pen *p, int32_t parent, int64_t i) {
     char name[24];
     int32_t block, attention;
     (void)snprintf(name, sizeof name, "%lld", (long long)i);
-    block = add_module(p, parent, name, "Block", 1);
-    attention = add_module(p, block, "attention", "Attention", 0);
+    block = add_module(p, parent, name, "LlamaDecoderLayer", 1);
+    attention = add_module(p, block, "attention", "LlamaAttention", 0);
     add_weight(p, attention, "q_proj", "Linear");
     if (draw(p, 2) == 0) add_weight(p, attention, "k_proj", "Linear");
-    add_weight(p, block, "norm", "RMSNorm");
-    if (draw(p, 3) != 0) add_weight(p, add_module(p, block, "mlp", "MLP", 0), "up_proj", "Linear");
+    add_weight(p, block, "norm", "LlamaRMSNorm");
+    if (draw(p, 3) != 0) add_weight(p, add_module(p, block, "mlp", "LlamaMLP", 0), "up_proj", "Linear");
     if (draw(p, 6) == 0) (void)add_module(p, block, "dropout", "Dropout", 0);
 }
 
@@ -78,17 +78,17 @@ void weft_tree_draw(weft_tree *out, uint32_t number) {
     out->job.parameter_stride = (uint32_t)sizeof out->parameters[0];
     out->job.modules = out->modules;
     out->job.parameters = out->parameters;
-    root = add_module(&p, -1, number == 0 ? "model" : "", "LanguageModel", 0);
+    root = add_module(&p, -1, number == 0 ? "model" : "", "LlamaForCausalLM", 0);
     if (number == 0) {
         add_parameter(&p, root, 77);
         return;
     }
-    model = add_module(&p, root, "model", "Model", 0);
+    model = add_module(&p, root, "model", "LlamaModel", 0);
     add_weight(&p, model, "embed_tokens", "Embedding");
     if (blocks > 0) {
         const int32_t list = add_module(&p, model, "layers", "ModuleList", 0);
         for (int64_t i = 0; i < blocks; i++) add_block(&p, list, i);
     }
-    add_weight(&p, model, "norm", "RMSNorm");
+    add_weight(&p, model, "norm", "LlamaRMSNorm");
     if (draw(&p, 2) == 0) add_weight(&p, root, "lm_head", "Linear");
 }

@@ -4,6 +4,7 @@
 #include "base/child.h"
 #include "base/join.h"
 #include "base/tree.h"
+#include "plugin/crash.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <unistd.h>
 
 const char *weft_verdict_name(int32_t verdict) {
-    static const char *const names[] = {"holds", "untried", "broken", "crashes", "hangs"};
+    static const char *const names[] = {"holds", "moot", "untried", "broken", "crashes", "hangs"};
     return names[verdict];
 }
 
@@ -38,39 +39,65 @@ typedef struct question {
     char scratch[WEFT_PATH_BYTES]; /* a directory for what the rule writes: the child works in it */
 } question;
 
+enum { REFUSED = 'r' }; /* in a verdict's place: the user's keys are wrong */
+
+static char answer_of(weft_status status, const weft_subject *subject) {
+    if (status == WEFT_OK) return '0' + WEFT_VERDICT_HOLDS;
+    if (status != WEFT_E_UNSUPPORTED) return '0' + WEFT_VERDICT_BROKEN;
+    return subject->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
+}
+
 static void try_rule(int end, void *context) {
     const question *asked = context;
     weft_error err = WEFT_ERROR_INIT;
     weft_subject subject;
     weft_status status = WEFT_OK;
+    char verdict = REFUSED;
+    weft_crash_to(end);
     (void)weft_services_log_level(WEFT_LOG_ERROR);
     if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
     status = weft_subject_open(&subject, asked->options, &err);
     if (status == WEFT_OK) status = asked->rule->holds(&subject, &err);
+    verdict = subject.refused ? REFUSED : answer_of(status, &subject);
     weft_subject_close(&subject);
-    (void)dprintf(end, "%c%s",
-                  status == WEFT_OK              ? '0' + WEFT_VERDICT_HOLDS
-                  : status == WEFT_E_UNSUPPORTED ? '0' + WEFT_VERDICT_UNTRIED
-                                                 : '0' + WEFT_VERDICT_BROKEN,
-                  status == WEFT_OK ? "" : err.text);
+    (void)dprintf(end, "%c%s", verdict, status == WEFT_OK ? "" : err.text);
 }
 
 /* ---- in the parent ---- */
 
-static void judge_child(weft_trial *out, const weft_child *child, double seconds) {
+/* What it was asked last. */
+static void add_question(weft_trial *out, const char *asked) {
+    const size_t n = strlen(out->why);
+    if (asked[0] != '\0') (void)snprintf(out->why + n, sizeof out->why - n, ", %s", asked);
+}
+
+static void tell_crash(weft_trial *out, const weft_child *child) {
+    static const char head[] = "weft: "; /* the crash handler's line is the answer then */
+    out->verdict = WEFT_VERDICT_CRASHED;
+    if (child->n > sizeof head && strncmp(child->text, head, sizeof head - 1) == 0)
+        (void)snprintf(out->why, sizeof out->why, "%.*s", (int)strcspn(child->text, "\n") - (int)sizeof head + 1,
+                       child->text + sizeof head - 1);
+    else
+        (void)snprintf(out->why, sizeof out->why, "signal %d (%s)", WTERMSIG(child->status),
+                       strsignal(WTERMSIG(child->status)));
+}
+
+static void judge_child(weft_trial *out, const weft_child *child, double seconds, const char *asked) {
     if (child->n > 0 && child->text[0] >= '0' && child->text[0] <= '0' + WEFT_VERDICT_BROKEN) {
         out->verdict = child->text[0] - '0';
         (void)snprintf(out->why, sizeof out->why, "%s", child->text + 1);
     } else if (!child->in_time) {
-        out->verdict = WEFT_VERDICT_HANGS;
-        (void)snprintf(out->why, sizeof out->why, "it has not come back within %g s", seconds);
+        out->verdict = out->rule->is_long ? WEFT_VERDICT_UNTRIED : WEFT_VERDICT_HANGS;
+        (void)snprintf(out->why, sizeof out->why,
+                       out->rule->is_long ? "not finished within %g s" : "it has not come back within %g s", seconds);
+        add_question(out, asked);
     } else if (WIFSIGNALED(child->status)) {
-        out->verdict = WEFT_VERDICT_CRASHED;
-        (void)snprintf(out->why, sizeof out->why, "signal %d (%s)", WTERMSIG(child->status),
-                       strsignal(WTERMSIG(child->status)));
+        tell_crash(out, child);
+        add_question(out, asked);
     } else {
         out->verdict = WEFT_VERDICT_CRASHED;
         (void)snprintf(out->why, sizeof out->why, "it ends the process, with status %d", WEXITSTATUS(child->status));
+        add_question(out, asked);
     }
 }
 
@@ -89,12 +116,18 @@ weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_sub
                           weft_error *err) {
     question asked = {.rule = rule, .options = options};
     weft_child child = {0};
+    const double seconds = options->seconds * (rule->is_long ? WEFT_LONG_RULE : 1);
     weft_status status = make_scratch(&asked, err);
     memset(out, 0, sizeof *out);
     out->rule = rule;
     if (status != WEFT_OK) return status;
-    status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, options->seconds, err);
-    if (status == WEFT_OK) judge_child(out, &child, options->seconds);
+    weft_subject_asks("%s", "");
+    status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, seconds, err);
+    if (status == WEFT_OK && child.n > 0 && child.text[0] == REFUSED)
+        status = weft_error_set(err, WEFT_E_USER, "%s", child.text + 1);
+    else if (status == WEFT_OK) judge_child(out, &child, seconds, weft_subject_asked());
     free(child.text);
-    return status == WEFT_OK ? weft_tree_remove(asked.scratch, err) : status;
+    if (status == WEFT_OK) return weft_tree_remove(asked.scratch, err);
+    (void)weft_tree_remove(asked.scratch, NULL);
+    return status;
 }

@@ -43,7 +43,7 @@ static weft_status proved(weft_subject *subject, weft_error *err) {
     return status == WEFT_OK ? weft_own_command(subject, words, true, err) : status;
 }
 
-const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys hold", is_loaded},
-                                    {"R27", NULL, "trains, stops and resumes to the same bits", resumes},
-                                    {"R28", NULL, "is proved under every strategy", proved},
-                                    {NULL, NULL, NULL, NULL}};
+const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys hold", is_loaded, false},
+                                    {"R27", NULL, "trains, stops and resumes to the same bits", resumes, true},
+                                    {"R28", NULL, "is proved under every strategy", proved, true},
+                                    {NULL, NULL, NULL, NULL, false}};

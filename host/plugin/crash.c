@@ -38,6 +38,7 @@ static _Atomic uint64_t current_step;
 static _Atomic int32_t current_rank = -1;
 static _Atomic int32_t nowhere;
 static _Atomic int32_t *_Atomic noted = &nowhere;
+static int line_to = STDERR_FILENO;
 static unsigned char handler_stack[65536];
 
 /* --- the picture --- */
@@ -225,7 +226,7 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
         put_number(&out, atomic_load(&current_step));
     }
     put_text(&out, "\n");
-    if (write(STDERR_FILENO, out.text, out.n) < 0) { /* nothing is left to say it to */
+    if (write(line_to, out.text, out.n) < 0) { /* nothing is left to say it to */
     }
     if (in_comm() && atomic_load(&current_rank) >= 0) let_peers_go_first();
     /* The default action is back (SA_RESETHAND). A fault happens again by itself, with its own registers in the core
@@ -246,4 +247,9 @@ void weft_crash_install(void) {
     first = &doing;
     take_picture();
     for (i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)sigaction(numbers[i], &action, NULL);
+}
+
+void weft_crash_to(int descriptor) {
+    line_to = descriptor;
+    weft_crash_install();
 }

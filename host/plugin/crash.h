@@ -15,6 +15,9 @@
 /* Handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, on a stack of their own. Once, early in main. [main] */
 void weft_crash_install(void);
 
+/* The same in a child process, where the handlers may be gone; the line goes to this descriptor. [main] */
+void weft_crash_to(int descriptor);
+
 /* All texts live as long as the process. */
 typedef struct weft_doing {
     const char *kind, *id; /* "optimizer", "lion"; NULL: `what` says it all */

@@ -314,7 +314,7 @@ weft_status weft_proof_judge(const weft_proof *self, weft_error *err) {
                               "is proved; look at [train] steps, trainable and the learning rate",
                               (int)self->count[WEFT_VERDICT_IDLE], (int)self->grid.n);
     if (self->count[WEFT_VERDICT_DIFFERENT] > 0)
-        return weft_error_set(err, WEFT_E_USER, "%d of %d cells are covered by the contract and differ",
+        return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d cells are covered by the contract and differ",
                               (int)self->count[WEFT_VERDICT_DIFFERENT], (int)self->grid.n);
     return WEFT_OK;
 }

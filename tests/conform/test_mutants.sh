@@ -20,7 +20,7 @@ for kind in optimizer policy strategy tokenizer data model adapter device comm; 
     make_plugin "my-$kind/my_$kind.c" "my-$kind/sound.so" || failed "$kind does not compile" log
     # shellcheck disable=SC2046 # no key, or one
     prints "$weft" plugins check "my-$kind/sound.so" $(keys "$kind")
-    ! grep -E '^  R[0-9]+ +(broken|crashes|hangs|untried)' printed || failed "$kind does not hold its rules" printed
+    ! grep -E '^  R[0-9]+ +(broken|crashes|hangs|untried|moot)' printed || failed "$kind does not hold its rules" printed
 done
 
 n=0
@@ -54,4 +54,38 @@ status=0
 "$weft" plugins check "$WEFT_BUILD/plugins/weft-policy-class.so" >printed 2>&1 || status=$?
 [ "$status" = 13 ] || failed "a key that is missing gives status $status" printed
 grep -qF 'classes is missing' printed || failed "the missing key is not named" printed
+refuses_rule() { # refuses_rule RULE: of a policy, with the ones that it has
+    status=0
+    "$weft" plugins check my-policy/sound.so --rule "$1" >printed 2>&1 || status=$?
+    { [ "$status" = 2 ] && grep -qF "R26, R40, R41, R42, R43" printed; } || failed "--rule $1 gives status $status" printed
+}
+refuses_rule R99
+refuses_rule 26
+refuses_rule R30
+refused "has no key block; did you mean blocks?" "$weft" plugins check my-policy/sound.so block=3
+refused "[policy] blocks = 0 " "$weft" plugins check my-policy/sound.so blocks=0 --rule R40
+prints "$weft" plugins check "$WEFT_BUILD/plugins/weft-policy-class.so" classes=LlamaDecoderLayer --rule R40
+grep -qE '^  R40 +holds' printed || failed "a class of the try model is in no tree" printed
+status=0
+"$weft" plugins check "$WEFT_BUILD/plugins/weft-policy-class.so" classes=NoSuchClass --rule R40 >printed 2>&1 || status=$?
+{ [ "$status" = 13 ] && grep -qE '^  R40 +untried' printed; } || failed "an untried rule gives status $status" printed
+refused "has no key class; did you mean classes?" "$weft" plugins check "$WEFT_BUILD/plugins/weft-policy-class.so" class=x
+sed 's/my_adapter_merge,$/NULL,/; s/^static weft_status my_adapter_merge/WEFT_UNUSED &/; 1i #define WEFT_UNUSED __attribute__((unused))' \
+    my-adapter/my_adapter.c >my-adapter/unmerged.c
+make_plugin my-adapter/unmerged.c my-adapter/unmerged.so || failed "an adapter without merge does not compile" log
+prints "$weft" plugins check my-adapter/unmerged.so --rule R92
+grep -qE '^  R92 +moot' printed || failed "an adapter without merge is not moot" printed
+answers() { # answers STATUS VERDICT WHY FILE ARGUMENT...: of one rule
+    want=$1 verdict=$2 why=$3 status=0
+    shift 3
+    "$weft" plugins check "$@" >printed 2>&1 || status=$?
+    { [ "$status" = "$want" ] && grep -qE "^  R[0-9]+ +$verdict" printed && grep -qF -- "$why" printed; } ||
+        failed "$*: status $status, not $want and $verdict" printed
+}
+answers 13 untried "/nonexistent cannot be read" "$WEFT_BUILD/plugins/weft-data-text.so" path=/nonexistent --rule R27
+answers 13 untried "not finished within 0.1 s" my-policy/sound.so --rule R28 --seconds 0.01
+perl -0pe 's/    \(void\)err;\n    out->lr/    if (step->update == 7) *(volatile int *)0 = 1;\n    out->lr/' \
+    my-optimizer/my_optimizer.c >my-optimizer/crash.c
+make_plugin my-optimizer/crash.c my-optimizer/crash.so || failed "an optimizer that crashes does not compile" log
+answers 11 crashes "in optimizer:my-optimizer prepare, update 7" my-optimizer/crash.so --rule R31
 [ "$failures" = 0 ]
