@@ -11,7 +11,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 /* ---- sentences ---- */
 
@@ -245,16 +244,6 @@ static void print_page(const weft_ab_contest *contest, FILE *to) {
                   "<footer>Written by <code>weft ab</code> of Weft %s: %d rounds of %lld steps an arm.</footer>\n"
                   "</main></body></html>\n",
                   WEFT_VERSION, (int)contest->times.rounds, (long long)contest->block);
-}
-
-weft_status weft_ab_page_try(const char *path, weft_error *err) {
-    weft_file file;
-    struct stat at;
-    if (stat(path, &at) == 0 && S_ISDIR(at.st_mode))
-        return weft_error_set(err, WEFT_E_USER, "--html %s is a directory: give the name of a file", path);
-    if (weft_file_begin(&file, path, err) == NULL) return weft_error_prefix(err, "--html: ");
-    weft_file_cancel(&file);
-    return WEFT_OK;
 }
 
 weft_status weft_ab_page_save(const weft_ab_contest *contest, const char *path, weft_error *err) {

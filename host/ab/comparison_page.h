@@ -5,9 +5,6 @@
 
 #include "ab/contest.h"
 
-/* Whether it can be: nothing is left there. */
-weft_status weft_ab_page_try(const char *path, weft_error *err);
-
 /* Replaces the file at `path` in one step. */
 weft_status weft_ab_page_save(const weft_ab_contest *contest, const char *path, weft_error *err);
 

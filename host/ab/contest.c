@@ -1,10 +1,10 @@
 /* host/ab/contest.c: see contest.h. How arms are opened stands in open_arms.c. */
 #include "ab/contest.h"
 
-#include "ab/comparison_page.h"
 #include "ab/learning.h"
 #include "ab/numbers.h"
 #include "ab/open_arms.h"
+#include "ab/page_place.h"
 #include "base/clock.h"
 #include "program/phases.h"
 
