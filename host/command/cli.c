@@ -161,8 +161,8 @@ static void let_launcher_read(weft_exit status) {
     if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
 }
 
-/* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the file
- * that it names, and not on to ranks, which are started here. */
+/* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the
+ * file that it names, and not on to ranks, which are started here. */
 static char code_file[256];
 
 static void take_code_file(void) {
