@@ -41,8 +41,11 @@ typedef struct weft_ab_learned {
 typedef struct weft_ab_arm {
     const weft_ab_spec *spec;
     weft_session *session; /* until all is timed */
-    int64_t step;          /* optimizer steps done */
     int64_t run_seed;      /* [run] seed */
+    struct {
+        int64_t step; /* at which a loss or gradient was not finite, and after which it takes no more; 0: none */
+        char why[400];
+    } diverged;
     /* Planned: of the rank that takes the most; of all ranks in a step; of the rank that has the most. */
     int64_t bytes, sent, events;
     json_t *facts;         /* report/contrast.h */
@@ -51,10 +54,9 @@ typedef struct weft_ab_arm {
     char not_covered[512]; /* why the contract promises no bits; "": it does */
     weft_ab_change change; /* what the keys that differ from the first's may do to numbers */
     weft_ab_numbers numbers;
-    int64_t targets; /* of a step, on the average */
-    /* Of a step, median over rounds, on rank 0; exchange: of it in exchanges and waiting for them, negative where the
-     * device's own queues hide it. */
-    double seconds, exchange;
+    /* Medians over rounds, on rank 0: of a step; targets a second; exchanges and waiting for them in a step, negative
+     * where the device's own queues hide it. NaN: it diverged, or there was no round. */
+    double seconds, rate, exchange;
     weft_ab_verdict verdict;          /* beside the first */
     weft_median_interval exchange_of; /* beside the first's, as verdict.ratio; not bounded where one of them has none */
     weft_ab_learned learned;
@@ -64,8 +66,8 @@ typedef struct weft_ab_arm {
 /* The first's blocks against themselves, before the others run. */
 typedef struct weft_ab_alone {
     weft_median_interval noise; /* of log(A' / A), with a chance of 5 % to miss */
-    double told; /* the smallest share of time that the given minutes can tell, at about 95 %; NaN: unknown */
-    int32_t rounds;
+    double told;    /* the smallest share of time that the given minutes can tell, at about 95 %; NaN: unknown */
+    int32_t rounds; /* the first's steps of these come before those of all arms */
 } weft_ab_alone;
 
 typedef struct weft_ab_contest {
@@ -75,8 +77,10 @@ typedef struct weft_ab_contest {
     int64_t block;   /* steps of a block */
     bool per_target; /* batches or rows differ, and what is compared is the time of a target; else that of a step */
     weft_ab_alone alone;
+    double within; /* what an interval must lie within for an answer that nothing differs; a logarithm of ratios */
     weft_ab_times times;
-    double (*exchange)[WEFT_AB_MOST_ROUNDS];
+    /* Of blocks, as times: of a step, and targets a second. */
+    double (*step)[WEFT_AB_MOST_ROUNDS], (*rate)[WEFT_AB_MOST_ROUNDS], (*exchange)[WEFT_AB_MOST_ROUNDS];
     double seconds; /* of all rounds */
     struct {
         int64_t steps, leaves; /* steps 0: nothing was measured, and `why` says why */
@@ -86,12 +90,14 @@ typedef struct weft_ab_contest {
 } weft_ab_contest;
 
 typedef struct weft_ab_options {
-    int64_t steps;  /* of a block; 0: as many as half a second holds */
-    double minutes; /* at most */
-    int64_t rounds; /* at most */
-    uint64_t seed;  /* of the order of blocks */
-    int64_t learn;  /* optimizer steps before what was learned is measured; 0: it is not; -1: where numbers part */
-    int64_t seeds;  /* of it */
+    int64_t steps;    /* of a block; 0: as many as half a second holds */
+    double minutes;   /* at most */
+    int64_t rounds;   /* at most */
+    uint64_t seed;    /* of the order of blocks */
+    double within;    /* percent: an interval that reaches farther is no answer */
+    const char *page; /* a file that can be written, or nothing is begun; NULL: none */
+    int64_t learn;    /* optimizer steps before what was learned is measured; 0: it is not; -1: where numbers part */
+    int64_t seeds;    /* of it */
     bool progress;
 } weft_ab_options;
 

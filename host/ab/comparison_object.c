@@ -18,13 +18,15 @@ static json_t *interval_object(const weft_median_interval *at) {
 static json_t *numbers_object(const weft_ab_contest *contest, int32_t i) {
     const weft_ab_numbers *numbers = &contest->arms[i].numbers;
     const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+    const bool promised = evidence.covered && evidence.change == WEFT_AB_SPREADS;
     if (!numbers->comparable) return json_pack("{s:b}", "comparable", 0);
     if (numbers->step < 0)
-        return json_pack("{s:b, s:b, s:i}", "comparable", 1, "same_bits", 1, "steps", (int)WEFT_AB_COMPARED);
+        return json_pack("{s:b, s:b, s:i, s:b}", "comparable", 1, "same_bits", 1, "steps", (int)WEFT_AB_COMPARED,
+                         "promised", (int)promised);
     return json_pack("{s:b, s:b, s:i, s:o, s:o, s:s, s:b, s:b}", "comparable", 1, "same_bits", 0, "step",
                      (int)numbers->step, "leaf", numbers->leaf >= 0 ? json_integer(numbers->leaf) : json_null(), "unit",
                      numbers->unit[0] != '\0' ? json_string(numbers->unit) : json_null(), "first", numbers->what,
-                     "covered", (int)evidence.covered, "defect", (int)weft_ab_is_defect(&evidence));
+                     "promised", (int)promised, "defect", (int)weft_ab_is_defect(&evidence));
 }
 
 static json_t *learned_object(const weft_ab_contest *contest, int32_t i) {
@@ -58,14 +60,20 @@ static void add_beside(json_t *object, const weft_ab_contest *contest, int32_t i
     (void)json_object_set_new(object, "programs", arm->programs[0] != '\0' ? json_string(arm->programs) : json_null());
 }
 
+static json_t *diverged_object(const weft_ab_arm *arm) {
+    if (arm->diverged.step == 0) return json_null();
+    return json_pack("{s:I, s:s}", "step", (json_int_t)arm->diverged.step, "why", arm->diverged.why);
+}
+
 static json_t *arm_object(const weft_ab_contest *contest, int32_t i) {
     const weft_ab_arm *arm = &contest->arms[i];
     json_t *times = json_array();
     json_t *object = NULL;
     for (int32_t r = 0; r < contest->times.rounds; r++)
-        (void)json_array_append_new(times, json_real(contest->times.of[i][r]));
-    object = json_pack("{s:s, s:f, s:f, s:o, s:I, s:I, s:I, s:o}", "arm", arm->spec->label, "step_seconds",
-                       arm->seconds, "targets_per_second", (double)arm->targets / arm->seconds, "exchange_seconds",
+        (void)json_array_append_new(times, real_or_null(contest->times.of[i][r]));
+    object = json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "arm", arm->spec->label, "diverged",
+                       diverged_object(arm), "step_seconds", real_or_null(arm->seconds), "targets_per_second",
+                       real_or_null(arm->rate), "exchange_seconds",
                        arm->exchange >= 0 ? json_real(arm->exchange) : json_null(), "planned_bytes",
                        (json_int_t)arm->bytes, "sent_bytes", (json_int_t)arm->sent, "events", (json_int_t)arm->events,
                        "rounds", times);

@@ -42,7 +42,9 @@ static void print_tiles(const weft_ab_contest *contest, FILE *to) {
     (void)fputs("<div class=tiles>\n", to);
     for (int32_t i = 1; i < contest->n; i++) {
         const weft_ab_arm *arm = &contest->arms[i];
-        (void)snprintf(value, sizeof value, "%+.1f %%", 100 * weft_ab_share(arm->verdict.ratio.median));
+        (void)snprintf(value, sizeof value, "-");
+        if (!isnan(arm->verdict.ratio.median))
+            (void)snprintf(value, sizeof value, "%+.1f %%", 100 * weft_ab_share(arm->verdict.ratio.median));
         (void)snprintf(about, sizeof about, "time of %c beside A: %s", weft_ab_letter(i),
                        weft_ab_answer_name(arm->verdict.answer));
         weft_html_tile(to, value, about);

@@ -5,16 +5,19 @@
 #include "base/units.h"
 #include "report/contrast.h"
 
+#include <math.h>
+
 static void print_row(const weft_ab_contest *contest, int32_t i, int width, FILE *to) {
     const weft_ab_arm *arm = &contest->arms[i];
     char step[WEFT_UNIT_SIZE], speed[WEFT_UNIT_SIZE], exchange[WEFT_UNIT_SIZE] = "-", memory[WEFT_UNIT_SIZE];
     char sent[WEFT_UNIT_SIZE], events[WEFT_UNIT_SIZE], beside[80] = "";
     weft_ab_say_seconds(step, sizeof step, arm->seconds);
+    (void)snprintf(speed, sizeof speed, "-");
+    if (!isnan(arm->rate)) (void)weft_unit_count(speed, (int64_t)arm->rate);
     if (arm->exchange > 0) weft_ab_say_seconds(exchange, sizeof exchange, arm->exchange);
     if (i > 0) weft_ab_say_interval(beside, sizeof beside, &arm->verdict.ratio);
     (void)fprintf(to, "%c %-*s  %9s  %10s  %9s  %10s  %10s  %7s  %s\n", weft_ab_letter(i), width, arm->spec->label,
-                  step, weft_unit_count(speed, (int64_t)((double)arm->targets / arm->seconds)), exchange,
-                  weft_unit_bytes(memory, arm->bytes), weft_unit_bytes(sent, arm->sent),
+                  step, speed, exchange, weft_unit_bytes(memory, arm->bytes), weft_unit_bytes(sent, arm->sent),
                   weft_unit_count(events, arm->events), beside);
 }
 

@@ -31,7 +31,8 @@ const char *weft_ab_learning_name(int32_t answer) {
 
 void weft_ab_say_interval(char *text, size_t size, const weft_median_interval *at) {
     const double median = 100 * weft_ab_share(at->median);
-    if (!at->bounded) (void)snprintf(text, size, "%+.1f %%", median);
+    if (isnan(median)) (void)snprintf(text, size, "-");
+    else if (!at->bounded) (void)snprintf(text, size, "%+.1f %%", median);
     else
         (void)snprintf(text, size, "%+.1f %% (%+.1f to %+.1f)", median, 100 * weft_ab_share(at->low),
                        100 * weft_ab_share(at->high));
@@ -39,7 +40,8 @@ void weft_ab_say_interval(char *text, size_t size, const weft_median_interval *a
 
 void weft_ab_say_seconds(char *text, size_t size, double seconds) {
     char unit[WEFT_UNIT_SIZE];
-    if (seconds < 1) (void)snprintf(text, size, "%.2f ms", 1e3 * seconds);
+    if (isnan(seconds)) (void)snprintf(text, size, "-");
+    else if (seconds < 1) (void)snprintf(text, size, "%.2f ms", 1e3 * seconds);
     else (void)snprintf(text, size, "%s", weft_unit_seconds(unit, seconds));
 }
 
@@ -104,9 +106,21 @@ void weft_ab_say_learning(char *text, size_t size, const weft_ab_contest *contes
 
 /* ---- verdicts ---- */
 
+static void say_divergence(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
+    const weft_ab_arm *arm = &contest->arms[i];
+    weft_words_append(text, size, "%c diverges at step %lld: %s", weft_ab_letter(i), (long long)arm->diverged.step,
+                      arm->diverged.why);
+}
+
 void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
     const weft_ab_verdict *verdict = &contest->arms[i].verdict;
+    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
     const char *what = contest->per_target ? "target" : "step";
+    *text = '\0';
+    if (evidence.first_diverged || evidence.diverged) {
+        say_divergence(text, size, contest, evidence.first_diverged ? 0 : i);
+        return;
+    }
     (void)snprintf(text, size, "%c ", weft_ab_letter(i));
     switch (verdict->answer) {
     case WEFT_AB_FASTER:
@@ -116,7 +130,14 @@ void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, i
                           verdict->answer == WEFT_AB_FASTER ? "less" : "more");
         break;
     case WEFT_AB_NO_DIFFERENCE:
-        weft_words_append(text, size, "and A: no difference above %.1f %%", 100 * weft_ab_share(verdict->bound));
+        weft_words_append(text, size,
+                          evidence.loose ? "is not decided: no difference above %.1f %%"
+                                         : "and A: no difference above %.1f %%",
+                          100 * weft_ab_share(verdict->bound));
+        if (evidence.loose)
+            weft_words_append(text, size,
+                              " is all that %d rounds tell, and --within asks for %g %%; give more --minutes",
+                              (int)verdict->rounds, 100 * weft_ab_share(contest->within));
         break;
     default:
         weft_words_append(text, size, "is not decided: %d %s too few; give more --minutes", (int)verdict->rounds,
@@ -127,7 +148,10 @@ void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, i
 static void say_not_comparable(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
     const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
     const char letter = weft_ab_letter(i);
-    if (weft_ab_is_defect(&evidence))
+    if (evidence.first_diverged)
+        (void)snprintf(text, size, "%c and A are not comparable: A diverges, and what %c would come to is not known",
+                       letter, letter);
+    else if (weft_ab_is_defect(&evidence))
         (void)snprintf(text, size, "%c and A are not comparable: what it computes is not what it promises", letter);
     else if (evidence.learning == WEFT_AB_NOT_LEARNED)
         (void)snprintf(text, size,
@@ -143,6 +167,8 @@ void weft_ab_say_outcome(char *text, size_t size, const weft_ab_contest *contest
     const weft_ab_outcome outcome = contest->arms[i].outcome;
     *text = '\0';
     if (outcome == WEFT_AB_NOT_COMPARABLE) say_not_comparable(text, size, contest, i);
+    else if (contest->arms[i].diverged.step > 0)
+        (void)snprintf(text, size, "%c is worse than A, which does not diverge", weft_ab_letter(i));
     else if (contest->arms[i].learned.answer == WEFT_AB_NOT_LEARNED) return;
     else if (outcome == WEFT_AB_BETTER || outcome == WEFT_AB_WORSE)
         (void)snprintf(text, size, "%c is %s than A", weft_ab_letter(i), weft_ab_outcome_name(outcome));

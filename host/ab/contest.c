@@ -4,6 +4,7 @@
 #include "ab/learning.h"
 #include "ab/numbers.h"
 #include "ab/open_arms.h"
+#include "ab/page_place.h"
 #include "base/clock.h"
 #include "program/phases.h"
 
@@ -20,16 +21,29 @@ typedef struct took {
     double loss;
 } took;
 
+/* An arm whose numbers are not finite any longer takes no more steps, and the others go on. All ranks have met it, and
+ * one tells. */
+static weft_status note_divergence(weft_ab_contest *self, weft_ab_arm *arm, int64_t step, weft_error *err) {
+    const weft_error none = WEFT_ERROR_INIT;
+    const weft_status status = weft_peers_agree(&self->meeting.peers, WEFT_E_NUMERIC, err);
+    if (status != WEFT_E_NUMERIC) return status;
+    arm->diverged.step = step;
+    (void)snprintf(arm->diverged.why, sizeof arm->diverged.why, "%.399s",
+                   err != NULL ? err->text : "a number is not finite");
+    if (err != NULL) *err = none;
+    return WEFT_OK;
+}
+
 /* Steps beyond the configured ones have the last one's learning rate. */
-static weft_status one_step(weft_ab_arm *arm, took *out, weft_error *err) {
+static weft_status one_step(weft_ab_contest *self, weft_ab_arm *arm, int64_t step, took *out, weft_error *err) {
     weft_session *session = arm->session;
     weft_stepper *stepper = session->stepper;
-    const int64_t step = ++arm->step;
     const double lr = weft_session_lr(session, step < session->steps ? step : session->steps);
     double phases[WEFT_N_PHASES] = {0};
     weft_step_result result = {0};
     const double begin = weft_clock_seconds();
     const weft_status status = weft_stepper_train(stepper, &result, (uint64_t)step, lr, session->clip, err);
+    if (status == WEFT_E_NUMERIC) return note_divergence(self, arm, step, err);
     out->seconds = weft_clock_seconds() - begin;
     out->targets = result.n_targets;
     out->loss = result.loss_sum;
@@ -38,15 +52,19 @@ static weft_status one_step(weft_ab_arm *arm, took *out, weft_error *err) {
     return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
 }
 
+static bool has_diverged(const weft_ab_contest *self, int32_t i) {
+    return self->arms[i].diverged.step > 0;
+}
+
 /* ---- numbers ---- */
 
 /* The first steps of an arm, which warm it up, too. */
 static weft_status warm_up(weft_ab_contest *self, int32_t i, weft_ab_course *course, weft_error *err) {
     took step = {0};
     weft_status status = weft_ab_course_begin(course, i, err);
-    for (int32_t s = 1; s <= WEFT_AB_COMPARED && status == WEFT_OK; s++) {
-        status = one_step(&self->arms[i], &step, err);
-        if (status == WEFT_OK) status = weft_ab_course_step(course, s, err);
+    for (int32_t s = 1; s <= WEFT_AB_COMPARED && status == WEFT_OK && !has_diverged(self, i); s++) {
+        status = one_step(self, &self->arms[i], s, &step, err);
+        if (status == WEFT_OK && !has_diverged(self, i)) status = weft_ab_course_step(course, s, err);
     }
     weft_ab_course_end(course);
     return status;
@@ -67,28 +85,42 @@ enum { BLOCK_MOST = 1000 };
 #define BLOCK_SECONDS 0.5
 #define NOTHING       0.01 /* a difference below that is none that is worth more rounds */
 
+/* What a block of one arm came to. NaN: it diverged. */
+static void note_block(weft_ab_contest *self, int32_t place, double seconds, double exchange, int64_t targets) {
+    const int32_t round = self->times.rounds;
+    const double of_step = (double)targets / (double)self->block;
+    self->step[place][round] = seconds;
+    self->rate[place][round] = of_step / seconds;
+    self->times.of[place][round] = self->per_target && targets > 0 ? seconds / of_step : seconds;
+    self->exchange[place][round] = exchange;
+}
+
 /* A block of one arm: the median of its steps' times. A step before it is not counted: it finds in the caches what the
- * arm before has left. */
-static weft_status run_block(weft_ab_contest *self, int32_t place, weft_error *err) {
-    weft_ab_arm *arm = &self->arms[place == self->n ? 0 : place];
+ * arm before has left. `turn`, the rounds before it, tells the steps: those of all arms are the same in a round, and so
+ * are their rows and learning rates. */
+static weft_status run_block(weft_ab_contest *self, int32_t place, int32_t turn, weft_error *err) {
+    const int32_t of = place == self->n ? 0 : place;
+    const int64_t first = WEFT_AB_COMPARED + 2 + (int64_t)turn * (self->block + 1);
+    weft_ab_arm *arm = &self->arms[of];
     took before = {0};
     double seconds[BLOCK_MOST], exchange[BLOCK_MOST];
     int64_t targets = 0;
     int32_t ready = 1;
-    weft_status status = weft_peers_share(&self->meeting.peers, &ready, (int64_t)sizeof ready, err); /* all begin */
-    if (status == WEFT_OK) status = one_step(arm, &before, err);
-    for (int64_t i = 0; i < self->block && status == WEFT_OK; i++) {
+    weft_status status = WEFT_OK;
+    note_block(self, place, NAN, NAN, 0);
+    if (has_diverged(self, of)) return WEFT_OK;
+    status = weft_peers_share(&self->meeting.peers, &ready, (int64_t)sizeof ready, err); /* all begin */
+    if (status == WEFT_OK) status = one_step(self, arm, first, &before, err);
+    for (int64_t i = 0; i < self->block && status == WEFT_OK && !has_diverged(self, of); i++) {
         took step = {0};
-        status = one_step(arm, &step, err);
+        status = one_step(self, arm, first + 1 + i, &step, err);
         seconds[i] = step.seconds;
         exchange[i] = step.exchange;
         targets += step.targets;
     }
-    if (status != WEFT_OK) return status;
-    arm->targets = targets / self->block;
-    self->times.of[place][self->times.rounds] = weft_median_of(seconds, (int32_t)self->block) /
-                                                (self->per_target && arm->targets > 0 ? (double)arm->targets : 1);
-    self->exchange[place][self->times.rounds] = weft_median_of(exchange, (int32_t)self->block);
+    if (status != WEFT_OK || has_diverged(self, of)) return status;
+    note_block(self, place, weft_median_of(seconds, (int32_t)self->block),
+               weft_median_of(exchange, (int32_t)self->block), targets);
     return WEFT_OK;
 }
 
@@ -96,8 +128,9 @@ static weft_status run_round(weft_ab_contest *self, uint64_t seed, weft_error *e
     int32_t order[WEFT_AB_MOST_ARMS + 1];
     weft_status status = WEFT_OK;
     weft_ab_order(order, self->n, self->times.rounds, seed);
-    for (int32_t i = 0; i <= self->n && status == WEFT_OK; i++) status = run_block(self, order[i], err);
-    if (status == WEFT_OK) self->times.rounds++;
+    for (int32_t i = 0; i <= self->n && status == WEFT_OK && !has_diverged(self, 0); i++)
+        status = run_block(self, order[i], self->alone.rounds + self->times.rounds, err);
+    if (status == WEFT_OK && !has_diverged(self, 0)) self->times.rounds++;
     return status;
 }
 
@@ -119,22 +152,25 @@ static weft_status run_alone(weft_ab_contest *self, const weft_ab_options *optio
     const double begin = weft_clock_seconds();
     double noise[WEFT_AB_ALONE_ROUNDS], spread[WEFT_AB_ALONE_ROUNDS], rounds = 0;
     weft_status status = WEFT_OK;
+    self->alone.told = NAN;
     for (int32_t r = 0; r < n && status == WEFT_OK; r++) {
         const bool turned =
             weft_random_permute(2, (uint64_t)r % 2, options->seed, WEFT_RANDOM_EPOCH, (uint64_t)r / 2) == 1;
         show_progress(self, options, weft_clock_seconds() - begin, false);
-        status = run_block(self, turned ? self->n : 0, err);
-        if (status == WEFT_OK) status = run_block(self, turned ? 0 : self->n, err);
+        status = run_block(self, turned ? self->n : 0, r, err);
+        if (status == WEFT_OK) status = run_block(self, turned ? 0 : self->n, r, err);
+        if (has_diverged(self, 0)) break;
         noise[r] = spread[r] = log(self->times.of[self->n][0]) - log(self->times.of[0][0]);
     }
-    if (status != WEFT_OK) return status;
+    self->alone.noise = (weft_median_interval){NAN, -INFINITY, INFINITY, false};
+    if (status != WEFT_OK || has_diverged(self, 0)) return status;
     self->alone.rounds = n;
     self->alone.noise = weft_median_interval_of(noise, n, 0.05);
     for (int32_t r = 0; r < n; r++) spread[r] = fabs(spread[r] - self->alone.noise.median);
     rounds = 60 * options->minutes / ((weft_clock_seconds() - begin) / n) * 2 / (self->n + 1);
+    if (n < WEFT_AB_ALONE_ROUNDS) return WEFT_OK;
     self->alone.told = expm1(1.96 * 1.2533 * 1.4826 * weft_median_of(spread, n) /
                              sqrt(fmin(fmax(rounds, 1), (double)options->rounds)));
-    if (n < WEFT_AB_ALONE_ROUNDS) self->alone.told = NAN;
     return WEFT_OK;
 }
 
@@ -144,7 +180,8 @@ static weft_status choose_block(weft_ab_contest *self, int64_t asked, weft_error
     int64_t steps = asked;
     for (int32_t i = 0; i < self->n; i++) {
         took step = {0};
-        const weft_status status = one_step(&self->arms[i], &step, err);
+        const weft_status status =
+            has_diverged(self, i) ? WEFT_OK : one_step(self, &self->arms[i], WEFT_AB_COMPARED + 1, &step, err);
         if (status != WEFT_OK) return status;
         slowest = fmax(slowest, step.seconds);
     }
@@ -154,30 +191,44 @@ static weft_status choose_block(weft_ab_contest *self, int64_t asked, weft_error
 }
 
 static void judge_arms(weft_ab_contest *self, int32_t look) {
-    for (int32_t i = 1; i < self->n; i++) self->arms[i].verdict = weft_ab_judge(&self->times, i, look);
+    for (int32_t i = 1; i < self->n; i++) {
+        weft_ab_verdict *verdict = &self->arms[i].verdict;
+        *verdict = weft_ab_judge(&self->times, i, look);
+        if (!has_diverged(self, i)) continue;
+        verdict->answer = WEFT_AB_UNDECIDED;
+        verdict->ratio = (weft_median_interval){NAN, -INFINITY, INFINITY, false};
+    }
 }
 
 static bool all_are_decided(const weft_ab_contest *self) {
     for (int32_t i = 1; i < self->n; i++) {
         const weft_ab_verdict *verdict = &self->arms[i].verdict;
         const bool differs = verdict->answer == WEFT_AB_FASTER || verdict->answer == WEFT_AB_SLOWER;
-        if (!differs && verdict->bound > NOTHING) return false;
+        if (!differs && !has_diverged(self, i) && verdict->bound > fmin(NOTHING, self->within)) return false;
     }
     return true;
+}
+
+/* Two arms are left to be timed, one of them the first. */
+static bool are_left(const weft_ab_contest *self) {
+    bool left = false;
+    for (int32_t i = 1; i < self->n; i++) left = left || !has_diverged(self, i);
+    return left && !has_diverged(self, 0);
 }
 
 /* Rank 0 has the times, and says when it is enough. */
 static weft_status run_rounds(weft_ab_contest *self, const weft_ab_options *options, weft_error *err) {
     const double begin = weft_clock_seconds();
-    int32_t looks = 0;
+    int32_t looks = 0, go_on = are_left(self);
     weft_status status = WEFT_OK;
-    for (int32_t go_on = 1; go_on != 0 && status == WEFT_OK;) {
+    while (go_on != 0 && status == WEFT_OK) {
         show_progress(self, options, weft_clock_seconds() - begin, false);
         status = run_round(self, options->seed, err);
         if (status != WEFT_OK) break;
         if (weft_ab_look(self->times.rounds) > 0) judge_arms(self, ++looks);
         go_on = !(weft_ab_look(self->times.rounds) > 0 && all_are_decided(self)) &&
-                self->times.rounds < options->rounds && weft_clock_seconds() - begin < 60 * options->minutes;
+                self->times.rounds < options->rounds && are_left(self) &&
+                weft_clock_seconds() - begin < 60 * options->minutes;
         status = weft_peers_share(&self->meeting.peers, &go_on, (int64_t)sizeof go_on, err);
     }
     show_progress(self, options, 0, true);
@@ -190,21 +241,27 @@ static weft_status run_rounds(weft_ab_contest *self, const weft_ab_options *opti
 static weft_median_interval compare_exchange(const weft_ab_contest *self, int32_t i) {
     const weft_median_interval none = {NAN, -INFINITY, INFINITY, false};
     const weft_ab_times all = {self->n, self->times.rounds, self->exchange};
+    if (has_diverged(self, i) || all.rounds == 0) return none;
     for (int32_t r = 0; r < all.rounds; r++)
         if (all.of[0][r] <= 0 || all.of[self->n][r] <= 0 || all.of[i][r] <= 0) return none;
     return weft_ab_judge(&all, i, 1).ratio;
 }
 
-static void sum_up(weft_ab_contest *self) {
+/* NaN: it diverged. */
+static double over_rounds(const weft_ab_contest *self, int32_t i, const double *blocks) {
     double copy[WEFT_AB_MOST_ROUNDS];
-    const size_t bytes = (size_t)self->times.rounds * sizeof *copy;
+    if (has_diverged(self, i)) return NAN;
+    memcpy(copy, blocks, (size_t)self->times.rounds * sizeof *copy);
+    return weft_median_of(copy, self->times.rounds);
+}
+
+static void sum_up(weft_ab_contest *self) {
     for (int32_t i = 0; i < self->n; i++) {
-        memcpy(copy, self->times.of[i], bytes);
-        self->arms[i].seconds = weft_median_of(copy, self->times.rounds);
-        if (self->per_target) self->arms[i].seconds *= (double)self->arms[i].targets;
-        memcpy(copy, self->exchange[i], bytes);
-        self->arms[i].exchange = weft_median_of(copy, self->times.rounds);
-        self->arms[i].exchange_of = compare_exchange(self, i);
+        weft_ab_arm *arm = &self->arms[i];
+        arm->seconds = over_rounds(self, i, self->step[i]);
+        arm->rate = over_rounds(self, i, self->rate[i]);
+        arm->exchange = over_rounds(self, i, self->exchange[i]);
+        arm->exchange_of = compare_exchange(self, i);
     }
 }
 
@@ -232,8 +289,11 @@ static weft_status share_outcomes(weft_ab_contest *self, weft_error *err) {
 
 weft_ab_evidence weft_ab_evidence_of(const weft_ab_contest *self, int32_t i) {
     const weft_ab_arm *first = &self->arms[0], *arm = &self->arms[i];
-    const weft_ab_evidence out = {arm->verdict.answer, arm->numbers.comparable && arm->numbers.step < 0, arm->change,
-                                  first->not_covered[0] == '\0' && arm->not_covered[0] == '\0', arm->learned.answer};
+    const weft_ab_evidence out = {
+        arm->verdict.answer,   arm->numbers.comparable && arm->numbers.step < 0,
+        arm->change,           first->not_covered[0] == '\0' && arm->not_covered[0] == '\0',
+        arm->learned.answer,   arm->verdict.answer == WEFT_AB_NO_DIFFERENCE && arm->verdict.bound > self->within,
+        has_diverged(self, i), has_diverged(self, 0)};
     return out;
 }
 
@@ -263,19 +323,34 @@ static weft_status time_arms(weft_ab_contest *self, const weft_ab_options *optio
     return status == WEFT_OK ? run_rounds(self, options, err) : status;
 }
 
-weft_status weft_ab_run(weft_ab_contest *out, const weft_ab_spec *specs, int32_t n, const weft_ab_options *options,
-                        weft_error *err) {
-    bool learns = false;
-    weft_status status = WEFT_OK;
+static weft_status take_memory(weft_ab_contest *out, int32_t n, weft_error *err) {
     memset(out, 0, sizeof *out);
     out->arms = calloc((size_t)n, sizeof *out->arms);
     out->times.of = calloc((size_t)n + 1, sizeof *out->times.of);
+    out->step = calloc((size_t)n + 1, sizeof *out->step);
+    out->rate = calloc((size_t)n + 1, sizeof *out->rate);
     out->exchange = calloc((size_t)n + 1, sizeof *out->exchange);
-    if (out->arms == NULL || out->times.of == NULL || out->exchange == NULL)
+    if (out->arms == NULL || out->times.of == NULL || out->step == NULL || out->rate == NULL || out->exchange == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d arms", (int)n);
     out->n = out->times.arms = n;
+    return WEFT_OK;
+}
+
+/* Before minutes are spent on what rank 0 cannot write at the end. */
+static weft_status try_page(weft_ab_contest *self, const weft_ab_options *options, weft_error *err) {
+    const bool mine = options->page != NULL && weft_platform_rank(self->meeting.platform) == 0;
+    return weft_peers_agree(&self->meeting.peers, mine ? weft_ab_page_try(options->page, err) : WEFT_OK, err);
+}
+
+weft_status weft_ab_run(weft_ab_contest *out, const weft_ab_spec *specs, int32_t n, const weft_ab_options *options,
+                        weft_error *err) {
+    bool learns = false;
+    weft_status status = take_memory(out, n, err);
+    if (status != WEFT_OK) return status;
+    out->within = log1p(options->within / 100);
     for (int32_t i = 0; i < n; i++) out->arms[i].spec = &specs[i];
     status = weft_meeting_open(&out->meeting, specs[0].path, specs[0].overrides, specs[0].n_overrides, err);
+    if (status == WEFT_OK) status = try_page(out, options, err);
     if (status == WEFT_OK) status = weft_ab_open_arms(out, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 1; i < n; i++) out->per_target = out->per_target || !weft_ab_same_batches(out, i);
@@ -305,6 +380,8 @@ void weft_ab_close(weft_ab_contest *self) {
     for (int32_t i = 0; i < self->n; i++) free_arm(&self->arms[i]);
     free(self->arms);
     free((void *)self->times.of);
+    free((void *)self->step);
+    free((void *)self->rate);
     free((void *)self->exchange);
     weft_meeting_close(&self->meeting);
     memset(self, 0, sizeof *self);

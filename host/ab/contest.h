@@ -1,7 +1,8 @@
 /* host/ab/contest.h: several configurations of one run trained side by side in one launch: their blocks of steps take
  * turns, so that what the machine does meanwhile happens to all of them alike.
  *
- * All arms live at once and each goes through its own steps from its own beginning. They share device and
+ * All arms live at once. Each starts from its own beginning, and in a round all take the same steps: the same rows at
+ * the same learning rate. The first, which takes twice as many, goes through each of them twice. They share device and
  * communicator, which are the first's. First the arms are planned and held against one another; then the first three
  * steps of each are compared bit by bit; then the first runs against itself, which tells the machine's noise; then all
  * take turns; at last, where they learn something else, what they learn is measured. */

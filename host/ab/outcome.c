@@ -31,7 +31,10 @@ bool weft_ab_is_defect(const weft_ab_evidence *evidence) {
 }
 
 weft_ab_outcome weft_ab_outcome_of(const weft_ab_evidence *evidence) {
-    const weft_ab_outcome time = of_time(evidence->time), learning = of_learning(evidence->learning);
+    const weft_ab_outcome time = evidence->loose ? WEFT_AB_UNKNOWN : of_time(evidence->time);
+    const weft_ab_outcome learning = of_learning(evidence->learning);
+    if (evidence->first_diverged) return WEFT_AB_NOT_COMPARABLE;
+    if (evidence->diverged) return WEFT_AB_WORSE;
     if (weft_ab_is_defect(evidence)) return WEFT_AB_NOT_COMPARABLE;
     if (evidence->learning == WEFT_AB_NOT_LEARNED) {
         const bool alters = !evidence->same_bits && evidence->change == WEFT_AB_LEARNS;

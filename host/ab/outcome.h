@@ -4,7 +4,7 @@
  * Where an arm computes the same as the first, or differs only in how sums are rounded, time decides. Where it learns
  * something else, what it learned in the same steps decides together with time: better at one of the two and no worse
  * at the other. Faster and worse is no answer but a choice, and arms of which nobody knows what they learn are not
- * comparable, however fast one of them is. */
+ * comparable, however fast one of them is. What diverges is worse than what does not. */
 #ifndef WEFT_HOST_AB_OUTCOME_H
 #define WEFT_HOST_AB_OUTCOME_H
 
@@ -41,6 +41,8 @@ typedef struct weft_ab_evidence {
     weft_ab_change change;
     bool covered; /* both arms, by the numeric contract */
     weft_ab_learning learning;
+    bool loose;                    /* time tells no difference, and could not have told one that counts */
+    bool diverged, first_diverged; /* while they were timed */
 } weft_ab_evidence;
 
 weft_ab_outcome weft_ab_outcome_of(const weft_ab_evidence *evidence);

@@ -20,6 +20,7 @@ static const weft_flag flags[] = {
     {"learn", "STEPS", false,
      "Train each arm so long and compare what they learned; 100 by default, where their numbers part; 0: never."},
     {"seeds", "N", false, "Do that with so many seeds, from [run] seed on; 1 by default."},
+    {"within", "P", false, "No answer where a difference of more than P % may be unseen; 10 by default."},
     {"html", "FILE", false, "Write a page with drawings, too."},
     {"json", NULL, false, "Print an object instead of a table."},
     {NULL, NULL, false, NULL},
@@ -56,6 +57,14 @@ static bool value_of(char *out, size_t size, const char *axis, int32_t n) {
     return true;
 }
 
+/* "key=a,,b" and "key=a," */
+static bool has_gap(const char *axis) {
+    const char *at = axis + strcspn(axis, "=") + 1;
+    for (; strchr(at, ',') != NULL; at = strchr(at, ',') + 1)
+        if (*at == ',') return true;
+    return *at == '\0';
+}
+
 static bool find_axis(const weft_args *args, const char **axis, size_t *at, weft_error *err) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
@@ -76,6 +85,13 @@ static bool find_axis(const weft_args *args, const char **axis, size_t *at, weft
         (void)weft_error_set(err, WEFT_E_USER,
                              "--vary %.100s: give a key and two values or more, as in "
                              "--vary strategy.prefetch=0,1",
+                             *axis);
+        return false;
+    }
+    if (*axis != NULL && has_gap(*axis)) {
+        (void)weft_error_set(err, WEFT_E_USER,
+                             "%.100s: one of the values between the commas is empty; give each, as in "
+                             "strategy.plugin=ddp,fsdp",
                              *axis);
         return false;
     }
@@ -159,7 +175,7 @@ static void free_arms(arms *self) {
 /* ---- the command ---- */
 
 /* Beside the arms' letters; 10 and what follows says who is better. */
-enum { NOT_COMPARABLE = WEFT_EXIT_ANSWER + 10, UNDECIDED = WEFT_EXIT_ANSWER + 11 };
+enum { NOT_COMPARABLE = WEFT_EXIT_ANSWER + 10, UNDECIDED = WEFT_EXIT_ANSWER + 11, DIVERGED = WEFT_EXIT_ANSWER + 12 };
 
 static weft_status report(const weft_ab_contest *contest, const weft_args *args, weft_error *err) {
     FILE *to = weft_voice_plain();
@@ -176,7 +192,10 @@ static weft_status report(const weft_ab_contest *contest, const weft_args *args,
 static int answer_of(const weft_ab_contest *contest) {
     const int32_t winner = weft_ab_winner(contest);
     bool unknown = false;
-    if (winner >= 0) return WEFT_EXIT_ANSWER + winner;
+    if (winner > 0) return WEFT_EXIT_ANSWER + winner;
+    for (int32_t i = 0; i < contest->n; i++)
+        if (contest->arms[i].diverged.step > 0) return DIVERGED;
+    if (winner == 0) return WEFT_EXIT_ANSWER;
     for (int32_t i = 1; i < contest->n; i++) {
         if (contest->arms[i].outcome == WEFT_AB_NOT_COMPARABLE) return NOT_COMPARABLE;
         unknown = unknown || contest->arms[i].outcome == WEFT_AB_UNKNOWN;
@@ -206,9 +225,11 @@ static weft_exit run_ab(const weft_args *args, weft_error *err) {
                        weft_args_has(args, "seeds") ? WEFT_AB_LEARN_STEPS : -1, err) ||
         !weft_args_i64(args, &options.seeds, "seeds", "[1,64]", 1, err) ||
         !weft_args_i64(args, &seed, "seed", "[0,inf)", 1, err) ||
+        !weft_args_f64(args, &options.within, "within", "(0,inf)", 10, err) ||
         !weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err))
         return WEFT_EXIT_USAGE;
     options.seed = (uint64_t)seed;
+    options.page = weft_args_value(args, "html");
     (void)weft_services_log_level(WEFT_LOG_WARN);
     if (make_arms(&all, args, err) &&
         weft_command_is_rank_of(&status, args, all.specs[0].overrides, all.specs[0].n_overrides, (int32_t)asked,
@@ -232,6 +253,6 @@ const weft_command weft_command_ab = {
         "round, which tells the machine's noise. Nothing is kept: [run] out is not touched. It ends as soon as each\n"
         "arm is faster or slower than A by more than the noise, or within 1 % of it. Arms that learn something else\n"
         "are trained once more, and compared leaf by leaf on [data] validation. Exit status: 0 no difference that\n"
-        "can be told, 10 A is better, 11 B, ..., 20 not comparable, 21 too few rounds to say.",
+        "can be told, 10 A is better, 11 B, ..., 20 not comparable, 21 too few rounds to say, 22 an arm diverges.",
     .run = run_ab,
 };

@@ -145,8 +145,9 @@ const weft_command weft_command_init = {
     .min_extra = 2,
     .max_extra = 2,
     .flags = flags,
-    .more =
-        "MODEL_DIR is a Hugging Face directory, or a run's, [run] out: its model/. DATA is text, JSONL or PGN. Both\n"
-        "are read; each line of the file says why it has its value, and what it comes to fits as it is.",
+    .more = "MODEL_DIR is a Hugging Face directory, or a run's, [run] out: its model/. DATA is text, JSONL,\n"
+            "PGN, or questions with answers. Both are read; each line of the file says why it has its value, and what "
+            "it comes to\n"
+            "fits as it is.",
     .run = run_init,
 };

@@ -9,6 +9,9 @@
 #include "plan/make_plan.h"
 #include "plugin/services.h"
 
+#include <jansson.h>
+#include <unistd.h>
+
 /* Windows of long documents are no longer, so that a first run is not all attention. */
 enum { MOST_CONTEXT = 1024, LEAST_CONTEXT = 32, ROWS_OF_A_STEP = 16, LEAST_ROWS = 4, STEPS_OF_AN_EPOCH = 50 };
 /* Of the room the rest is for libraries, text and whoever else is there. */
@@ -74,8 +77,39 @@ static void say_plain_text(composer *self) {
     else weft_draft_set(self->draft, "data", "document", "file", "It is one line: one document.");
 }
 
+/* The model's own template is in a file of its own, or in the tokenizer's. */
+static bool has_template(const char *model) {
+    char path[4096];
+    json_t *config = NULL;
+    bool has = false;
+    (void)snprintf(path, sizeof path, "%s/chat_template.jinja", model);
+    if (access(path, R_OK) == 0) return true;
+    (void)snprintf(path, sizeof path, "%s/tokenizer_config.json", model);
+    config = json_load_file(path, 0, NULL);
+    has = json_object_get(config, "chat_template") != NULL;
+    json_decref(config);
+    return has;
+}
+
+static void say_answers(composer *self) {
+    weft_draft *draft = self->draft;
+    weft_draft_set(draft, "data", "plugin", "instruct",
+                   "Questions with answers, of which the answers are learned. weft data show prints what that means.");
+    weft_draft_set(draft, "data", "path", self->wish->data, "What is learned from.");
+    if (self->peek.format[0] != '\0')
+        weft_draft_set(draft, "data", "format", self->peek.format,
+                       "What it looks like, though its name does not say so.");
+    if (!has_template(self->wish->model))
+        weft_draft_set(draft, "data", "template", "alpaca",
+                       "The model brings no chat template of its own. Others: llama2, llama3, chatml, mistral, gemma.");
+}
+
 static void say_data(composer *self) {
     const bool games = self->peek.is_pgn;
+    if (self->peek.is_instruct) {
+        say_answers(self);
+        return;
+    }
     weft_draft_set(self->draft, "data", "plugin", "text",
                    games ? "Chess games in PGN: the moves of each, on one line, are a document."
                          : "Plain text, or JSONL: an object a line.");

@@ -57,9 +57,66 @@ static void choose_field(weft_peek *out, json_t *sizes) {
     weft_words_tame(out->fields);
 }
 
+/* ---- questions with answers ---- */
+
+/* The pairs of names that data plugin `instruct` knows by itself. */
+static const char *const pairs[][2] = {
+    {"instruction", "output"}, {"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}};
+enum { N_PAIRS = sizeof pairs / sizeof pairs[0] };
+
+static bool is_instruct(const json_t *object) {
+    if (json_is_array(json_object_get(object, "messages")) || json_is_array(json_object_get(object, "conversations")))
+        return true;
+    for (size_t i = 0; i < N_PAIRS; i++)
+        if (json_object_get(object, pairs[i][0]) != NULL && json_object_get(object, pairs[i][1]) != NULL) return true;
+    return false;
+}
+
+/* An array of JSON: its first record. */
+static bool is_instruct_array(const char *text) {
+    const char *at = text + strspn(text, " \t\r\n");
+    json_t *first = NULL;
+    bool is = false;
+    if (*at != '[') return false;
+    at++;
+    at += strspn(at, " \t\r\n");
+    first = json_loads(at, JSON_DISABLE_EOF_CHECK | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
+    is = json_is_object(first) && is_instruct(first);
+    json_decref(first);
+    return is;
+}
+
+/* Whether the header, the first line, names the column. */
+static bool has_column(const char *text, char between, const char *name) {
+    const size_t line = strcspn(text, "\r\n"), n = strlen(name);
+    for (size_t at = 0; at < line;) {
+        const char *end = memchr(text + at, between, line - at);
+        const size_t length = end != NULL ? (size_t)(end - text) - at : line - at;
+        const bool quoted = length > 1 && text[at] == '"' && text[at + length - 1] == '"';
+        if (length - 2 * quoted == n && strncmp(text + at + quoted, name, n) == 0) return true;
+        at += length + 1;
+    }
+    return false;
+}
+
+static bool is_instruct_table(const char *text, char between) {
+    for (size_t i = 0; i < N_PAIRS; i++)
+        if (has_column(text, between, pairs[i][0]) && has_column(text, between, pairs[i][1])) return true;
+    return false;
+}
+
+static void look_for_answers(weft_peek *out, const char *path, const char *text) {
+    const bool csv = weft_words_end(path, ".csv"), tsv = weft_words_end(path, ".tsv");
+    if (csv || tsv) out->is_instruct = is_instruct_table(text, csv ? ',' : '\t');
+    else if (is_instruct_array(text)) {
+        out->is_instruct = true;
+        if (!weft_words_end(path, ".json")) (void)snprintf(out->format, sizeof out->format, "json");
+    } else if (out->is_instruct && !out->is_named_so) (void)snprintf(out->format, sizeof out->format, "jsonl");
+}
+
 /* The first lines, the last of them perhaps not whole. False: a line is no object. */
-static bool read_objects(json_t *sizes, const char *text, size_t n, bool is_whole) {
-    int objects = 0;
+static bool read_objects(weft_peek *out, json_t *sizes, const char *text, size_t n, bool is_whole) {
+    int objects = 0, answered = 0;
     for (size_t at = 0; at < n && objects < MOST_OBJECTS; objects++) {
         const char *end = memchr(text + at, '\n', n - at);
         const size_t length = end != NULL ? (size_t)(end - text) - at : n - at;
@@ -71,9 +128,11 @@ static bool read_objects(json_t *sizes, const char *text, size_t n, bool is_whol
             return false;
         }
         add_sizes(sizes, object);
+        answered += is_instruct(object);
         json_decref(object);
         at += length + 1;
     }
+    out->is_instruct = objects > 0 && answered == objects;
     return objects > 0;
 }
 
@@ -102,7 +161,8 @@ weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err) {
     if (status == WEFT_OK) {
         out->is_pgn = weft_words_end(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
         out->is_named_so = weft_words_end(path, out->is_pgn ? ".pgn" : ".jsonl");
-        out->is_jsonl = !out->is_pgn && (read_objects(sizes, text, n, out->is_whole) || out->is_named_so);
+        out->is_jsonl = !out->is_pgn && (read_objects(out, sizes, text, n, out->is_whole) || out->is_named_so);
+        look_for_answers(out, path, text);
         if (out->is_jsonl) choose_field(out, sizes);
         else count_lines(out, text, n);
     }

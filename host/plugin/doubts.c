@@ -4,6 +4,8 @@
 #include "plugin/search.h"
 #include "plugin/services.h"
 #include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -34,13 +36,26 @@ static void tell_writable(const weft_loaded *loaded) {
              directory);
 }
 
+static bool same_bytes(const char *a, const char *b) {
+    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+    int p = 0, q = 0;
+    while (x != NULL && y != NULL && p == q && p != EOF) {
+        p = getc(x);
+        q = getc(y);
+    }
+    if (x != NULL) (void)fclose(x);
+    if (y != NULL) (void)fclose(y);
+    return x != NULL && y != NULL && p == q;
+}
+
 static void tell_hidden(const weft_loaded *loaded) {
     char path[PATH_MAX];
     struct stat mine, theirs;
     if (!weft_search_builtin(path, sizeof path, loaded->plugin->kind, loaded->plugin->id)) return;
     if (stat(loaded->path, &mine) != 0 || stat(path, &theirs) != 0) return;
     if (mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino) return;
-    warn(loaded, "takes the id of one that comes with Weft, %s, and is used instead of it", path);
+    if (same_bytes(loaded->path, path)) return; /* one's own, that was installed from there */
+    warn(loaded, "takes the id of one that is installed, %s, and is used instead of it", path);
 }
 
 static void tell_math(const weft_plugin_file *file, const weft_loaded *loaded) {

@@ -52,7 +52,7 @@ static int64_t read_rows(const char *directory) {
 
 static void tell_pad(const weft_run *run, const weft_text *text, int64_t rows) {
     const bool grows = text->info.pad == rows;
-    if (text->pad == NULL && !grows) return;
+    if ((text->pad == NULL && !grows) || text->info.pad > rows) return; /* which belong to another model */
     weft_log(run->host, WEFT_LOG_INFO, "the pad token %s has the id %d: %s", run->settings.tokenizer.pad_token,
              (int)text->info.pad,
              grows ? "embeddings (and a head of its own) get a row for it, the mean of the others"

@@ -76,15 +76,33 @@ ab 21 run.ini --vary strategy.reduce=ordered,tree --rounds 1 --steps 1 --learn 0
 says said "numbers  B parts from A at step 1, unit "
 says said ", after equal gradients of all leaves; the contract promises the same for one micro_batch and one reduce"
 
+# A difference that nobody could have seen is no answer, and one within what is asked for is.
+ab 21 run.ini --vary optimizer.weight_decay=0,1e-9 --rounds 8 --steps 1 --within 0.0001 --learn 2 --json
+grep -q '"outcome": "undecided"' said || fail "a useless interval decides"
+ab 0 run.ini run.ini --rounds 8 --steps 1 --within 100000
+says said "verdict  B and A: no difference above"
+quiet
+
+# What diverges while it is timed has a verdict, and the others go on.
+ab 22 run.ini --vary optimizer.lr=0.01,1e30,0.02 --rounds 3 --steps 2 --learn 2 --html page.html
+says said "verdict  B diverges at step 2: "
+says said "verdict  B is worse than A, which does not diverge"
+says said "verdict  C is not decided"
+quiet
+ab 22 run.ini --vary optimizer.lr=1e30,0.01 --rounds 3 --steps 2 --learn 0 --json
+grep -q '"winner": null' said || fail "nobody wins over what diverges"
+grep -A 3 '"diverged": {' said | grep -q '"step": 2' || fail "the step at which A diverges"
+
 # What learns more is better where time tells nothing; what learns less, worse; and what diverges, too. The same number
 # of leaves for each seed, and what weft train comes to.
-ab 11 run.ini --vary optimizer.lr=0.0001,0.1 --rounds 8 --steps 1 --learn 20 --html page.html
+ab 11 run.ini --vary optimizer.lr=0.0001,0.1 --rounds 8 --steps 1 --learn 20 --within 100000 --html page.html
 says said "learned  B learns more than A: -"
 says said "verdict  B is better than A"
 grep -q '<svg' page.html || fail "the page has no drawing"
 grep -q 'Loss beside A' page.html || fail "the page lacks what is learned"
 grep -q 'optimizer.lr=0.1' page.html || fail "the page lacks its arms"
-ab 10 run.ini --vary optimizer.lr=0.1,0.0001 --rounds 8 --steps 1 --learn 20 --seeds 3 --json
+ab 10 run.ini --vary optimizer.lr=0.1,0.0001 --rounds 8 --steps 1 --learn 20 --seeds 3 --within 100000 --json
+grep -q '"promised": false' said || fail "the contract promises nothing of other learning rates"
 grep -q '"seeds": 3' said || fail "three seeds"
 grep -q '"verdict": "learns less"' said || fail "what learns less"
 grep -q '"outcome": "worse"' said || fail "what follows"
@@ -111,6 +129,15 @@ ab 2 run.ini --vary train.micro_batch=1
 says err "give a key and two values or more"
 ab 2 run.ini --vary run.seed=1,2,3,4,5,6,7,8,9
 says err "there are more than 8 arms"
+for list in block, ,block block,,whole; do
+    ab 2 run.ini policy.plugin="$list"
+    says err "policy.plugin=$list: one of the values between the commas is empty"
+done
+ab 1 run.ini policy.plugin=block,whole --html nowhere/page.html
+says err "nowhere/page.html"
+[ ! -s said ] || fail "a page that cannot be written is found after the rounds"
+ab 1 run.ini policy.plugin=block,whole --html .
+says err "--html . is a directory"
 ab 1 run.ini policy.plugin=block,blok --rounds 1 --steps 1
 says err "blok"
 threads=2

@@ -215,7 +215,7 @@ END_TEST
 
 static weft_ab_outcome outcome(weft_ab_answer time, bool same, weft_ab_change change, bool covered,
                                weft_ab_learning learning) {
-    const weft_ab_evidence evidence = {time, same, change, covered, learning};
+    const weft_ab_evidence evidence = {time, same, change, covered, learning, false, false, false};
     return weft_ab_outcome_of(&evidence);
 }
 
@@ -246,8 +246,24 @@ START_TEST(learning_counts_where_it_is_another) {
 }
 END_TEST
 
+START_TEST(what_cannot_be_told_is_no_answer) {
+    weft_ab_evidence evidence = {.time = WEFT_AB_NO_DIFFERENCE, .same_bits = true, .covered = true, .loose = true};
+    ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_UNKNOWN);
+    evidence.learning = WEFT_AB_LEARNS_MORE;
+    ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_UNKNOWN); /* it may be much slower */
+}
+END_TEST
+
+START_TEST(what_diverges_is_worse) {
+    weft_ab_evidence evidence = {.time = WEFT_AB_UNDECIDED, .learning = WEFT_AB_LEARNS_MORE, .diverged = true};
+    ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_WORSE);
+    evidence.first_diverged = true;
+    ck_assert_int_eq(weft_ab_outcome_of(&evidence), WEFT_AB_NOT_COMPARABLE);
+}
+END_TEST
+
 static int32_t winner(weft_ab_outcome b, double b_ratio, weft_ab_outcome c, double c_ratio) {
-    weft_ab_arm arms[3] = {{.step = 0},
+    weft_ab_arm arms[3] = {{.run_seed = 0},
                            {.outcome = b, .verdict.ratio.median = b_ratio},
                            {.outcome = c, .verdict.ratio.median = c_ratio}};
     const weft_ab_contest contest = {.arms = arms, .n = 3};
@@ -289,6 +305,8 @@ int main(void) {
     tcase_add_test(tcase, time_decides_among_equals);
     tcase_add_test(tcase, a_broken_promise_is_never_better);
     tcase_add_test(tcase, learning_counts_where_it_is_another);
+    tcase_add_test(tcase, what_cannot_be_told_is_no_answer);
+    tcase_add_test(tcase, what_diverges_is_worse);
     tcase_add_test(tcase, of_several_the_fastest_of_the_better_wins);
     tcase_add_test(tcase, keys_say_what_they_may_change);
     suite_add_tcase(suite, tcase);

@@ -27,7 +27,7 @@ const weft_device_plugin *device_of_environment(weft_device **out) {
     must(keys != NULL);
     must_be_ok(weft_config_load(&config, NULL, overrides, n, &err), err);
     must_be_ok(weft_config_fill(config, keys, "device", plugin->keys, plugin->n_keys, plugin->key_stride, &err), err);
-    must_be_ok(table->create(out, weft_services(), keys, 0, &err), err);
+    must_be_ok(table->create(out, weft_services(), keys, weft_services_world()->local_rank, &err), err);
     weft_config_free(config);
     free(keys);
     return table;

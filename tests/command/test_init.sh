@@ -85,6 +85,27 @@ says look.ini "format = pgn"
 says json.ini "field = text"
 runs json.ini
 
+# questions with answers, by what their records hold
+printf '{"question": "q", "answer": "a%s"}\n' 1 2 3 4 5 6 7 8 >data/asked.jsonl
+prints "$weft" init runs/scratch data/asked.jsonl -o asked.ini
+says asked.ini "plugin = instruct"
+says asked.ini "template = alpaca"
+runs asked.ini
+sed 's/^/,/; 1s/^,/[/; $s/$/]/' data/asked.jsonl >data/asked.json
+prints "$weft" init runs/scratch data/asked.json -o array.ini
+says array.ini "plugin = instruct"
+grep -q '^format' array.ini && failed "the name says what it is" array.ini
+cp data/asked.json data/asked.txt
+prints "$weft" init runs/scratch data/asked.txt -o named.ini
+says named.ini "format = json"
+printf 'id,"prompt",completion\n1,q,a\n2,q,b\n3,q,c\n4,q,d\n' >data/asked.csv
+prints "$weft" init runs/scratch data/asked.csv -o table.ini
+says table.ini "plugin = instruct"
+runs table.ini
+printf '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a%s"}]}\n' 1 2 3 4 >data/turns.jsonl
+prints "$weft" init runs/scratch data/turns.jsonl -o turns.ini
+says turns.ini "plugin = instruct"
+
 # what fits is found by planning: of a room for half, less goes through the model at once
 prints "$weft" init scratch data/games.txt --fresh -o whole.ini
 bytes=$("$weft" plan whole.ini --json | sed -n '/"fit": {/,/}/s/.*"planned": \([0-9]*\).*/\1/p' | head -n 1)

@@ -54,6 +54,11 @@ if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
 fi
 if [ -e "$WEFT_BUILD/plugins/weft-device-cuda.so" ] && [ ! -e /proc/driver/nvidia ]; then
     without_driver "$WEFT_BUILD/plugins"
+    if [ -e "$WEFT_BUILD/plugins/weft-comm-nccl.so" ]; then
+        prints "$weft" plugins list
+        grep -A1 "^comm  *nccl  *[0-9.]*  *unusable " printed | grep -qF "$why" ||
+            failed "the list does not say why comm:nccl is of no use" printed
+    fi
     done=yes
 fi
 [ -n "$done" ] || { echo "skipped: there is no CUDA device that has no driver"; exit 77; }

@@ -1,7 +1,9 @@
 # Every relative link of README.md, of docs/ and of configs/ leads to a file that is there, and every #anchor to a heading
-# of it.
+# of it. With WEFT_INSTALLED=PREFIX those of the installed docs/ and configs/.
 . "$WEFT_SOURCE/tests/common/shell.sh"
-cd "$WEFT_SOURCE"
+cd "${WEFT_INSTALLED:-$WEFT_SOURCE}"
+pages="README.md docs/*.md docs/*/*.md configs/*/*.md"
+[ -z "${WEFT_INSTALLED:-}" ] || pages="share/doc/weft/*.md share/doc/weft/*/*.md share/weft/configs/*/*.md"
 
 anchors() { # anchors FILE: of its headings, as web pages of Markdown have them
     sed -n 's/^##* //p' "$1" | awk '{
@@ -18,7 +20,7 @@ links() { # links FILE: all that is in parentheses behind brackets, but what lie
 }
 
 n=0
-for page in README.md docs/*.md docs/*/*.md configs/*/*.md; do
+for page in $pages; do
     for link in $(links "$page"); do
         n=$((n + 1))
         file=${link%%#*}

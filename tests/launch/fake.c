@@ -57,6 +57,7 @@ static const weft_comm_plugin fake_table = {(uint32_t)sizeof(weft_comm_plugin),
                                             fake_test,
                                             fake_wait,
                                             NULL,
+                                            NULL,
                                             NULL};
 
 WEFT_PLUGIN(comm, 1, FAKE_ID, "0.1.0", "A note.", fake_config, NULL, fake_table)

@@ -74,7 +74,7 @@ static int is_optional(const char *of, const char *name) {
         if (strcmp(of, "weft_adapter_plugin") == 0 && strcmp(name, at_sites[i]) == 0) return 1;
     return strcmp(name, "extension") == 0 || strcmp(name, "host_view") == 0 || strcmp(name, "file") == 0 ||
            strcmp(name, "poke") == 0 || strcmp(name, "join") == 0 || strcmp(name, "connect") == 0 ||
-           strcmp(name, "abandon") == 0 || strcmp(name, "lr") == 0;
+           strcmp(name, "abandon") == 0 || strcmp(name, "check") == 0 || strcmp(name, "lr") == 0;
 }
 
 static weft_status judge(const struct kind *kind, const void *table, weft_error *err) {

@@ -26,6 +26,7 @@ static const weft_comm_plugin ranks_table = {(uint32_t)sizeof(weft_comm_plugin),
                                              ranks_poke,
                                              NULL,
                                              NULL,
+                                             NULL,
                                              NULL};
 
 WEFT_PLUGIN(comm, 1, RANKS_ID, "0.1.0", "Ranks of " RANKS_NAME ".", ranks_config, NULL, ranks_table)

@@ -7,6 +7,8 @@
 
 #include "world.h"
 
+#include <dlfcn.h>
+
 WEFT_NO_KEYS(nccl_config)
 
 static const weft_comm_plugin nccl_table = {(uint32_t)sizeof(weft_comm_plugin),
@@ -30,6 +32,23 @@ static const weft_comm_plugin nccl_table = {(uint32_t)sizeof(weft_comm_plugin),
                                             NULL,
                                             NULL,
                                             nccl_connect,
-                                            nccl_abandon};
+                                            nccl_abandon,
+                                            nccl_watch_ask};
 
-WEFT_PLUGIN(comm, 1, "nccl", "0.1.0", "Ranks of NCCL, a CUDA device each.", nccl_config, NULL, nccl_table)
+/* What NCCL drives. Tests put another library here. */
+#ifndef NCCL_DRIVER
+#define NCCL_DRIVER "libcuda.so.1"
+#endif
+
+static weft_status nccl_works(const weft_host *host, weft_error *err) {
+    void *driver = dlopen(NCCL_DRIVER, RTLD_LAZY | RTLD_LOCAL);
+    (void)host;
+    if (driver == NULL)
+        return weft_error_set(err, WEFT_E_DEVICE,
+                              "there is no NVIDIA driver on this machine (" NCCL_DRIVER " was not found).");
+    (void)dlclose(driver);
+    return WEFT_OK;
+}
+
+WEFT_PLUGIN_THAT(comm, 1, "nccl", "0.1.0", "Ranks of NCCL, a CUDA device each.", nccl_config, NULL, nccl_table,
+                 nccl_works)

@@ -215,6 +215,7 @@ static const weft_comm_plugin self_table = {(uint32_t)sizeof(weft_comm_plugin),
                                             NULL,
                                             NULL,
                                             NULL,
+                                            NULL,
                                             NULL};
 
 WEFT_PLUGIN(comm, 1, "self", "0.1.0", "A world of one rank.", self_config, NULL, self_table)

@@ -58,10 +58,11 @@ weft_status text_json_document(const char **text, size_t *n, json_t **holder, co
     value = json_object_get(*holder, field);
     field_names(names, sizeof names, *holder);
     if (value == NULL)
-        return weft_error_set(err, WEFT_E_DATA,
-                              "%s:%llu: there is no field \"%s\"; the object's fields: %s. Set [data] field "
-                              "to the one that holds the text",
-                              source->path, line, field, names);
+        return weft_error_set(
+            err, WEFT_E_DATA,
+            "%s:%llu: there is no field \"%s\"; the object's fields: %s. Set [data] field "
+            "to the one that holds the text; questions with answers are read by [data] plugin = instruct",
+            source->path, line, field, names);
     if (!json_is_string(value))
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the field \"%s\" is %s and must be a string", source->path,
                               line, field, type_name(value));

@@ -137,7 +137,9 @@ static weft_status judge_format(const text_source *source, const text_config *co
     return weft_error_set(
         err, WEFT_E_DATA,
         "[data] %s = %s is an array of JSON, which is read as JSONL, an object a line: jq -c '.[]' FILE "
-        ">FILE.jsonl makes it that; format = text learns it as it is written",
+        ">FILE.jsonl makes it that; format = text learns it as it is written. Questions with answers are read by "
+        "[data] "
+        "plugin = instruct",
         source->key, source->path);
 }
 

@@ -143,6 +143,7 @@ extern "C" cudaError_t convert_launch(cudaStream_t stream, void *to, int32_t dty
 extern "C" cudaError_t fill_rows_launch(cudaStream_t stream, void *to, int32_t dtype, const float *row, int64_t rows,
                                         int64_t width, int64_t ld) {
     if (dtype == WEFT_BF16) return run_rows<bf16_bits>(stream, to, row, rows, width, ld);
+    if (dtype == WEFT_F16) return run_rows<half_bits>(stream, to, row, rows, width, ld);
     return run_rows<float>(stream, to, row, rows, width, ld);
 }
 

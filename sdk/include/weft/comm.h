@@ -170,6 +170,11 @@ typedef struct weft_comm_plugin {
      * of the device waits for it any longer. Every later exchange is refused, and `destroy` is this rank's alone.
      * [main] [optional: a rank that fails ends without `destroy`] */
     void (*abandon)(weft_comm *comm);
+
+    /* What went wrong behind calls that have returned, such as an exchange with a rank that is gone, and made what
+     * came of them worthless. The host asks when all that a pass queued has ended, before it believes any of it. Does
+     * not wait. [main] [optional: whatever goes wrong is told by the call that ends the exchange] */
+    weft_status (*check)(weft_comm *comm, weft_error *err);
 } weft_comm_plugin;
 
 #ifdef __cplusplus

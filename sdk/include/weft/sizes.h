@@ -84,7 +84,7 @@ enum {
     WEFT_SIZE_1_0_weft_comm_info               =  104,
     WEFT_SIZE_1_0_weft_comm_job                =   16,
     WEFT_SIZE_1_0_weft_exchange                =   80,
-    WEFT_SIZE_1_0_weft_comm_plugin             =  168,
+    WEFT_SIZE_1_0_weft_comm_plugin             =  176,
     WEFT_SIZE_1_0_weft_data_job                =   96,
     WEFT_SIZE_1_0_weft_data_counts             =   16,
     WEFT_SIZE_1_0_weft_split_info              =   40,

@@ -112,12 +112,16 @@ static void weftnew_abandon(weft_comm *comm) {
     else left_alone = 1;
 }
 
+static weft_status weftnew_check(weft_comm *comm, weft_error *err) {
+    return !WEFT_HAS(inner, check) || inner->check == NULL ? WEFT_OK : inner->check(comm, err);
+}
+
 /* clang-format off */
 static const weft_comm_plugin weftnew_table = {
     (uint32_t)sizeof(weft_comm_plugin), 0, weftnew_create, weftnew_destroy, weftnew_info, weftnew_attach,
     weftnew_group, weftnew_all_gather, weftnew_all_to_all, weftnew_reduce_scatter, weftnew_all_reduce,
     weftnew_broadcast, weftnew_barrier, weftnew_send, weftnew_recv, weftnew_test, weftnew_wait, weftnew_join,
-    weftnew_poke, weftnew_extension, weftnew_connect, weftnew_abandon};
+    weftnew_poke, weftnew_extension, weftnew_connect, weftnew_abandon, weftnew_check};
 /* clang-format on */
 
 WEFT_PLUGIN(comm, 1, "weftnew-id", "0.1.0", "Another communicator, with what it moves counted.", weftnew_config, NULL,

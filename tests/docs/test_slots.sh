@@ -1,0 +1,24 @@
+# The table of slots in docs/plugin-authors.md names each slot that host/plugin/kinds.c asks for, in rows of its kind.
+. "$WEFT_SOURCE/tests/common/shell.sh"
+page=$WEFT_SOURCE/docs/plugin-authors.md
+
+# "model create"
+grep -o 'SLOT([a-z]*, [a-z_0-9]*)' "$WEFT_SOURCE/host/plugin/kinds.c" | sed 's/SLOT(//; s/)//; s/,//' | grep -v '^kind ' >asked
+# Of a row "| model | `create`, ... |" the names in its second cell; a row without a kind goes on with the one above it.
+awk -F '|' '/^\| kind \| slot/ { inside = 1; next }
+inside && !/^\|/ { exit }
+inside && !/^\|---/ {
+    cell = $2
+    gsub(/^ +| +$/, "", cell)
+    if (cell != "") kind = cell
+    n = split($3, names, /`/)
+    for (i = 2; i <= n; i += 2) print kind, names[i]
+}' "$page" >told
+
+[ "$(wc -l <asked)" -gt 80 ] || failed "only $(wc -l <asked) slots are found in kinds.c"
+while read -r kind slot; do
+    grep -qxF -e "$kind $slot" -e "all that have them $slot" told || failed "$page: its table lacks $slot of $kind"
+done <asked
+grep -qxF 'all that have them extension' told || failed "$page: its table lacks extension"
+grep -qxF 'device host_view' told || failed "$page: its table lacks host_view of device"
+[ "$failures" = 0 ]
