@@ -65,14 +65,15 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     weft_declared *made = NULL;
     const weft_status status = attach(&made, subject, WEFT_POISON_ONE, err);
     weft_declared_destroy(made);
-    if (status == WEFT_OK && weft_subject_pieces() != 0)
-        return WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc",
-                           (long long)weft_subject_pieces());
     return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
 }
 
 /* ---- its files ---- */

@@ -6,10 +6,19 @@
 #include "session/judge_data.h"
 #include "step/judge_leaf.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <weft/random.h>
 
-enum { VOCABULARY = 258, BYTES_BOS = 256, BYTES_EOS = 257, MOST_CONTEXT = 1 << 16, REQUESTS = 60, MOST_ROWS = 5 };
+enum {
+    VOCABULARY = 258,
+    BYTES_BOS = 256,
+    BYTES_EOS = 257,
+    MOST_CONTEXT = 1 << 16,
+    REQUESTS = 60,
+    MOST_ROWS = 5,
+    THREADS = 4
+};
 
 /* ---- a tokenizer of bytes ---- */
 
@@ -187,9 +196,12 @@ static weft_status take(weft_leaf *leaf, const instance *self, const weft_leaf_r
 
 static weft_leaf_request drawn_request(const instance *self, uint32_t number) {
     const weft_random4 r = weft_random(number, WEFT_RANDOM_SAMPLE, 3, 0);
-    const uint64_t rows = self->splits[WEFT_SPLIT_TRAIN].rows;
-    const weft_leaf_request request = {(uint32_t)sizeof request, 0, WEFT_SPLIT_TRAIN, 1 + (int32_t)(r.v[0] % MOST_ROWS),
-                                       number % 5 == 4 ? rows * 1000003u + r.v[1] % 1000u : r.v[1] % (3 * rows + 1)};
+    const int32_t split = number % 4 == 2 ? WEFT_SPLIT_VALIDATION : number % 4 == 3 ? WEFT_SPLIT_ALL : WEFT_SPLIT_TRAIN;
+    const uint64_t rows = self->splits[split].rows;
+    const bool is_far = split == WEFT_SPLIT_TRAIN && number % 5 == 4;
+    const uint64_t first = is_far ? rows * 1000003u + r.v[1] % 1000u
+                                  : r.v[1] % ((split == WEFT_SPLIT_TRAIN ? 3 : 1) * rows + 1);
+    const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, 1 + (int32_t)(r.v[0] % MOST_ROWS), first};
     return request;
 }
 
@@ -331,13 +343,75 @@ static weft_status ends_in_padding(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     desk d;
     weft_status status = desk_open(&d, subject, err);
     desk_close(&d);
-    if (status == WEFT_OK && weft_subject_pieces() != 0)
-        status =
-            WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc", (long long)weft_subject_pieces());
+    return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
+}
+
+/* ---- several threads ---- */
+
+typedef struct worker {
+    pthread_t thread;
+    const instance *self;
+    const weft_leaf *wanted; /* [REQUESTS] */
+    weft_leaf got;
+    uint32_t first;
+    int differs; /* a request's number + 1; 0: none */
+} worker;
+
+static void *take_all(void *context) {
+    worker *w = context;
+    for (uint32_t i = 0; i < 20 * REQUESTS && w->differs == 0; i++) {
+        const uint32_t number = (i + w->first) % REQUESTS;
+        const weft_leaf_request request = drawn_request(w->self, number);
+        weft_error err = WEFT_ERROR_INIT;
+        if (take(&w->got, w->self, &request, &err) != WEFT_OK || !same_leaf(&w->got, &w->wanted[number]))
+            w->differs = (int)number + 1;
+    }
+    return NULL;
+}
+
+static weft_status run_workers(const instance *self, const weft_leaf *wanted, weft_error *err) {
+    worker workers[THREADS];
+    weft_status status = WEFT_OK;
+    uint32_t n = 0;
+    memset(workers, 0, sizeof workers);
+    for (; n < THREADS && status == WEFT_OK; n++) {
+        workers[n].self = self;
+        workers[n].wanted = wanted;
+        workers[n].first = n * 17;
+        status = leaf_make(&workers[n].got, self, err);
+        if (status != WEFT_OK || pthread_create(&workers[n].thread, NULL, take_all, &workers[n]) != 0) break;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        (void)pthread_join(workers[i].thread, NULL);
+        if (workers[i].differs != 0 && status == WEFT_OK)
+            status = WEFT_BROKEN(err, "leaf %d is another one while %d threads ask", workers[i].differs - 1, THREADS);
+    }
+    for (uint32_t i = 0; i < THREADS; i++) leaf_free(&workers[i].got);
+    return status;
+}
+
+static weft_status threads_alike(weft_subject *subject, weft_error *err) {
+    weft_leaf wanted[REQUESTS];
+    instance self;
+    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    memset(wanted, 0, sizeof wanted);
+    for (uint32_t i = 0; i < REQUESTS && status == WEFT_OK; i++) {
+        const weft_leaf_request request = drawn_request(&self, i);
+        status = leaf_make(&wanted[i], &self, err);
+        if (status == WEFT_OK) status = take(&wanted[i], &self, &request, err);
+    }
+    weft_subject_asks("by %d threads at once", THREADS);
+    if (status == WEFT_OK) status = run_workers(&self, wanted, err);
+    for (uint32_t i = 0; i < REQUESTS; i++) leaf_free(&wanted[i]);
+    instance_close(&self);
     return status;
 }
 
@@ -359,4 +433,5 @@ const weft_rule weft_rules_data[] = {
     {"R74", "data", "has as many targets in an epoch as it says", epoch_counts, false},
     {"R75", "data", "pads behind the end of a split that is read once", ends_in_padding, false},
     {"R76", "data", "gives its memory back", gives_back, false},
+    {"R77", "data", "gives the same leaf to several threads at once", threads_alike, false},
     {NULL, NULL, NULL, NULL, false}};

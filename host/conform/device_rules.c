@@ -323,6 +323,7 @@ static weft_status repeats(weft_subject *subject, weft_error *err) {
     return judge_device(subject, judge_bits, err);
 }
 
+/* Not by weft_subject_gives_back: a device that wraps another is lent it anew each time, which stays. */
 static weft_status gives_back(weft_subject *subject, weft_error *err) {
     bench b;
     weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);

@@ -53,16 +53,17 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_declared *made = NULL;
     weft_status status = find_config(path, subject, err);
     if (status == WEFT_OK) status = declare(&made, subject, path, WEFT_POISON_ONE, err);
     weft_declared_destroy(made);
-    if (status == WEFT_OK && weft_subject_pieces() != 0)
-        status =
-            WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc", (long long)weft_subject_pieces());
     return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
 }
 
 /* ---- files that are wrong ---- */

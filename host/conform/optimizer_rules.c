@@ -291,14 +291,15 @@ static weft_status stays_finite(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     instance self;
     weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
     instance_close(&self);
-    if (status == WEFT_OK && weft_subject_pieces() != 0)
-        status =
-            WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc", (long long)weft_subject_pieces());
     return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
 }
 
 const weft_rule weft_rules_optimizer[] = {

@@ -199,8 +199,12 @@ static weft_status rule_strides(weft_subject *subject, weft_error *err) {
     return each_tree(subject, goes_by_strides, err);
 }
 
-static weft_status rule_memory(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     return each_tree(subject, gives_back_memory, err);
+}
+
+static weft_status rule_memory(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
 }
 
 const weft_rule weft_rules_policy[] = {{"R40", "policy", "claims each parameter of 24 trees once", rule_claims, false},

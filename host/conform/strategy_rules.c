@@ -144,8 +144,12 @@ static weft_status rule_alike(weft_subject *subject, weft_error *err) {
     return each_job(subject, answered_alike, err);
 }
 
-static weft_status rule_memory(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     return each_job(subject, keeps_no_memory, err);
+}
+
+static weft_status rule_memory(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
 }
 
 const weft_rule weft_rules_strategy[] = {

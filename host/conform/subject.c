@@ -6,6 +6,8 @@
 #include "plugin/load.h"
 #include "plugin/services.h"
 
+#include <dirent.h>
+#include <malloc.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -85,6 +87,52 @@ const weft_host *weft_subject_host(uint8_t poison) {
 
 int64_t weft_subject_pieces(void) {
     return (int64_t)atomic_load(&pieces);
+}
+
+/* ---- what it keeps ---- */
+
+enum { WARM_ROUNDS = 3, ROUNDS = 8 };
+
+static int64_t open_descriptors(void) {
+    DIR *list = opendir("/proc/self/fd");
+    int64_t n = 0;
+    while (list != NULL && readdir(list) != NULL) n++;
+    if (list != NULL) (void)closedir(list);
+    return n;
+}
+
+static int64_t heap_bytes(void) {
+    const struct mallinfo2 info = mallinfo2();
+    return (int64_t)(info.uordblks + info.hblkhd);
+}
+
+weft_status weft_subject_gives_back(weft_subject *subject, weft_status (*once)(weft_subject *subject, weft_error *err),
+                                    weft_error *err) {
+    int64_t descriptors = 0, heap = 0, grown = 0;
+    int32_t files = 0, growths = 0;
+    for (int32_t i = 0; i < WARM_ROUNDS + ROUNDS; i++) {
+        const weft_status status = once(subject, err);
+        const int64_t now = open_descriptors(), held = heap_bytes();
+        if (status != WEFT_OK) return status;
+        if (weft_subject_pieces() != 0)
+            return weft_error_set(err, WEFT_E_PLUGIN, "%lld pieces of memory of host->alloc are never released",
+                                  (long long)weft_subject_pieces());
+        if (i >= WARM_ROUNDS) {
+            files += now > descriptors;
+            growths += held > heap;
+            grown += held - heap;
+        }
+        descriptors = now;
+        heap = held;
+    }
+    if (files == ROUNDS)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "each time one more descriptor stays open: a close or fclose is missing");
+    if (growths == ROUNDS)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "each time %lld bytes of the heap stay: what malloc gave is not freed",
+                              (long long)(grown / ROUNDS));
+    return WEFT_OK;
 }
 
 /* ---- what it is asked ---- */

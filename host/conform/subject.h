@@ -43,6 +43,12 @@ const weft_host *weft_subject_host(uint8_t poison);
 /* Pieces of memory that plugins hold now from these hosts. */
 int64_t weft_subject_pieces(void);
 
+/* What `once` takes it gives back: pieces of memory of these hosts, descriptors, and what the C library's heap holds,
+ * which a plugin's own malloc takes from. It is done several times: what is made once for the process may stay.
+ * [main] */
+weft_status weft_subject_gives_back(weft_subject *subject, weft_status (*once)(weft_subject *subject, weft_error *err),
+                                    weft_error *err);
+
 /* What the plugin is asked now, as "text 3 of 17 bytes": for a crash or a hang of the process. It is kept where the
  * process that waits for this one sees it. [main] */
 void weft_subject_asks(const char *format, ...) WEFT_PRINTF(1, 2);

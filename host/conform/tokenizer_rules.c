@@ -274,14 +274,15 @@ static weft_status threads_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     instance self;
     weft_status status = instance_open(&self, subject, err);
     instance_close(&self);
-    if (status == WEFT_OK && weft_subject_pieces() != 0)
-        return WEFT_BROKEN(err, "destroy leaves %lld pieces of memory of host->alloc",
-                           (long long)weft_subject_pieces());
     return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
 }
 
 static weft_status rule_ids(weft_subject *subject, weft_error *err) {
