@@ -9,12 +9,12 @@ has mpich || exit 77
 grown=$WEFT_BUILD/grown
 
 # The whole tree once more, against the longer structs, with what the build around it was told. Bits do not depend on
-# how much a compiler optimises, and what is compiled for a few steps is compiled quickly.
+# how much a compiler optimises, and what is compiled for a few steps is compiled quickly; the CUDA device runs none here.
 build_grown() {
     sh "$WEFT_SOURCE/tests/sdk/grow.sh" "$WEFT_SOURCE/sdk/include" "$grown/include" || return 1
     sed -n 's/^\(CMAKE_C_COMPILER\|CMAKE_C_COMPILER_LAUNCHER\|WEFT_[A-Z]*_CC\|WEFT_DNNL_ROOT\|WEFT_SANITIZE\):[A-Z]*=/-D\1=/p' \
         "$WEFT_BUILD/CMakeCache.txt" >told
-    set -- -DWEFT_TESTS=OFF -DWEFT_SDK_INCLUDE="$grown/include" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 \
+    set -- -DWEFT_TESTS=OFF -DWEFT_CUDA=OFF -DWEFT_SDK_INCLUDE="$grown/include" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG=-O1 \
         -DCMAKE_C_FLAGS=-Wno-missing-field-initializers # of which the longer ones have some
     while read -r option; do set -- "$@" "$option"; done <told
     [ ! -e "$WEFT_BUILD/build.ninja" ] || set -- "$@" -G Ninja
