@@ -172,72 +172,98 @@ static void save_packed(golden_batch *batch, int i, const char *directory) {
     golden_engine_close(&g);
 }
 
-/* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is
- * refused. */
-START_TEST(merged_weights) {
-    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY);
-    char path[4096], model[4200], plugin[64], out[] = "/tmp/weft-merged-XXXXXX", command[128];
-    char base[] = "/tmp/weft-packed-XXXXXX";
-    const bool is_packed = strcmp(cases[_i].stored, "model.base=nf4") == 0;
-    const char *const overrides[] = {model, plugin, from};
+/* A base and an adapter that are to become one, in a directory of their own. */
+typedef struct merge_rig {
     golden_batch batch;
-    weft_run *run = NULL;
-    weft_plan plan = {.world = 1, .nodes = 1};
-    weft_merging merging = {0};
-    weft_safetensors *merged = NULL;
-    weft_status status = WEFT_OK;
+    weft_run *run;
+    weft_plan plan;
+    weft_merging merging;
+    char base[4096], packed[32], out[32]; /* packed: the base, where the case stores it so; else empty */
+} merge_rig;
+
+static bool stores_nf4(int i) {
+    return strcmp(cases[i].stored, "model.base=nf4") == 0;
+}
+
+static void merge_rig_open(merge_rig *self, int i) {
+    const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY);
+    char model[4200], plugin[64];
+    const char *const overrides[] = {model, plugin, from};
     weft_error err = WEFT_ERROR_INIT;
-    name_adapter(_i);
-    golden_path(path, sizeof path, cases[_i].base);
-    golden_plugin(plugin, sizeof plugin, cases[_i].base);
-    golden_batch_open(&batch, cases[_i].name);
-    ck_assert_ptr_nonnull(mkdtemp(base));
-    if (is_packed) save_packed(&batch, _i, base);
-    if (is_packed) (void)snprintf(path, sizeof path, "%s", base);
-    (void)snprintf(model, sizeof model, "model.path=%s", path);
-    ck_assert_msg(weft_run_open(&run, NULL, overrides, 3, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_plan_open(&plan, run, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_ptr_nonnull(mkdtemp(out));
-    merging.declared = plan.declared;
-    merging.host = run->host;
-    merging.base = path;
-    merging.adapter = run->settings.adapter_from;
-    merging.directory = out;
-    status = weft_adapter_merge(&merging, &err);
-    if (is_packed) {
-        ck_assert_int_eq(status, WEFT_E_USER);
-        ck_assert_msg(strstr(err.text, "is stored in nf4: an update that is packed again loses") != NULL, "%s",
-                      err.text);
-        merging.dtype = WEFT_F32;
-        status = weft_adapter_merge(&merging, &err);
+    *self = (merge_rig){.plan = {.world = 1, .nodes = 1}};
+    (void)snprintf(self->packed, sizeof self->packed, "/tmp/weft-packed-XXXXXX");
+    (void)snprintf(self->out, sizeof self->out, "/tmp/weft-merged-XXXXXX");
+    ck_assert(mkdtemp(self->packed) != NULL && mkdtemp(self->out) != NULL);
+    name_adapter(i);
+    golden_path(self->base, sizeof self->base, cases[i].base);
+    golden_plugin(plugin, sizeof plugin, cases[i].base);
+    golden_batch_open(&self->batch, cases[i].name);
+    if (stores_nf4(i)) {
+        save_packed(&self->batch, i, self->packed);
+        (void)snprintf(self->base, sizeof self->base, "%s", self->packed);
     }
-    if (strcmp(cases[_i].name, "peft-lora-parts") == 0) {
-        ck_assert_int_eq(status, WEFT_E_USER);
-        ck_assert_msg(strstr(err.text, "'model.embed_tokens' is tied to the head") != NULL, "%s", err.text);
-    } else {
-        int n = 0;
-        ck_assert_msg(status == WEFT_OK, "%s", err.text);
-        ck_assert_msg(weft_safetensors_open_directory(&merged, out, &err) == WEFT_OK, "%s", err.text);
-        for (int32_t i = 0; i < batch.file->n_tensors; i++) {
-            const weft_tensor *expected = &batch.file->tensors[i];
-            const weft_tensor *found = NULL;
-            if (strncmp(expected->name, "merged.", 7) != 0) continue;
-            found = weft_safetensors_find(merged, expected->name + 7);
-            ck_assert_msg(found != NULL && found->dtype == WEFT_F32 && found->numel == expected->numel, "%s",
-                          expected->name);
-            ck_assert_double_lt(relative_error((const float *)(const void *)found->data,
-                                               (const float *)(const void *)expected->data, found->numel),
-                                1e-6);
-            n++;
-        }
-        ck_assert_int_eq(n, 2);
-        weft_safetensors_close(merged);
-    }
-    (void)snprintf(command, sizeof command, "rm -rf %s %s", out, base);
+    (void)snprintf(model, sizeof model, "model.path=%s", self->base);
+    ck_assert_msg(weft_run_open(&self->run, NULL, overrides, 3, needs, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_plan_open(&self->plan, self->run, &err) == WEFT_OK, "%s", err.text);
+    self->merging.declared = self->plan.declared;
+    self->merging.host = self->run->host;
+    self->merging.base = self->base;
+    self->merging.adapter = self->run->settings.adapter_from;
+    self->merging.directory = self->out;
+}
+
+static void merge_rig_close(merge_rig *self) {
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf %s %s", self->out, self->packed);
     ck_assert_int_eq(system(command), 0);
-    weft_plan_close(&plan);
-    weft_run_close(run);
-    golden_batch_close(&batch);
+    weft_plan_close(&self->plan);
+    weft_run_close(self->run);
+    golden_batch_close(&self->batch);
+}
+
+static void expect_merge_refused(const merge_rig *rig, const char *says) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(weft_adapter_merge(&rig->merging, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, says) != NULL, "%s", err.text);
+}
+
+static void expect_tensor(const weft_safetensors *merged, const weft_tensor *expected) {
+    const weft_tensor *found = weft_safetensors_find(merged, expected->name + strlen("merged."));
+    ck_assert_msg(found != NULL && found->dtype == WEFT_F32 && found->numel == expected->numel, "%s", expected->name);
+    ck_assert_double_lt(relative_error((const float *)(const void *)found->data,
+                                       (const float *)(const void *)expected->data, found->numel),
+                        1e-6);
+}
+
+static void expect_merged(const merge_rig *rig) {
+    weft_safetensors *merged = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    int n = 0;
+    ck_assert_msg(weft_adapter_merge(&rig->merging, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_safetensors_open_directory(&merged, rig->out, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t i = 0; i < rig->batch.file->n_tensors; i++) {
+        const weft_tensor *expected = &rig->batch.file->tensors[i];
+        if (strncmp(expected->name, "merged.", strlen("merged.")) != 0) continue;
+        expect_tensor(merged, expected);
+        n++;
+    }
+    ck_assert_int_eq(n, 2);
+    weft_safetensors_close(merged);
+}
+
+/* The rounded sum of base and update is what PEFT's merge_and_unload gives; a table that is tied to the head is
+ * refused, and a packed base unless a type is named. */
+START_TEST(merged_weights) {
+    merge_rig rig;
+    merge_rig_open(&rig, _i);
+    if (stores_nf4(_i)) {
+        expect_merge_refused(&rig, "is stored in nf4: an update that is packed again loses");
+        rig.merging.dtype = WEFT_F32;
+    }
+    if (strcmp(cases[_i].name, "peft-lora-parts") == 0)
+        expect_merge_refused(&rig, "'model.embed_tokens' is tied to the head");
+    else expect_merged(&rig);
+    merge_rig_close(&rig);
 }
 END_TEST
 
