@@ -45,28 +45,16 @@ static void fill_ids(int32_t *ids, int64_t n, int32_t most) {
     for (int64_t i = 0; ids != NULL && i < n; i++) ids[i] = (int32_t)((i * 7 + 3) % most);
 }
 
-#define KERNEL(name, type)                                                                                             \
-    static weft_status run_##name(const weft_device_plugin *k, weft_device *d, weft_stream *s, const void *a,          \
-                                  weft_error *err) {                                                                   \
-        return k->name(d, s, (const type *)a, err);                                                                    \
-    }
-#define ROOM(name, type)                                                                                               \
-    static int64_t room_##name(const weft_device_plugin *k, const weft_device *d, const void *a) {                     \
-        return k->name##_workspace(d, (const type *)a);                                                                \
-    }
-#define BEGIN(c, field, type)                                                                                          \
+#define BEGIN(c, field, type, called)                                                                                  \
     type *a = &(c)->args.field;                                                                                        \
     a->struct_size = (uint32_t)sizeof *a;                                                                              \
-    (c)->name = #field
-#define USES(c, i, kernel, workroom) ((c)->runs[i] = run_##kernel, (c)->room[i] = (workroom))
+    (c)->name = called
 
 /* ---- the kernels; shape: 0, 1, 2 ---- */
 
-KERNEL(matmul, weft_matmul)
-ROOM(matmul, weft_matmul)
 static void draw_matmul(weft_device_call *c, int shape) {
     static const int64_t m[] = {1, 37, 96}, n[] = {5, 64, 40}, k[] = {3, 40, 129};
-    BEGIN(c, matmul, weft_matmul);
+    BEGIN(c, kernel.matmul, weft_matmul, "matmul");
     a->m = m[shape], a->n = n[shape], a->k = k[shape] / 8 * 8 + 8;
     a->transpose_a = shape == 2;
     a->transpose_b = shape != 2;
@@ -84,29 +72,22 @@ static void draw_matmul(weft_device_call *c, int shape) {
     if (a->has_bias) (void)IN(c, weft_matmul, bias, a->n, WEFT_F32);
     if (a->accumulate) (void)SUM(c, weft_matmul, c, a->m * a->n, a->dtype_c);
     else (void)OUT(c, weft_matmul, c, a->m * a->n, a->dtype_c);
-    c->workspace = offsetof(weft_matmul, workspace);
-    USES(c, 0, matmul, room_matmul);
+    c->kernels[0] = &weft_kernel_matmul;
 }
 
-KERNEL(sum_rows, weft_sum_rows)
-ROOM(sum_rows, weft_sum_rows)
 static void draw_sum_rows(weft_device_call *c, int shape) {
-    BEGIN(c, sum_rows, weft_sum_rows);
+    BEGIN(c, kernel.sum_rows, weft_sum_rows, "sum_rows");
     a->rows = 1 + 65 * shape, a->width = 3 + 31 * shape;
     a->accumulate = shape == 1, a->dtype = c->dtype;
     (void)IN(c, weft_sum_rows, x, a->rows * a->width, c->dtype);
     if (a->accumulate) (void)SUM(c, weft_sum_rows, out, a->width, WEFT_F32);
     else (void)OUT(c, weft_sum_rows, out, a->width, WEFT_F32);
-    c->workspace = offsetof(weft_sum_rows, workspace);
-    USES(c, 0, sum_rows, room_sum_rows);
+    c->kernels[0] = &weft_kernel_sum_rows;
 }
 
-KERNEL(norm, weft_norm)
-KERNEL(norm_backward, weft_norm)
-ROOM(norm_backward, weft_norm)
 static void draw_norm(weft_device_call *c, int shape) {
     int64_t n;
-    BEGIN(c, norm, weft_norm);
+    BEGIN(c, kernel.norm, weft_norm, "norm");
     a->rows = 1 + 33 * shape, a->width = 24 + 40 * shape, a->eps = 1e-5, a->dtype = c->dtype;
     a->form = shape == 1 ? WEFT_NORM_LAYER : WEFT_NORM_RMS;
     a->gain_from_one = shape == 2;
@@ -123,31 +104,25 @@ static void draw_norm(weft_device_call *c, int shape) {
         (void)OUT(c, weft_norm, mean, a->rows, WEFT_F32);
         (void)OUT(c, weft_norm, dbias, a->width, WEFT_F32);
     }
-    c->workspace = offsetof(weft_norm, workspace);
-    USES(c, 0, norm, NULL);
-    USES(c, 1, norm_backward, room_norm_backward);
+    c->kernels[0] = &weft_kernel_norm;
+    c->kernels[1] = &weft_kernel_norm_backward;
 }
 
-KERNEL(rope, weft_rope)
 static void draw_rope(weft_device_call *c, int shape) {
-    BEGIN(c, rope, weft_rope);
+    BEGIN(c, kernel.rope, weft_rope, "rope");
     a->rows = 1 + 18 * shape, a->heads = 1 + shape, a->head_dim = 16, a->table_rows = 50, a->dtype = c->dtype;
     a->inverse = shape == 1, a->rotary_dim = shape == 2 ? 8 : 0;
     (void)IN(c, weft_rope, x, a->rows * a->heads * a->head_dim, c->dtype);
     (void)IN(c, weft_rope, table, a->table_rows * (shape == 2 ? 8 : 16), WEFT_F32);
     fill_ids(IN(c, weft_rope, positions, a->rows, WEFT_I32), a->rows, (int32_t)a->table_rows);
     (void)OUT(c, weft_rope, y, a->rows * a->heads * a->head_dim, c->dtype);
-    USES(c, 0, rope, NULL);
+    c->kernels[0] = &weft_kernel_rope;
 }
 
-KERNEL(attention, weft_attention)
-ROOM(attention, weft_attention)
-KERNEL(attention_backward, weft_attention)
-ROOM(attention_backward, weft_attention)
 static void draw_attention(weft_device_call *c, int shape) {
     int64_t q, k;
     int32_t *starts = NULL;
-    BEGIN(c, attention, weft_attention);
+    BEGIN(c, kernel.attention, weft_attention, "attention");
     a->batch = 1 + shape, a->length = 1 + 36 * shape, a->heads = 4, a->kv_heads = shape == 0 ? 4 : 2, a->head_dim = 16;
     a->scale = 0.25, a->dtype = c->dtype, a->window = shape == 2 ? 9 : 0, a->cap = shape == 1 ? 3.0 : 0.0;
     q = a->batch * a->length * a->heads * a->head_dim;
@@ -164,15 +139,12 @@ static void draw_attention(weft_device_call *c, int shape) {
     (void)OUT(c, weft_attention, dq, q, c->dtype);
     (void)OUT(c, weft_attention, dk, k, c->dtype);
     (void)OUT(c, weft_attention, dv, k, c->dtype);
-    c->workspace = offsetof(weft_attention, workspace);
-    USES(c, 0, attention, room_attention);
-    USES(c, 1, attention_backward, room_attention_backward);
+    c->kernels[0] = &weft_kernel_attention;
+    c->kernels[1] = &weft_kernel_attention_backward;
 }
 
-KERNEL(activation, weft_activation)
-KERNEL(activation_backward, weft_activation)
 static void draw_activation(weft_device_call *c, int shape) {
-    BEGIN(c, activation, weft_activation);
+    BEGIN(c, kernel.activation, weft_activation, "activation");
     a->n = 1 + 250 * shape, a->form = shape, a->dtype = c->dtype;
     (void)IN(c, weft_activation, x, a->n, c->dtype);
     if (shape != 1) (void)IN(c, weft_activation, up, a->n, c->dtype);
@@ -180,15 +152,12 @@ static void draw_activation(weft_device_call *c, int shape) {
     (void)OUT(c, weft_activation, y, a->n, c->dtype);
     (void)OUT(c, weft_activation, dx, a->n, c->dtype);
     if (shape != 1) (void)OUT(c, weft_activation, dup, a->n, c->dtype);
-    USES(c, 0, activation, NULL);
-    USES(c, 1, activation_backward, NULL);
+    c->kernels[0] = &weft_kernel_activation;
+    c->kernels[1] = &weft_kernel_activation_backward;
 }
 
-KERNEL(embedding, weft_embedding)
-KERNEL(embedding_backward, weft_embedding)
-ROOM(embedding_backward, weft_embedding)
 static void draw_embedding(weft_device_call *c, int shape) {
-    BEGIN(c, embedding, weft_embedding);
+    BEGIN(c, kernel.embedding, weft_embedding, "embedding");
     a->rows = 1 + 40 * shape, a->width = 8 + 16 * shape, a->vocab = 29, a->dtype = a->dtype_table = c->dtype;
     a->accumulate = shape == 1;
     fill_ids(IN(c, weft_embedding, ids, a->rows, WEFT_I32), a->rows, 13);
@@ -197,18 +166,13 @@ static void draw_embedding(weft_device_call *c, int shape) {
     (void)OUT(c, weft_embedding, y, a->rows * a->width, c->dtype);
     if (a->accumulate) (void)SUM(c, weft_embedding, dtable, a->vocab * a->width, WEFT_F32);
     else (void)OUT(c, weft_embedding, dtable, a->vocab * a->width, WEFT_F32);
-    c->workspace = offsetof(weft_embedding, workspace);
-    USES(c, 0, embedding, NULL);
-    USES(c, 1, embedding_backward, room_embedding_backward);
+    c->kernels[0] = &weft_kernel_embedding;
+    c->kernels[1] = &weft_kernel_embedding_backward;
 }
 
-KERNEL(head_loss_grad, weft_head)
-ROOM(head_loss_grad, weft_head)
-KERNEL(head_loss, weft_head)
-ROOM(head_loss, weft_head)
 static void draw_head(weft_device_call *c, int shape) {
     float *weights = NULL;
-    BEGIN(c, head, weft_head);
+    BEGIN(c, kernel.head, weft_head, "head");
     a->rows = 1 + 20 * shape, a->width = 16, a->vocab = 40 + 24 * shape, a->dtype = c->dtype;
     a->cap = shape == 1 ? 2.0 : 0.0, a->scale = shape == 1 ? 0.5 : 0.0;
     (void)IN(c, weft_head, x, a->rows * a->width, c->dtype);
@@ -219,38 +183,32 @@ static void draw_head(weft_device_call *c, int shape) {
     (void)OUT(c, weft_head, loss, 1, WEFT_F64);
     (void)OUT(c, weft_head, dx, a->rows * a->width, c->dtype);
     (void)OUT(c, weft_head, dw, a->vocab * a->width, WEFT_F32);
-    c->workspace = offsetof(weft_head, workspace);
-    USES(c, 0, head_loss_grad, room_head_loss_grad);
-    if (shape == 2) USES(c, 1, head_loss, room_head_loss);
+    c->kernels[0] = &weft_kernel_head_loss_grad;
+    if (shape == 2) c->kernels[1] = &weft_kernel_head_loss;
 }
 
-KERNEL(scale, weft_scale)
 static void draw_scale(weft_device_call *c, int shape) {
-    BEGIN(c, scale, weft_scale);
+    BEGIN(c, kernel.scale, weft_scale, "scale");
     a->n = 1 + 130 * shape, a->factor = 1.75, a->cap = shape == 1 ? 1.0 : 0.0, a->accumulate = shape == 2;
     a->dtype = c->dtype;
     (void)IN(c, weft_scale, x, a->n, c->dtype);
     if (a->accumulate) (void)SUM(c, weft_scale, y, a->n, c->dtype);
     else (void)OUT(c, weft_scale, y, a->n, c->dtype);
-    USES(c, 0, scale, NULL);
+    c->kernels[0] = &weft_kernel_scale;
 }
 
-KERNEL(add, weft_add)
 static void draw_add(weft_device_call *c, int shape) {
-    BEGIN(c, add, weft_add);
+    BEGIN(c, kernel.add, weft_add, "add");
     a->n = 1 + 130 * shape, a->dtype = c->dtype;
     (void)IN(c, weft_add, a, a->n, c->dtype);
     (void)IN(c, weft_add, b, a->n, c->dtype);
     (void)OUT(c, weft_add, y, a->n, c->dtype);
-    USES(c, 0, add, NULL);
+    c->kernels[0] = &weft_kernel_add;
 }
 
-KERNEL(multiply, weft_multiply)
-KERNEL(multiply_backward, weft_multiply)
-ROOM(multiply_backward, weft_multiply)
 static void draw_multiply(weft_device_call *c, int shape) {
     int64_t n;
-    BEGIN(c, multiply, weft_multiply);
+    BEGIN(c, kernel.multiply, weft_multiply, "multiply");
     a->rows = 1 + 20 * shape, a->width = 24, a->parts = shape == 0 ? 1 : shape == 1 ? 4 : 24, a->dtype = c->dtype;
     n = a->rows * a->width;
     (void)IN(c, weft_multiply, x, n, c->dtype);
@@ -259,44 +217,35 @@ static void draw_multiply(weft_device_call *c, int shape) {
     (void)OUT(c, weft_multiply, y, n, c->dtype);
     (void)OUT(c, weft_multiply, dx, n, c->dtype);
     (void)OUT(c, weft_multiply, dby, a->parts, WEFT_F32);
-    c->workspace = offsetof(weft_multiply, workspace);
-    USES(c, 0, multiply, NULL);
-    USES(c, 1, multiply_backward, room_multiply_backward);
+    c->kernels[0] = &weft_kernel_multiply;
+    c->kernels[1] = &weft_kernel_multiply_backward;
 }
 
-KERNEL(dropout, weft_dropout)
 static void draw_dropout(weft_device_call *c, int shape) {
     int64_t *first = NULL;
-    BEGIN(c, dropout, weft_dropout);
+    BEGIN(c, kernel.dropout, weft_dropout, "dropout");
     a->batch = 1 + shape, a->row = 1 + 300 * shape, a->seed = 7, a->p = 0.25, a->site = 3, a->dtype = c->dtype;
     (void)IN(c, weft_dropout, x, a->batch * a->row, c->dtype);
     first = IN(c, weft_dropout, first, 1, WEFT_I64);
     if (first != NULL) *first = 11;
     (void)OUT(c, weft_dropout, y, a->batch * a->row, c->dtype);
-    USES(c, 0, dropout, NULL);
+    c->kernels[0] = &weft_kernel_dropout;
 }
 
-KERNEL(row_norms, weft_row_norms)
-ROOM(row_norms, weft_row_norms)
 static void draw_row_norms(weft_device_call *c, int shape) {
-    BEGIN(c, row_norms, weft_row_norms);
+    BEGIN(c, kernel.row_norms, weft_row_norms, "row_norms");
     a->rows = 5 + 30 * shape, a->width = 16 + 24 * shape, a->rank = 4 * shape, a->factor = 1.5;
     a->dtype = a->dtype_w = c->dtype;
     (void)IN(c, weft_row_norms, w, a->rows * a->width, c->dtype);
     if (a->rank > 0) (void)IN(c, weft_row_norms, down, a->rank * a->width, c->dtype);
     if (a->rank > 0) (void)IN(c, weft_row_norms, up, a->rows * a->rank, c->dtype);
     (void)OUT(c, weft_row_norms, out, a->rows, WEFT_F32);
-    c->workspace = offsetof(weft_row_norms, workspace);
-    USES(c, 0, row_norms, room_row_norms);
+    c->kernels[0] = &weft_kernel_row_norms;
 }
 
-KERNEL(prefix, weft_prefix)
-ROOM(prefix, weft_prefix)
-KERNEL(prefix_backward, weft_prefix)
-ROOM(prefix_backward, weft_prefix)
 static void draw_prefix(weft_device_call *c, int shape) {
     int64_t q, k;
-    BEGIN(c, prefix, weft_prefix);
+    BEGIN(c, kernel.prefix, weft_prefix, "prefix");
     a->batch = 1 + shape, a->length = 1 + 20 * shape, a->heads = 4, a->kv_heads = 2, a->head_dim = 16;
     a->places = 1 + 4 * shape, a->scale = 0.25, a->dtype = c->dtype;
     q = a->batch * a->length * a->heads * a->head_dim;
@@ -310,27 +259,41 @@ static void draw_prefix(weft_device_call *c, int shape) {
     (void)OUT(c, weft_prefix, dq, q, c->dtype);
     (void)OUT(c, weft_prefix, dk, k, c->dtype);
     (void)OUT(c, weft_prefix, dv, k, c->dtype);
-    c->workspace = offsetof(weft_prefix, workspace);
-    USES(c, 0, prefix, room_prefix);
-    USES(c, 1, prefix_backward, room_prefix_backward);
+    c->kernels[0] = &weft_kernel_prefix;
+    c->kernels[1] = &weft_kernel_prefix_backward;
 }
 
-KERNEL(square_sum, weft_square_sum)
-ROOM(square_sum, weft_square_sum)
+/* No pass over a segment has these two, and so no arguments for them. */
+static weft_status invoke_square_sum(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
+    return run->kernels->square_sum(run->device, run->stream, (const weft_square_sum *)(const void *)args, err);
+}
+
+static int64_t room_of_square_sum(const weft_kernel_run *run, const weft_kernel_args *args) {
+    return run->kernels->square_sum_workspace(run->device, (const weft_square_sum *)(const void *)args);
+}
+
+static weft_status invoke_clip(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
+    return run->kernels->clip(run->device, run->stream, (const weft_clip *)(const void *)args, err);
+}
+
+static const weft_kernel square_sum_kernel = {.name = "square_sum",
+                                              .invoke = invoke_square_sum,
+                                              .workspace = room_of_square_sum,
+                                              .workspace_field = offsetof(weft_square_sum, workspace)};
+static const weft_kernel clip_kernel = {.name = "clip", .invoke = invoke_clip};
+
 static void draw_square_sum(weft_device_call *c, int shape) {
-    BEGIN(c, square_sum, weft_square_sum);
+    BEGIN(c, square_sum, weft_square_sum, "square_sum");
     a->n = shape == 0 ? 1 : 64 * shape * 7 + 5, a->dtype = WEFT_F32;
     (void)IN(c, weft_square_sum, x, a->n, WEFT_F32);
     (void)OUT(c, weft_square_sum, out, 1, WEFT_F64);
-    c->workspace = offsetof(weft_square_sum, workspace);
     c->exact = true;
-    USES(c, 0, square_sum, room_square_sum);
+    c->kernels[0] = &square_sum_kernel;
 }
 
-KERNEL(clip, weft_clip)
 static void draw_clip(weft_device_call *c, int shape) {
     double *sums = NULL, *count = NULL;
-    BEGIN(c, clip, weft_clip);
+    BEGIN(c, clip, weft_clip, "clip");
     a->n = 1 + 3 * shape, a->clip = shape == 0 ? 0 : 0.5;
     sums = IN(c, weft_clip, square_sums, a->n, WEFT_F64);
     for (int64_t i = 0; sums != NULL && i < a->n; i++) sums[i] = shape == 2 && i == 1 ? INFINITY : 3.0 + (double)i;
@@ -340,7 +303,7 @@ static void draw_clip(weft_device_call *c, int shape) {
     (void)OUT(c, weft_clip, coefficient, 1, WEFT_F32);
     (void)OUT(c, weft_clip, skip, 1, WEFT_I32);
     c->exact = true;
-    USES(c, 0, clip, NULL);
+    c->kernels[0] = &clip_kernel;
 }
 
 enum { N_SHAPES = 3 };

@@ -5,8 +5,7 @@
 #ifndef WEFT_HOST_CONFORM_DEVICE_CALLS_H
 #define WEFT_HOST_CONFORM_DEVICE_CALLS_H
 
-#include <stdbool.h>
-#include <weft/device.h>
+#include "tensor/kernels.h"
 
 enum { WEFT_CALL_OPERANDS = 20 };
 
@@ -19,33 +18,14 @@ typedef struct weft_call_operand {
     void *data; /* before the call; owned; NULL: anything */
 } weft_call_operand;
 
-typedef weft_status weft_call_run(const weft_device_plugin *kernels, weft_device *device, weft_stream *stream,
-                                  const void *args, weft_error *err);
-typedef int64_t weft_call_room(const weft_device_plugin *kernels, const weft_device *device, const void *args);
-
 typedef struct weft_device_call {
     const char *name; /* "attention" */
     union {
-        weft_matmul matmul;
-        weft_sum_rows sum_rows;
-        weft_norm norm;
-        weft_rope rope;
-        weft_attention attention;
-        weft_activation activation;
-        weft_embedding embedding;
-        weft_head head;
-        weft_scale scale;
-        weft_add add;
-        weft_multiply multiply;
-        weft_dropout dropout;
-        weft_row_norms row_norms;
-        weft_prefix prefix;
+        weft_kernel_args kernel;
         weft_square_sum square_sum;
         weft_clip clip;
     } args;
-    size_t workspace;        /* field; 0: none is needed */
-    weft_call_run *runs[2];  /* in this order; NULL: none */
-    weft_call_room *room[2]; /* of each; NULL: none */
+    const weft_kernel *kernels[2]; /* that take them, in this order; NULL: none */
     weft_call_operand operands[WEFT_CALL_OPERANDS];
     int n;
     int32_t dtype;

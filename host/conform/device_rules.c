@@ -173,25 +173,34 @@ static weft_status put_operands(bench *b, weft_device_call *call, weft_ref refs[
     return status;
 }
 
-static weft_status run_kernel(bench *b, weft_device_call *call, int i, weft_error *err) {
-    const weft_doing before = weft_plugin_enter(b->kernels, call->name);
-    weft_subject_asks("%s in %s", i == 0 ? "forward" : "backward", call->dtype == WEFT_BF16 ? "bf16" : "fp32");
-    return weft_plugin_leave(before, call->runs[i](b->kernels, b->device, NULL, &call->args, err), err);
+/* In a crash the slot is told as the plugin's, and the call as what it was asked. */
+static weft_status invoke(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
+                          weft_error *err) {
+    const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
+    weft_subject_asks("%s in %s", call->name, call->dtype == WEFT_BF16 ? "bf16" : "fp32");
+    return weft_plugin_leave(before, kernel->invoke(run, &call->args.kernel, err), err);
+}
+
+static weft_status run_kernel(bench *b, weft_device_call *call, const weft_kernel *kernel, uint8_t poison,
+                              weft_error *err) {
+    const weft_kernel_run run = {.kernels = b->kernels, .device = b->device};
+    const int64_t room = kernel->workspace == NULL ? 0 : kernel->workspace(&run, &call->args.kernel);
+    weft_ref workspace = {NULL, 0};
+    weft_status status = WEFT_OK;
+    if (room < 0 || room > (int64_t)1 << 28)
+        return WEFT_BROKEN(err, "%s asks for %lld bytes of workspace", kernel->name, (long long)room);
+    if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
+    if (room > 0) workspace.offset = 0; /* as a buffer of its own begins */
+    if (kernel->workspace != NULL) memcpy((char *)&call->args + kernel->workspace_field, &workspace, sizeof workspace);
+    if (status == WEFT_OK) status = invoke(&run, call, kernel, err);
+    if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", kernel->name);
+    return status;
 }
 
 static weft_status run_call(bench *b, weft_device_call *call, uint8_t poison, weft_error *err) {
     weft_status status = WEFT_OK;
-    for (int i = 0; i < 2 && call->runs[i] != NULL && status == WEFT_OK; i++) {
-        const int64_t room = call->room[i] == NULL ? 0 : call->room[i](b->kernels, b->device, &call->args);
-        weft_ref workspace = {NULL, 0};
-        if (room < 0 || room > (int64_t)1 << 28)
-            return WEFT_BROKEN(err, "%s asks for %lld bytes of workspace", call->name, (long long)room);
-        if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
-        if (room > 0) workspace.offset = 0; /* as a buffer of its own begins */
-        if (call->workspace != 0) memcpy((char *)&call->args + call->workspace, &workspace, sizeof workspace);
-        if (status == WEFT_OK) status = run_kernel(b, call, i, err);
-        if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", call->name);
-    }
+    for (int i = 0; i < 2 && call->kernels[i] != NULL && status == WEFT_OK; i++)
+        status = run_kernel(b, call, call->kernels[i], poison, err);
     return status;
 }
 
