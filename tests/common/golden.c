@@ -150,3 +150,15 @@ float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n) {
     ck_assert_msg(engine->kernels->read(engine->device, NULL, out, ref, n * 4, &err) == WEFT_OK, "%s", err.text);
     return out;
 }
+
+double golden_gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p, double scale) {
+    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
+    float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
+    char name[256];
+    double error = 0.0;
+    (void)snprintf(name, sizeof name, "grad.%s", p->name);
+    for (int64_t i = 0; i < p->numel; i++) found[i] = (float)((double)found[i] / scale);
+    error = relative_error(found, golden_floats(batch, name), p->numel);
+    free(found);
+    return error;
+}

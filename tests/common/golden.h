@@ -38,6 +38,9 @@ void golden_plugin(char *override, size_t size, const char *name);
 
 /* ||a - b|| / ||b|| of n floats. */
 double relative_error(const float *a, const float *b, int64_t n);
+/* The same of a parameter's gradient, which the engine holds times `scale`, beside the batch's "grad." of it. */
+double golden_gradient_error(const golden_engine *engine, const golden_batch *batch, const weft_parameter *p,
+                             double scale);
 /* n floats of a device ref on the host; the caller frees. */
 float *read_floats(const weft_engine *engine, weft_ref ref, int64_t n);
 const float *golden_floats(const golden_batch *batch, const char *name);

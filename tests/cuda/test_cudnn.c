@@ -235,17 +235,6 @@ END_TEST
 static const char *const models[] = {"llama-bf16", "family-llama3", "family-phi3"}; /* the last one with a window */
 enum { N_MODELS = sizeof models / sizeof *models };
 
-static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p) {
-    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
-    float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
-    char name[256];
-    double error = 0.0;
-    (void)snprintf(name, sizeof name, "grad.%s", p->name);
-    error = relative_error(found, golden_floats(batch, name), p->numel);
-    free(found);
-    return error;
-}
-
 /* How far a step lies from the files, which are of fp32. */
 typedef struct distance {
     double loss, gradients;
@@ -263,7 +252,8 @@ static distance step_on(const char *model, const char *attention) {
     ck_assert_msg(weft_stepper_train(g.stepper, &result, 1, 1e-3, 0.5, &err) == WEFT_OK, "%s", err.text);
     out.loss = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
     for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++)
-        out.gradients = fmax(out.gradients, gradient_error(&g, &batch, &g.engine->plan.declared->parameters[i]));
+        out.gradients =
+            fmax(out.gradients, golden_gradient_error(&g, &batch, &g.engine->plan.declared->parameters[i], 1.0));
     golden_engine_close(&g);
     golden_batch_close(&batch);
     return out;

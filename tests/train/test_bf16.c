@@ -24,17 +24,6 @@ enum { N_MODELS = 4 };
 
 /* ---- golden numbers ---- */
 
-static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p) {
-    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
-    float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
-    char name[256];
-    double error = 0.0;
-    (void)snprintf(name, sizeof name, "grad.%s", p->name);
-    error = relative_error(found, golden_floats(batch, name), p->numel);
-    free(found);
-    return error;
-}
-
 START_TEST(loss_and_gradients_lie_near_fp32) {
     const char *overrides[] = {ADAMW, BF16};
     golden_batch batch;
@@ -50,7 +39,7 @@ START_TEST(loss_and_gradients_lie_near_fp32) {
     off = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
     for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &g.engine->plan.declared->parameters[i];
-        const double error = gradient_error(&g, &batch, p);
+        const double error = golden_gradient_error(&g, &batch, p, 1.0);
         ck_assert_msg(error < 0.04, "the gradient of %s is off by %.3g", p->name, error);
         ck_assert_msg(error > 1e-4, "the gradient of %s is fp32's to %.3g", p->name, error);
         if (error > worst) worst = error;

@@ -86,18 +86,6 @@ END_TEST
 
 /* ---- golden numbers ---- */
 
-static double gradient_error(const golden_engine *g, const golden_batch *batch, const weft_parameter *p, double seed) {
-    const int64_t at = weft_layout_offset(g->engine->plan.layout, p);
-    float *found = read_floats(g->engine, weft_ref_at(g->engine->gradients.ref, at), p->numel);
-    char name[256];
-    double error = 0.0;
-    (void)snprintf(name, sizeof name, "grad.%s", p->name);
-    for (int64_t i = 0; i < p->numel; i++) found[i] = (float)((double)found[i] / seed);
-    error = relative_error(found, golden_floats(batch, name), p->numel);
-    free(found);
-    return error;
-}
-
 /* Eight times nearer than bf16, which has three digits less; and what is kept is the gradient times its scale. */
 START_TEST(loss_and_gradients_lie_near_fp32) {
     const char *overrides[] = {ADAMW, FP16, "train.loss_scale=1024"};
@@ -114,7 +102,7 @@ START_TEST(loss_and_gradients_lie_near_fp32) {
     off = fabs(result.loss_sum / golden_doubles(&batch, "loss_sum")[0] - 1.0);
     for (int32_t i = 0; i < g.engine->plan.declared->n_parameters; i++) {
         const weft_parameter *p = &g.engine->plan.declared->parameters[i];
-        const double error = gradient_error(&g, &batch, p, 1024.0 / (double)batch.count);
+        const double error = golden_gradient_error(&g, &batch, p, 1024.0 / (double)batch.count);
         ck_assert_msg(error < 0.005, "the gradient of %s is off by %.3g", p->name, error);
         ck_assert_msg(error > 1e-5, "the gradient of %s is fp32's to %.3g", p->name, error);
         if (error > worst) worst = error;
