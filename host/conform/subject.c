@@ -53,17 +53,46 @@ static void run_downwards(const weft_host *host, int64_t n, void (*body)(int64_t
     for (int64_t i = n; i > 0; i--) body(i - 1, context);
 }
 
-/* What a plugin wraps, with its keys at their defaults; it stays open as long as this process, which tries one rule. */
+/* What plugins wrap, with its keys at their defaults; each once, as long as this process, which tries one rule. */
+typedef struct lent {
+    struct lent *next;
+    char kind[16], id[64];
+    weft_subject subject;
+} lent;
+
+static lent *all_lent;
+
+static weft_status open_lent(const char *kind, const char *id, weft_error *err) {
+    lent *one = calloc(1, sizeof *one);
+    weft_status status = WEFT_OK;
+    if (one == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a plugin");
+    (void)snprintf(one->kind, sizeof one->kind, "%s", kind);
+    (void)snprintf(one->id, sizeof one->id, "%s", id);
+    status = weft_subject_open_own(&one->subject, kind, id, err);
+    if (status != WEFT_OK) {
+        weft_subject_close(&one->subject);
+        free(one);
+        return status;
+    }
+    one->next = all_lent;
+    all_lent = one;
+    return WEFT_OK;
+}
+
+static const lent *find_lent(const char *kind, const char *id) {
+    const lent *one = all_lent;
+    while (one != NULL && (strcmp(one->kind, kind) != 0 || strcmp(one->id, id) != 0)) one = one->next;
+    return one;
+}
+
 static weft_status lend(const weft_host *host, const char *kind, const char *id, const struct weft_plugin **plugin,
                         const void **config, weft_error *err) {
-    weft_subject *lent = calloc(1, sizeof *lent);
-    weft_status status = WEFT_OK;
+    const weft_status status = find_lent(kind, id) != NULL ? WEFT_OK : open_lent(kind, id, err);
+    const lent *one = find_lent(kind, id);
     (void)host;
-    if (lent == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a plugin");
-    status = weft_subject_open_own(lent, kind, id, err);
-    if (status != WEFT_OK) return status;
-    *plugin = lent->loaded->plugin;
-    *config = lent->config;
+    if (status != WEFT_OK || one == NULL) return status;
+    *plugin = one->subject.loaded->plugin;
+    *config = one->subject.config;
     return WEFT_OK;
 }
 
