@@ -50,7 +50,7 @@ static char *description(const card *c) {
 
 START_TEST(a_plan_is_there_for_each_card_and_size_of_heads) {
     static const int64_t sizes[] = {64, 80, 96, 128};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    for (int i = 0; i < (int)(sizeof sizes / sizeof *sizes); i++) {
         const attention_shape shape = {2, i % 2 == 0 ? 1024 : 777, 8, i % 2 == 0 ? 2 : 8, sizes[i], i % 2, i / 2};
         attention_plan plan;
         weft_error err = WEFT_ERROR_INIT;
