@@ -84,7 +84,8 @@ awk '/"rounds": / { inside = 1; next } /\]/ { inside = 0 } inside' said | grep -
 grep -q '<svg' page.html || fail "a page with an arm that diverges"
 
 # The first, when it runs alone and in a round: nobody is timed beside what is none.
-LATE_AT=6 ab 22 optimizer.plugin=$late,adamw --rounds 3 --steps 2 --learn 0
+LATE_AT=6 ab 22 optimizer.plugin=$late,adamw --rounds 3 --steps 2 --learn 0 --html page.html
+! grep -q '<h2>Measured' page.html || fail "a heading over nothing"
 says said "verdict  A diverges at step 7: "
 says said "measured no round of all arms"
 says said "verdict  B and A are not comparable: A diverges"
