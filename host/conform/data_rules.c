@@ -1,6 +1,7 @@
 /* host/conform/data_rules.c: what data have to keep to. They are made with a tokenizer of bytes. */
 #include "conform/rule.h"
 
+#include "conform/later.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "session/judge_data.h"
@@ -247,18 +248,24 @@ static void desk_close(desk *d) {
 
 typedef weft_status (*on_request)(desk *d, const weft_leaf_request *request, weft_error *err);
 
-static weft_status each_request(const weft_subject *subject, on_request holds, weft_error *err) {
-    desk d;
-    weft_status status = desk_open(&d, subject, err);
+static weft_status each_request_of(desk *d, on_request holds, weft_error *err) {
+    weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < REQUESTS && status == WEFT_OK; i++) {
-        const weft_leaf_request request = drawn_request(&d.self, i);
+        const weft_leaf_request request = drawn_request(&d->self, i);
         weft_subject_asks("rows %llu and %d further ones of split %d", (unsigned long long)request.first_row,
                           (int)request.rows - 1, (int)request.split);
-        status = holds(&d, &request, err);
+        status = holds(d, &request, err);
         if (status != WEFT_OK)
             (void)weft_error_prefix(err, "rows %llu and %d further ones: ", (unsigned long long)request.first_row,
                                     (int)request.rows - 1);
     }
+    return status;
+}
+
+static weft_status each_request(const weft_subject *subject, on_request holds, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    if (status == WEFT_OK) status = each_request_of(&d, holds, err);
     desk_close(&d);
     return status;
 }
@@ -354,6 +361,27 @@ static weft_status gives_back(weft_subject *subject, weft_error *err) {
     return weft_subject_gives_back(subject, come_and_go, err);
 }
 
+/* `one` of the data as they are against `two` of the same in a later host. */
+static weft_status leaf_later(desk *d, const weft_leaf_request *request, weft_error *err) {
+    weft_status status = take(&d->one, &d->self, request, err);
+    if (status != WEFT_OK) return status;
+    status = take(&d->two, &d->other, request, err);
+    return weft_later_judge(status, status == WEFT_OK && same_leaf(&d->one, &d->two), "leaves", err);
+}
+
+static weft_status made_later(desk *d, const weft_subject *subject, weft_error *err) {
+    const weft_subject *later = weft_later(subject);
+    weft_status status = WEFT_OK;
+    if (later == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for data");
+    instance_close(&d->other);
+    status = instance_open(&d->other, later, WEFT_POISON_ONE, err);
+    return weft_later_judge(status,
+                            status == WEFT_OK && d->self.info.fingerprint == d->other.info.fingerprint &&
+                                memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0 &&
+                                longest(&d->self) == longest(&d->other),
+                            "counts, lengths or another fingerprint", err);
+}
+
 /* ---- several threads ---- */
 
 typedef struct worker {
@@ -425,6 +453,15 @@ static weft_status rule_row(weft_subject *subject, weft_error *err) {
     return each_request(subject, row_stays, err);
 }
 
+static weft_status rule_later(weft_subject *subject, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    if (status == WEFT_OK) status = made_later(&d, subject, err);
+    if (status == WEFT_OK) status = each_request_of(&d, leaf_later, err);
+    desk_close(&d);
+    return status;
+}
+
 const weft_rule weft_rules_data[] = {
     {"R70", "data", "has the same counts and fingerprint in each instance", made_alike, false},
     {"R71", "data", "fills each place of a leaf with what may stand there", rule_leaf, false},
@@ -434,4 +471,5 @@ const weft_rule weft_rules_data[] = {
     {"R75", "data", "pads behind the end of a split that is read once", ends_in_padding, false},
     {"R76", "data", "gives its memory back", gives_back, false},
     {"R77", "data", "gives the same leaf to several threads at once", threads_alike, false},
+    {"R78", "data", "gives the same leaves to a host whose structs are longer", rule_later, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -2,6 +2,7 @@
 #include "conform/rule.h"
 
 #include "base/templates.h"
+#include "conform/later.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 
@@ -274,6 +275,39 @@ static weft_status threads_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+static weft_status same_in_both(const instance *self, const instance *later, ids *one, ids *two, weft_error *err) {
+    char from[MOST_TEXT];
+    weft_status status = WEFT_OK;
+    const weft_tokenizer_info *a = &self->info, *b = &later->info;
+    if (a->vocab_size != b->vocab_size || a->bos != b->bos || a->eos != b->eos || a->unk != b->unk || a->pad != b->pad)
+        return weft_later_judge(WEFT_OK, false, "facts in info", err);
+    for (uint32_t t = 0; t < TEXTS && status == WEFT_OK; t++) {
+        const size_t n = draw_text(from, t);
+        status = encode(self, one, from, n, WEFT_ENCODE_PLAIN, err);
+        if (status != WEFT_OK) return status;
+        status = encode(later, two, from, n, WEFT_ENCODE_PLAIN, err);
+        status = weft_later_judge(status, one->n == two->n && memcmp(one->id, two->id, one->n * sizeof one->id[0]) == 0,
+                                  "ids", err);
+    }
+    return status;
+}
+
+static weft_status rule_later(weft_subject *subject, weft_error *err) {
+    const weft_subject *widened = weft_later(subject);
+    ids *room = calloc(2, sizeof *room);
+    instance self = {0}, later = {0};
+    weft_status status = room == NULL || widened == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for ids")
+                                                         : instance_open(&self, subject, err);
+    if (status == WEFT_OK && widened != NULL) {
+        status = weft_later_judge(instance_open(&later, widened, err), true, "", err);
+        if (status == WEFT_OK) status = same_in_both(&self, &later, &room[0], &room[1], err);
+    }
+    instance_close(&later);
+    instance_close(&self);
+    free(room);
+    return status;
+}
+
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     instance self;
     weft_status status = instance_open(&self, subject, err);
@@ -313,4 +347,5 @@ const weft_rule weft_rules_tokenizer[] = {
     {"R65", "tokenizer", "decodes ids that are no token's to nothing", rule_any, false},
     {"R66", "tokenizer", "encodes alike in several threads at once", threads_alike, false},
     {"R67", "tokenizer", "gives its memory back", gives_back, false},
+    {"R68", "tokenizer", "gives the same ids to a host whose structs are longer", rule_later, false},
     {NULL, NULL, NULL, NULL, false}};
