@@ -6,19 +6,23 @@
 #include "conform/rule.h"
 #include "plugin/enter.h"
 
+const weft_loaded *weft_later_loaded(const weft_loaded *loaded) {
+    static weft_plugin plugin;
+    static weft_loaded later;
+    if (later.plugin != NULL) return &later;
+    plugin = *loaded->plugin;
+    plugin.table = weft_later_table(plugin.kind, plugin.table);
+    later = *loaded;
+    later.plugin = &plugin;
+    return plugin.table != NULL && weft_plugin_own(&later) ? &later : NULL;
+}
+
 const weft_subject *weft_later(const weft_subject *subject) {
     static weft_subject later;
-    static weft_plugin plugin;
-    static weft_loaded loaded;
-    const weft_plugin *real = subject->loaded->plugin;
-    if (later.loaded != NULL) return &later;
-    plugin = *real;
-    plugin.table = weft_later_table(plugin.kind, real->table);
-    loaded = *subject->loaded;
-    loaded.plugin = &plugin;
-    if (plugin.table == NULL || !weft_plugin_own(&loaded)) return NULL;
-    later = *subject;
-    later.loaded = &loaded;
+    const weft_loaded *loaded = weft_later_loaded(subject->loaded);
+    if (loaded == NULL) return NULL;
+    if (later.loaded == NULL) later = *subject;
+    later.loaded = loaded;
     return &later;
 }
 

@@ -9,6 +9,9 @@
 
 #include "conform/subject.h"
 
+/* A plugin with such a table; one a process. [main] */
+const weft_loaded *weft_later_loaded(const weft_loaded *loaded);
+
 /* The subject with such a table. Made once a process, which tries one rule; it lives as long. NULL: no memory.
  * [main] */
 const weft_subject *weft_later(const weft_subject *subject);

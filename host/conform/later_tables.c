@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <weft/adapter.h>
+#include <weft/comm.h>
 #include <weft/data.h>
 #include <weft/optimizer.h>
 #include <weft/policy.h>
@@ -325,13 +326,97 @@ static const void *later_adapter(const void *real) {
     return &table;
 }
 
+/* ---- comm ---- */
+
+static const weft_comm_plugin *comm;
+
+/* The host of a run knows itself by where it lies, so it is handed on as it is. */
+static weft_status comm_create(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,
+                               weft_error *err) {
+    weft_comm_job *later = LATER(job);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, comm, create, err, out, host, config, later);
+    free(later);
+    return status;
+}
+
+static void comm_info(const weft_comm *made, weft_comm_info *out) {
+    weft_comm_info *later = LATER(out);
+    WEFT_PLUGIN_TELL(comm, info, made, later);
+    ANSWER(out, later, "weft_comm_info");
+}
+
+/* An exchange that asks for more is refused and sends nothing; zeros ask for nothing. */
+static weft_status exchange_plain(weft_exchange_fn *how, weft_comm *made, weft_comm_handle **out,
+                                  const weft_exchange *what, weft_error *err) {
+    weft_exchange *plain = weft_later_copy(what, 1, sizeof *what, 0);
+    weft_status status = WEFT_OK;
+    if (plain == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
+    status = how(made, out, plain, err);
+    free(plain);
+    return status;
+}
+
+static weft_status exchange(weft_exchange_fn *how, weft_comm *made, weft_comm_handle **out, const weft_exchange *what,
+                            weft_error *err) {
+    weft_exchange *asking = LATER(what);
+    weft_error said = WEFT_ERROR_INIT;
+    weft_comm_handle *none = NULL;
+    weft_status status = how(made, &none, asking, &said);
+    free(asking);
+    if (status == WEFT_OK)
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "it takes a weft_exchange that asks for something behind its end, as SDK 1.0 has it, "
+                                "and does without: it refuses it, by weft_struct_known");
+    else if (said.text[0] == '\0')
+        status = weft_error_set(err, WEFT_E_PLUGIN, "it refuses a weft_exchange that asks for more without a sentence");
+    else status = exchange_plain(how, made, out, what, err);
+    return status;
+}
+
+/* Of a barrier nothing but the group is looked at. */
+static weft_status comm_barrier(weft_comm *made, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    return exchange_plain(comm->barrier, made, out, what, err);
+}
+
+#define EXCHANGE(name)                                                                                                 \
+    static weft_status comm_##name(weft_comm *made, weft_comm_handle **out, const weft_exchange *what,                 \
+                                   weft_error *err) {                                                                  \
+        return exchange(comm->name, made, out, what, err);                                                             \
+    }
+
+EXCHANGE(all_gather)
+EXCHANGE(all_to_all)
+EXCHANGE(reduce_scatter)
+EXCHANGE(all_reduce)
+EXCHANGE(broadcast)
+EXCHANGE(send)
+EXCHANGE(recv)
+
+static const void *later_comm(const void *real) {
+    static weft_comm_plugin table;
+    comm = real;
+    COPY_TABLE(table, comm);
+    table.create = comm_create;
+    table.info = comm_info;
+    table.all_gather = comm_all_gather;
+    table.all_to_all = comm_all_to_all;
+    table.reduce_scatter = comm_reduce_scatter;
+    table.all_reduce = comm_all_reduce;
+    table.broadcast = comm_broadcast;
+    table.barrier = comm_barrier;
+    table.send = comm_send;
+    table.recv = comm_recv;
+    return &table;
+}
+
 const void *weft_later_table(const char *kind, const void *real) {
     static const struct {
         const char *kind;
         const void *(*make)(const void *real);
-    } kinds[] = {{"policy", later_policy},  {"strategy", later_strategy}, {"optimizer", later_optimizer},
-                 {"data", later_data},      {"model", later_model},       {"tokenizer", later_tokenizer},
-                 {"adapter", later_adapter}};
+    } kinds[] = {{"policy", later_policy},   {"strategy", later_strategy}, {"optimizer", later_optimizer},
+                 {"data", later_data},       {"model", later_model},       {"tokenizer", later_tokenizer},
+                 {"adapter", later_adapter}, {"comm", later_comm}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].kind, kind) == 0) return kinds[i].make(real);
     return NULL;
