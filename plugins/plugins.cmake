@@ -36,7 +36,8 @@ foreach(row
     "adapter;lora;PkgConfig::JANSSON;PkgConfig::PCRE2"
     "adapter;ia3;PkgConfig::JANSSON;PkgConfig::PCRE2"
     "adapter;prefix;PkgConfig::JANSSON"
-    "adapter;llama-adapter;PkgConfig::JANSSON")
+    "adapter;llama-adapter;PkgConfig::JANSSON"
+    "adapter;mlp-head;PkgConfig::JANSSON")
   list(GET row 0 kind)
   list(GET row 1 id)
   list(REMOVE_AT row 0 1)
@@ -62,6 +63,7 @@ target_sources(weft-adapter-lora PRIVATE plugins/adapter/common/targets.c)
 target_sources(weft-adapter-ia3 PRIVATE plugins/adapter/common/targets.c plugins/adapter/common/source.c)
 target_sources(weft-adapter-prefix PRIVATE plugins/adapter/common/source.c)
 target_sources(weft-adapter-llama-adapter PRIVATE plugins/adapter/common/source.c)
+target_sources(weft-adapter-mlp-head PRIVATE plugins/adapter/common/source.c)
 # What devices share.
 file(GLOB device_common CONFIGURE_DEPENDS plugins/device/common/*.c)
 target_sources(weft-device-cpu PRIVATE ${device_common})

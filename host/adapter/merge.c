@@ -44,6 +44,16 @@ static weft_status refuse_tied(const weft_site *view, weft_error *err) {
         view->path);
 }
 
+/* What is attended to, or read by the head, is no matrix of the base's. */
+static weft_status refuse_computed(const weft_site *view, const char *title, weft_error *err) {
+    if (view->kind == WEFT_SITE_HEAD)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "%s changes what '%s' reads, which is computed and no weight: it cannot be merged", title,
+                              view->path);
+    return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                          "%s changes '%s', which is attention and no weight: it cannot be merged", title, view->path);
+}
+
 static weft_status find_sites(merge *self, weft_error *err) {
     const weft_declared *declared = self->what->declared;
     const weft_adapter_plugin *plugin = declared->adapter_plugin;
@@ -54,10 +64,7 @@ static weft_status find_sites(merge *self, weft_error *err) {
     for (int32_t i = 0; i < declared->n_sites; i++) {
         const weft_site *view = &declared->sites[i].view;
         if (!declared->sites[i].claimed || view->whole >= 0) continue;
-        if (view->weight == NULL)
-            return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                                  "%s changes '%s', which is attention and no weight: it cannot be merged", title,
-                                  view->path);
+        if (view->weight == NULL || view->kind == WEFT_SITE_HEAD) return refuse_computed(view, title, err);
         if (view->kind == WEFT_SITE_EMBEDDING && declared->parameters[view->weight->parameter].n_aliases > 0)
             return refuse_tied(view, err);
         self->sites[view->weight->parameter] = i + 1;

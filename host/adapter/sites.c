@@ -61,12 +61,33 @@ static weft_status add_weight(collector *self, weft_weight *weight, weft_error *
 
 /* ---- what is recorded ---- */
 
-static void note_head(collector *self, const weft_graph *graph) {
+/* A head that is tied to an embedding is a site beside it, without the weight: what is looked up stays as it is. */
+static weft_status add_tied_head(collector *self, const weft_graph *graph, weft_error *err) {
+    const weft_declared *declared = self->declared;
+    const weft_weight *weight = graph->nodes[graph->head].weight;
+    weft_module *module = declared->modules[declared->segments[graph->segment].module];
+    const weft_declared_site site = {
+        .view = {.struct_size = (uint32_t)sizeof(weft_site),
+                 .path = declared->info.head_path != NULL ? declared->info.head_path : module->path,
+                 .class_name = module->class_name,
+                 .module = module,
+                 .out = weight->out,
+                 .in = weight->in,
+                 .kind = WEFT_SITE_HEAD,
+                 .layer = -1,
+                 .whole = -1}};
+    return add_site(self, &site, err);
+}
+
+static weft_status note_head(collector *self, const weft_graph *graph, weft_error *err) {
+    if (graph->head < 0) return WEFT_OK;
     for (int32_t i = 0; i < self->n; i++) {
         weft_site *view = &self->sites[i].view;
-        if (graph->head >= 0 && view->weight == graph->nodes[graph->head].weight && view->kind == WEFT_SITE_LINEAR)
-            view->kind = WEFT_SITE_HEAD;
+        if (view->weight != graph->nodes[graph->head].weight || view->kind != WEFT_SITE_LINEAR) continue;
+        view->kind = WEFT_SITE_HEAD;
+        return WEFT_OK;
     }
+    return add_tied_head(self, graph, err);
 }
 
 static weft_status add_attention(collector *self, const weft_graph *graph, const weft_node *node, int32_t ordinal,
@@ -94,7 +115,7 @@ static weft_status look_at_segment(collector *self, int32_t segment, weft_error 
     int32_t ordinal = 0;
     weft_status status = weft_graph_record(&graph, self->declared, segment, &spec, err);
     if (status != WEFT_OK) return status;
-    note_head(self, graph);
+    status = note_head(self, graph, err);
     for (int32_t i = 0; i < graph->n_nodes && status == WEFT_OK; i++)
         if (graph->nodes[i].op == &weft_operator_attention)
             status = add_attention(self, graph, &graph->nodes[i], ordinal++, err);

@@ -460,6 +460,7 @@ static bool is_served(const weft_adapter_plugin *plugin, int32_t kind) {
     case WEFT_SITE_LINEAR: return plugin->linear != NULL;
     case WEFT_SITE_EMBEDDING: return plugin->embedding != NULL;
     case WEFT_SITE_ATTENTION: return plugin->attention != NULL;
+    case WEFT_SITE_HEAD: return WEFT_HAS(plugin, head) && plugin->head != NULL;
     default: return false;
     }
 }

@@ -3,6 +3,7 @@
  * Training: nothing in forward but that x is kept; backward makes logits, loss and gradients together, in chunks of
  * rows, and in fp16 times the loss scale. Evaluation: the loss, in forward. Generation: the logits of each row's last
  * place. */
+#include "tensor/adapt.h"
 #include "tensor/gradient.h"
 #include "tensor/operators.h"
 #include "tensor/weight.h"
@@ -106,7 +107,9 @@ const weft_operator weft_operator_lm_head = {
 
 void weft_op_lm_head(weft_graph *graph, weft_value x, weft_weight *weight, const weft_head_args *args) {
     weft_node node = {.op = &weft_operator_lm_head, .inputs = {x}, .n_inputs = 1, .weight = weight};
-    const int32_t index = graph->n_nodes;
+    int32_t index = 0;
+    node.inputs[0] = weft_adapt_head(graph, x);
+    index = graph->n_nodes;
     weft_record_arguments(graph, &node, &node.head, sizeof node.head, args, WEFT_SIZE_1_0(weft_head_args));
     (void)weft_record_node(graph, &node);
     if (!graph->failed) graph->head = index;

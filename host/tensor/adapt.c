@@ -53,6 +53,24 @@ weft_value weft_adapt_embedding(weft_graph *graph, weft_value ids, weft_weight *
     return end(graph, self, y, table->in);
 }
 
+static int32_t claimed_head(const weft_graph *graph) {
+    const weft_declared *declared = graph->declared;
+    for (int32_t i = 0; graph->adapting == 0 && graph->open && i < declared->n_sites; i++)
+        if (declared->sites[i].claimed && declared->sites[i].view.kind == WEFT_SITE_HEAD) return i + 1;
+    return 0;
+}
+
+weft_value weft_adapt_head(weft_graph *graph, weft_value x) {
+    const weft_declared *declared = graph->declared;
+    const int32_t claim = claimed_head(graph);
+    const bool known = x.id != 0 && x.id < (uint32_t)graph->n_values;
+    weft_value y = x;
+    if (claim == 0 || graph->failed || !known) return x;
+    const adapting self = begin(graph, claim, "head");
+    y = declared->adapter_plugin->head(declared->adapter, (uint32_t)claim - 1, graph, &weft_graph_ops, x);
+    return end(graph, self, y, weft_graph_value(graph, x)->width);
+}
+
 int32_t weft_adapts_attention(weft_graph *graph) {
     const weft_declared *declared = graph->declared;
     int32_t ordinal = 0;

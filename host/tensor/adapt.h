@@ -12,6 +12,9 @@ static inline bool weft_adapts(const weft_graph *graph, const weft_weight *weigh
 weft_value weft_adapt_linear(weft_graph *graph, weft_value x, weft_weight *weight);
 weft_value weft_adapt_embedding(weft_graph *graph, weft_value ids, weft_weight *table);
 
+/* What the head reads: x, or what the adapter makes of it. */
+weft_value weft_adapt_head(weft_graph *graph, weft_value x);
+
 /* 1 + the site of the model's next call of attention, where the adapter has claimed that; else 0. Counts the call. */
 int32_t weft_adapts_attention(weft_graph *graph);
 weft_value weft_adapt_attention(weft_graph *graph, int32_t claim, weft_value q, weft_value k, weft_value v,

@@ -1,6 +1,6 @@
-/* Adapters, one of them from outside the tree, held against peft (tests/golden/make_adapters.py): loss, mean logits,
- * every gradient and ten clipped AdamW steps, from adapters that begin at peft's numbers; and a prefix in generation,
- * on the key-value cache. */
+/* Adapters, one of them from outside the tree, held against peft, or torch where peft has none like it
+ * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from adapters that
+ * begin at the oracle's numbers; and a prefix in generation, on the key-value cache. */
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
@@ -23,7 +23,13 @@ static const struct {
     {"adapter-ia3", "llama-gqa", {"adapter.plugin=ia3"}},
     {"adapter-prefix", "llama-bf16", {"adapter.plugin=prefix", "adapter.length=5"}},
     {"adapter-llama-adapter", "llama-bf16", {"adapter.plugin=llama-adapter", "adapter.length=4", "adapter.layers=1"}},
-    {"adapter-vera", "llama-gqa", {outside, "adapter.r=5", "adapter.targets=q_proj,v_proj,down_proj"}}};
+    {"adapter-vera", "llama-gqa", {outside, "adapter.r=5", "adapter.targets=q_proj,v_proj,down_proj"}},
+    {"adapter-mlp-head",
+     "llama-gqa",
+     {"adapter.plugin=mlp-head", "adapter.mlp-head.layers=2", "adapter.mlp-head.width=13"}},
+    {"adapter-mlp-head-tied",
+     "llama-tied",
+     {"adapter.plugin=mlp-head", "adapter.mlp-head.width=24", "adapter.mlp-head.activation=gelu"}}};
 enum { N_ADAPTERS = sizeof adapters / sizeof *adapters };
 
 typedef struct bench {

@@ -43,6 +43,7 @@ sed 's/"model_type": *"llama"/"model_type": "mistral", "sliding_window": 8/; s/L
     model/config.json >windowed/config.json
 refused "this model's attention has a window, with which no prefix is served: take a model without, or another adapter" \
     "$weft" plan run.ini model.path=windowed model.plugin=mistral adapter.plugin=prefix
+refused "[adapter.mlp-head] layers = 65 is outside [1,64]" "$weft" plan run.ini adapter.plugin=mlp-head adapter.mlp-head.layers=65
 refused "[adapter.lora] dropout = 1 is outside [0,1)" "$weft" plan run.ini adapter.lora.dropout=1
 
 # ---- what is trained: of each block q, o (40,40); k, v (20,40); gate, up (88,40); down (40,88)
@@ -57,6 +58,10 @@ trained $((3 * (3 * (2 * 80 + 2 * 60 + 3 * 128) + 336))) adapter.lora.dora=yes
 trained $((3 * (20 + 20 + 88))) adapter.plugin=ia3
 trained $((3 * 2 * 7 * 20)) adapter.plugin=prefix adapter.prefix.length=7
 trained $((2 * (4 * 40 + 1))) adapter.plugin=llama-adapter adapter.llama-adapter.length=4 adapter.llama-adapter.layers=2
+# (7,40), (7,7) and (40,7), each with a bias; and, beside them, the norms: two of each block and the last.
+trained $((7 * 41 + 7 * 8 + 40 * 8)) adapter.plugin=mlp-head adapter.mlp-head.layers=2 adapter.mlp-head.width=7
+trained $((2 * 40 * 41 + 7 * 40)) adapter.plugin=mlp-head "train.trainable=adapter, *norm.weight"
+trained $((2 * 40 * 41 + 7 * 40 + 521 * 40)) adapter.plugin=mlp-head "train.trainable=adapter, head, *norm.weight"
 
 # ---- fresh ones change nothing: the loss of the first step is the base's
 
@@ -69,6 +74,7 @@ bare=$(first adapter.lora.dropout=0)
     failed "dora begins elsewhere" log
 [ "$(first adapter.plugin=ia3)" = "$bare" ] || failed "ia3 begins elsewhere" log
 [ "$(first adapter.plugin=llama-adapter)" = "$bare" ] || failed "llama-adapter begins elsewhere" log
+[ "$(first adapter.plugin=mlp-head)" = "$bare" ] || failed "mlp-head begins elsewhere" log
 
 # ---- dropout
 
@@ -110,7 +116,8 @@ near() { # near WHAT A B: to a ten-thousandth
     awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-4 && d > -1e-4) }' || failed "$1: $2 and $3"
 }
 bare=$(loss kept.ini adapter.plugin=none)
-for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7" "llama-adapter adapter.llama-adapter.length=4"; do
+for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7" "llama-adapter adapter.llama-adapter.length=4" \
+    "mlp-head adapter.mlp-head.layers=2 adapter.mlp-head.width=24 adapter.mlp-head.activation=silu"; do
     # shellcheck disable=SC2086 # a plugin and its keys
     limit "$weft" train kept.ini --overwrite optimizer.lr=0.03 adapter.plugin=$adapter >log 2>&1 || failed "train $adapter" log
     with=$(loss out)
@@ -123,8 +130,31 @@ for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7"
         near "$adapter merged" "$with" "$(loss kept.ini adapter.plugin=none model.path=merged)"
         rm -rf merged
         ;;
+    mlp-head*)
+        refused "cannot be merged into a model's weights" "$weft" merge base out/model merged
+        [ ! -e merged ] || failed "what cannot be merged leaves something behind"
+        ;;
     esac
 done
+
+# out/model is the mlp-head's.
+limit "$weft" generate out --prompt the --tokens 8 >text.txt 2>log || failed "generate with an mlp-head" log
+limit "$weft" generate kept.ini --prompt the --tokens 8 adapter.plugin=none >other.txt 2>log || failed "generate without" log
+! cmp -s text.txt other.txt || failed "an mlp-head changes no text" text.txt
+limit "$weft" generate kept.ini --prompt the --tokens 8 --adapter out/model adapter.plugin=mlp-head >other.txt 2>log || failed "generate --adapter" log
+cmp -s text.txt other.txt || failed "an mlp-head is another one in generation" text.txt other.txt
+refused "out/model/adapter_config.json has silu: an adapter that is continued is what it was" \
+    "$weft" eval kept.ini --adapter out/model adapter.plugin=mlp-head adapter.mlp-head.activation=gelu
+refused "out/model/adapter_config.json has width = 24: an adapter that is continued is what it was" \
+    "$weft" eval kept.ini --adapter out/model adapter.plugin=mlp-head adapter.mlp-head.width=25
+limit "$weft" train run.ini --overwrite run.out=second run.seed=9 train.steps=1 adapter.plugin=none >log 2>&1 || failed "another base" log
+refused "was made on other weights than those in" "$weft" eval kept.ini --adapter out/model adapter.plugin=mlp-head model.path=second/model
+# The base's own parts learn beside it, and are saved with it.
+limit "$weft" train kept.ini --overwrite optimizer.lr=0.03 adapter.plugin=mlp-head \
+    "train.trainable=adapter, head, *norm.weight" >log 2>&1 || failed "an mlp-head beside head and norms" log
+with=$(loss out)
+[ "$(loss kept.ini --adapter out/model adapter.plugin=mlp-head)" = "$with" ] || failed "mlp-head, head and norms are others when they are read" log
+[ "$with" != "$bare" ] || failed "mlp-head, head and norms learned nothing"
 
 # ---- several ranks
 
@@ -137,6 +167,7 @@ prove() { # prove argument...: all cells are equal
 prove adapter.lora.dora=yes
 prove adapter.plugin=ia3
 prove adapter.plugin=prefix adapter.prefix.length=7
+prove adapter.plugin=mlp-head adapter.mlp-head.layers=2 adapter.mlp-head.width=7
 if is_full; then
     prove policy.plugin=class policy.classes=Linear,LlamaDecoderLayer train.precision=bf16
     prove adapter.plugin=llama-adapter train.precision=bf16

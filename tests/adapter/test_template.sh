@@ -51,7 +51,7 @@ broken() { # broken ID SED TEXT: core.c, changed so, is refused with that
 broken narrow 's/return ops->add(g, y, b);/return a;/' "it gives 3 fp32 per place; the model needs 40 fp32"
 broken nothing 's/return ops->add(g, y, b);/return (weft_value){0};/' "it gives no value of this segment"
 broken idle 's/job->claim(b->ctx, i);//' "the adapter plugin claims no site, and so changes nothing"
-broken beyond 's/job->claim(b->ctx, i);/job->claim(b->ctx, job->n_sites);/' "claims site 25 of 25"
+broken beyond 's/job->claim(b->ctx, i);/job->claim(b->ctx, job->n_sites);/' "claims site 26 of 26"
 broken shape 's/job->claim(b->ctx, i);/b->carry(b->ctx, 8);/' "declares a carry, which only a model has"
 broken twice 's/"core_R", self/"core_R", 0 * self/' "with the shape (0,"
 broken silent 's/.create = core_create,//' "leaves the required slot create of adapter:silent empty"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Makes adapter-*/: what adapters of `peft` give on the models of make_llama.py, which must be there.
+"""Makes adapter-*/: what adapters give on the models of make_llama.py, which must be there.
 
-The oracle is peft's own module on the model of `transformers`, both computing in double. Adapters begin at random
+The oracle is peft's own module on the model of `transformers`, both computing in double, or, for what peft has not, one of
+torch's own layers. Adapters begin at random
 numbers rather than as they would be fresh, so that nothing of them is zero. Each document runs by itself: what packing
 changes is held by make_llama.py.
 
@@ -46,6 +47,36 @@ ADAPTERS = {
 }
 
 
+class MlpHead(torch.nn.Module):
+    """A head behind fully connected layers, with the names that Weft has for them."""
+
+    def __init__(self, head, layers, width):
+        super().__init__()
+        n = head.in_features
+        self.head = head
+        self.fc = torch.nn.ModuleList(torch.nn.Linear(n if i == 0 else width, width) for i in range(layers))
+        self.out = torch.nn.Linear(width, n)
+
+    def forward(self, x):
+        h = x
+        for layer in self.fc:
+            h = torch.nn.functional.gelu(layer(h))
+        return self.head(x + self.out(h))
+
+
+def with_mlp_head(layers, width):
+    def wrap(model):
+        model.requires_grad_(False)
+        model.lm_head = MlpHead(model.lm_head, layers, width)
+        return model
+    return wrap
+
+
+# PEFT has none of these: the oracle is a module of torch around the head.
+ADAPTERS["adapter-mlp-head"] = dict(base="llama-gqa", seed=16, wrap=with_mlp_head(2, 13))
+ADAPTERS["adapter-mlp-head-tied"] = dict(base="llama-tied", seed=17, wrap=with_mlp_head(1, 24))
+
+
 def begin(model, seed):
     """Trained numbers that are nowhere zero, and as far from their usual start as a few steps would bring them."""
     rng = torch.Generator().manual_seed(seed)
@@ -62,6 +93,8 @@ def begin(model, seed):
                 p.copy_(0.5 + 0.2 * noise(p))
             elif "gate" in name:
                 p.copy_(0.6 + 0.1 * noise(p))
+            elif name.startswith("lm_head"):
+                p.copy_(0.1 * noise(p))
             else:
                 p.copy_((0.3 if "lora" in name else 0.7) * noise(p))
 
@@ -72,6 +105,8 @@ def weft_tensors(name, tensor, layers):
     if "prompt_encoder" in name:  # (places, layers * 2 * width): keys and values of a layer side by side
         parts = tensor.chunk(2 * layers, dim=1)
         return {f"model.layers.{i // 2}.self_attn.prefix_{'kv'[i % 2]}.weight": part for i, part in enumerate(parts)}
+    if name.startswith("lm_head."):
+        return {re.sub(r"^lm_head\.(fc\.)?", lambda m: "mlp_head.fc_" if m[1] else "mlp_head.", name): tensor}
     name = re.sub(r"\.weight$", "", name) + ".weight"
     if "ia3_l" in name or "adaption_gate" in name:
         tensor = tensor.flatten()
@@ -82,7 +117,7 @@ def weft_tensors(name, tensor, layers):
 
 def frozen(model):
     """VeRA's projections, which begin at random numbers and stay there: B whole, A for each width that reads it."""
-    if not hasattr(model.base_model, "vera_A"):
+    if not hasattr(getattr(model, "base_model", None), "vera_A"):
         return {}
     a, b = (getattr(model.base_model, "vera_" + k)["default"].detach() for k in "AB")
     widths = {m.in_features for m in model.modules() if hasattr(m, "vera_lambda_d")}
@@ -147,7 +182,8 @@ def make(name, spec, where):
     batch = {k: known[k] for k in ("ids", "targets", "weights", "starts")}
     count = int(known["count"][0])
     with in_double():
-        model = peft.get_peft_model(LlamaForCausalLM.from_pretrained(base, dtype=torch.float32), spec["config"]())
+        model = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32)
+        model = spec["wrap"](model) if "wrap" in spec else peft.get_peft_model(model, spec["config"]())
         model.double()
         model.eval()
         begin(model, spec["seed"])

@@ -69,7 +69,7 @@ static const struct kind {
 
 /* What is computed at the sites of an adapter has the names of what devices must have. */
 static int is_optional(const char *of, const char *name) {
-    const char *const at_sites[] = {"linear", "embedding", "attention", "tensor", "config_json", "merge"};
+    const char *const at_sites[] = {"linear", "embedding", "attention", "head", "tensor", "config_json", "merge"};
     for (size_t i = 0; i < sizeof at_sites / sizeof *at_sites; i++)
         if (strcmp(of, "weft_adapter_plugin") == 0 && strcmp(name, at_sites[i]) == 0) return 1;
     return strcmp(name, "extension") == 0 || strcmp(name, "host_view") == 0 || strcmp(name, "file") == 0 ||

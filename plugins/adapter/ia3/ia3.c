@@ -226,6 +226,7 @@ static const weft_adapter_plugin ia3_table = {(uint32_t)sizeof(weft_adapter_plug
                                               ia3_linear,
                                               NULL,
                                               NULL,
+                                              NULL,
                                               ia3_tensor,
                                               ia3_config_json,
                                               ia3_merge,

@@ -173,6 +173,7 @@ static const weft_adapter_plugin llama_adapter_table = {(uint32_t)sizeof(weft_ad
                                                         NULL,
                                                         llama_adapter_attention,
                                                         NULL,
+                                                        NULL,
                                                         llama_adapter_config_json,
                                                         NULL,
                                                         NULL};

@@ -300,6 +300,7 @@ static const weft_adapter_plugin lora_table = {(uint32_t)sizeof(weft_adapter_plu
                                                lora_linear,
                                                lora_embedding,
                                                NULL,
+                                               NULL,
                                                lora_tensor,
                                                lora_config_json,
                                                lora_merge,

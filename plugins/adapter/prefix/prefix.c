@@ -109,6 +109,7 @@ static const weft_adapter_plugin prefix_table = {(uint32_t)sizeof(weft_adapter_p
                                                  NULL,
                                                  prefix_attention,
                                                  NULL,
+                                                 NULL,
                                                  prefix_config_json,
                                                  NULL,
                                                  NULL};

@@ -32,8 +32,7 @@ typedef struct weft_adapter weft_adapter; /* the plugin's own */
 typedef enum weft_site_kind {
     WEFT_SITE_LINEAR = 1,    /* ops->linear reads the weight */
     WEFT_SITE_EMBEDDING = 2, /* ops->embedding does; a head that is tied to it stays as it is */
-    WEFT_SITE_HEAD = 3,      /* ops->lm_head alone does: it is listed, so that it can be told from others, and nobody
-                                can claim it */
+    WEFT_SITE_HEAD = 3,      /* ops->lm_head alone does: what it reads may be changed, and not what it computes */
     WEFT_SITE_ATTENTION = 4  /* a call of ops->attention */
 } weft_site_kind;
 
@@ -44,7 +43,7 @@ typedef struct weft_site {
     const char *path;                  /* "model.layers.3.self_attn.q_proj"; of attention: its segment's module */
     const char *class_name;            /* "Linear" */
     weft_module *module;               /* below which an adapter adds what belongs to the site */
-    weft_weight *weight;               /* NULL: attention */
+    weft_weight *weight;               /* NULL: attention, and a head that is tied to an embedding */
     int64_t out, in;                   /* of the weight; an embedding's are (vocabulary, width); 0: attention */
     int64_t first;                     /* a slice: its first row in the whole */
     int64_t heads, kv_heads, head_dim; /* attention; else 0 */
@@ -132,6 +131,8 @@ typedef struct weft_adapter_plugin {
     weft_value (*attention)(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops,
                             weft_value q, weft_value k, weft_value v, weft_value starts,
                             const weft_attention_args *args);
+    /* What the head reads in place of x, and as wide: layers that are added between the last norm and the logits. */
+    weft_value (*head)(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x);
 
     /* Names and shapes of one of its parameters as PEFT has them, where they are not what `out` already says.
      * parameter: the host's name of it. [main] [optional: they are] */

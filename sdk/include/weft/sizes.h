@@ -68,7 +68,7 @@ enum {
     WEFT_SIZE_1_0_weft_adapter_job             =   56,
     WEFT_SIZE_1_0_weft_adapter_tensor          =  544,
     WEFT_SIZE_1_0_weft_merge                   =   56,
-    WEFT_SIZE_1_0_weft_adapter_plugin          =   88,
+    WEFT_SIZE_1_0_weft_adapter_plugin          =   96,
     WEFT_SIZE_1_0_weft_event                   =   48,
     WEFT_SIZE_1_0_weft_placement               =   32,
     WEFT_SIZE_1_0_weft_unit_view               =   48,

@@ -117,8 +117,8 @@ static weft_status weftnew_merge(const weft_adapter *self, const weft_merge *wha
 /* clang-format off */
 static const weft_adapter_plugin weftnew_table = {
     (uint32_t)sizeof(weft_adapter_plugin), 0, weftnew_create, weftnew_destroy, weftnew_declare, weftnew_linear,
-    NULL /* embedding */, NULL /* attention */, NULL /* tensor */, NULL /* config_json */, weftnew_merge,
-    NULL /* extension */};
+    NULL /* embedding */, NULL /* attention */, NULL /* head */, NULL /* tensor */, NULL /* config_json */,
+    weftnew_merge, NULL /* extension */};
 /* clang-format on */
 
 WEFT_PLUGIN(adapter, 1, "weftnew-id", "0.1.0", "Low-rank updates of the linears in blocks.", weftnew_config, NULL,
