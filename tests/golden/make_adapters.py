@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes adapter-*/: what adapters give on the models of make_llama.py, which must be there.
 
-The oracle is peft's own module on the model of `transformers`, both computing in double, or, for what peft has not, one of
-torch's own layers. Adapters begin at random
+The oracle is peft's own module on the model of `transformers`, both computing in double, or, for what
+peft has not, layers of torch. Adapters begin at random
 numbers rather than as they would be fresh, so that nothing of them is zero. Each document runs by itself: what packing
 changes is held by make_llama.py.
 
