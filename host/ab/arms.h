@@ -66,7 +66,7 @@ typedef struct weft_ab_arm {
 /* The first's blocks against themselves, before the others run. */
 typedef struct weft_ab_alone {
     weft_median_interval noise; /* of log(A' / A), with a chance of 5 % to miss */
-    double told;    /* the smallest share of time that the given minutes can tell, at about 95 %; NaN: unknown */
+    double told;    /* of a share of time that the given minutes tell as likely as not (weft_ab_told); NaN: unknown */
     int32_t rounds; /* the first's steps of these come before those of all arms */
 } weft_ab_alone;
 
@@ -82,6 +82,7 @@ typedef struct weft_ab_contest {
     /* Of blocks, as times: of a step, and targets a second. */
     double (*step)[WEFT_AB_MOST_ROUNDS], (*rate)[WEFT_AB_MOST_ROUNDS], (*exchange)[WEFT_AB_MOST_ROUNDS];
     double seconds; /* of all rounds */
+    bool stopped;   /* by a signal: what is there is told */
     struct {
         int64_t steps, leaves; /* steps 0: nothing was measured, and `why` says why */
         int32_t seeds;

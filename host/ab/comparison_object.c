@@ -65,19 +65,23 @@ static json_t *diverged_object(const weft_ab_arm *arm) {
     return json_pack("{s:I, s:s}", "step", (json_int_t)arm->diverged.step, "why", arm->diverged.why);
 }
 
+static json_t *blocks_of(const weft_ab_contest *contest, int32_t place) {
+    json_t *times = json_array();
+    for (int32_t r = 0; r < contest->times.rounds; r++)
+        (void)json_array_append_new(times, real_or_null(contest->times.of[place][r]));
+    return times;
+}
+
 static json_t *arm_object(const weft_ab_contest *contest, int32_t i) {
     const weft_ab_arm *arm = &contest->arms[i];
-    json_t *times = json_array();
-    json_t *object = NULL;
-    for (int32_t r = 0; r < contest->times.rounds; r++)
-        (void)json_array_append_new(times, real_or_null(contest->times.of[i][r]));
-    object = json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "arm", arm->spec->label, "diverged",
-                       diverged_object(arm), "step_seconds", real_or_null(arm->seconds), "targets_per_second",
-                       real_or_null(arm->rate), "exchange_seconds",
-                       arm->exchange >= 0 ? json_real(arm->exchange) : json_null(), "planned_bytes",
-                       (json_int_t)arm->bytes, "sent_bytes", (json_int_t)arm->sent, "events", (json_int_t)arm->events,
-                       "rounds", times);
+    json_t *object = json_pack("{s:s, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:o}", "arm", arm->spec->label, "diverged",
+                               diverged_object(arm), "step_seconds", real_or_null(arm->seconds), "targets_per_second",
+                               real_or_null(arm->rate), "exchange_seconds",
+                               arm->exchange >= 0 ? json_real(arm->exchange) : json_null(), "planned_bytes",
+                               (json_int_t)arm->bytes, "sent_bytes", (json_int_t)arm->sent, "events",
+                               (json_int_t)arm->events, "rounds", blocks_of(contest, i));
     if (object == NULL) return NULL;
+    if (i == 0) (void)json_object_set_new(object, "rounds_again", blocks_of(contest, contest->n));
     if (i > 0) add_beside(object, contest, i);
     if (contest->learning.steps > 0) (void)json_object_set_new(object, "learned", learned_object(contest, i));
     return object;
@@ -93,12 +97,12 @@ weft_status weft_ab_print_json(const weft_ab_contest *contest, FILE *to, weft_er
     const int32_t winner = weft_ab_winner(contest);
     json_t *arms = json_array(), *object = NULL;
     for (int32_t i = 0; i < contest->n; i++) (void)json_array_append_new(arms, arm_object(contest, i));
-    object = json_pack("{s:o, s:s, s:o, s:{s:o, s:o}, s:o, s:I, s:f, s:o, s:i}", "arms", arms, "compared",
+    object = json_pack("{s:o, s:s, s:o, s:{s:o, s:o}, s:o, s:I, s:f, s:b, s:o, s:i}", "arms", arms, "compared",
                        contest->per_target ? "seconds per target" : "seconds per step", "noise",
                        interval_object(&contest->arms[1].verdict.noise), "alone", "noise",
                        interval_object(&contest->alone.noise), "told_above", real_or_null(contest->alone.told),
                        "learning", learning_object(contest), "block_steps", (json_int_t)contest->block, "seconds",
-                       contest->seconds, "winner",
+                       contest->seconds, "stopped", (int)contest->stopped, "winner",
                        winner >= 0 ? json_string(contest->arms[winner].spec->label) : json_null(), "ranks",
                        (int)weft_platform_size(contest->meeting.platform));
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the object that is printed");

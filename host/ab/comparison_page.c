@@ -1,11 +1,11 @@
 /* host/ab/comparison_page.c: see comparison_page.h. */
 #include "ab/comparison_page.h"
 
+#include "ab/comparison_charts.h"
 #include "ab/comparison_words.h"
 #include "base/file.h"
 #include "base/units.h"
 #include "pages/bars.h"
-#include "pages/chart.h"
 #include "pages/html.h"
 #include "report/contrast.h"
 
@@ -14,16 +14,19 @@
 
 /* ---- sentences ---- */
 
+static void print_sentence(const char *text, const char *class, FILE *to) {
+    (void)fprintf(to, "<p class=%s>", class);
+    weft_html_text(to, text);
+    (void)fputs("</p>\n", to);
+}
+
 typedef void sentence(char *text, size_t size, const weft_ab_contest *contest, int32_t i);
 
 static void print_sentences(const weft_ab_contest *contest, sentence *say, const char *class, FILE *to) {
     char text[WEFT_AB_SENTENCE];
     for (int32_t i = 1; i < contest->n; i++) {
         say(text, sizeof text, contest, i);
-        if (text[0] == '\0') continue;
-        (void)fprintf(to, "<p class=%s>", class);
-        weft_html_text(to, text);
-        (void)fputs("</p>\n", to);
+        if (text[0] != '\0') print_sentence(text, class, to);
     }
 }
 
@@ -51,115 +54,6 @@ static void print_tiles(const weft_ab_contest *contest, FILE *to) {
         (void)snprintf(about, sizeof about, "outcome of %c", weft_ab_letter(i));
         weft_html_tile(to, weft_ab_outcome_name(arm->outcome), about);
     }
-    (void)fputs("</div>\n", to);
-}
-
-/* ---- drawings ---- */
-
-/* Lines of all arms, and the numbers that they are made of: [n][length] of each. */
-typedef struct lines {
-    weft_series series[WEFT_AB_MOST_ARMS + 1];
-    char names[WEFT_AB_MOST_ARMS + 1][300];
-    double *x, *y;
-    size_t n, length;
-} lines;
-
-static bool make_lines(lines *self, size_t length) {
-    memset(self, 0, sizeof *self);
-    self->length = length;
-    self->x = calloc((WEFT_AB_MOST_ARMS + 1) * length + 1, sizeof *self->x);
-    self->y = calloc((WEFT_AB_MOST_ARMS + 1) * length + 1, sizeof *self->y);
-    return self->x != NULL && self->y != NULL;
-}
-
-static void free_lines(lines *self) {
-    free(self->x);
-    free(self->y);
-}
-
-/* The numbers of one more line, to be filled; counted from 1. */
-static double *add_line(lines *self, const weft_ab_contest *contest, int32_t arm, int look) {
-    double *x = self->x + self->n * self->length, *y = self->y + self->n * self->length;
-    const bool again = arm == contest->n; /* the first's second blocks */
-    const int32_t of = again ? 0 : arm;
-    for (size_t i = 0; i < self->length; i++) x[i] = (double)i + 1;
-    (void)snprintf(self->names[self->n], sizeof self->names[0], "%c%s %s", weft_ab_letter(of), again ? " again" : "",
-                   contest->arms[of].spec->label);
-    self->series[self->n] = (weft_series){
-        .name = self->names[self->n], .colour = again ? 9 : (int)of, .look = look, .x = x, .y = y, .n = self->length};
-    self->n++;
-    return y;
-}
-
-static void draw(lines *self, weft_chart *chart, FILE *to) {
-    chart->series = self->series;
-    chart->n = self->n;
-    weft_chart_print(chart, to);
-}
-
-/* Blocks of all arms, in milliseconds. */
-static void draw_blocks(const weft_ab_contest *contest, double (*of)[WEFT_AB_MOST_ROUNDS], double scale,
-                        weft_chart *chart, FILE *to) {
-    lines all;
-    if (make_lines(&all, (size_t)contest->times.rounds)) {
-        for (int32_t i = 0; i <= contest->n; i++) {
-            double *y = add_line(&all, contest, i, WEFT_LOOK_DOTS);
-            for (int32_t r = 0; r < contest->times.rounds; r++) y[r] = of[i][r] >= 0 ? scale * of[i][r] : NAN;
-        }
-        draw(&all, chart, to);
-    }
-    free_lines(&all);
-}
-
-/* An arm's time over that of A in its round, and A's over its own other one. */
-static void draw_ratios(const weft_ab_contest *contest, FILE *to) {
-    weft_chart chart = {.title = "Time beside A",
-                        .about = "percent more or less, round by round; grey: A itself",
-                        .wide = true,
-                        .axis = "round"};
-    double(*const of)[WEFT_AB_MOST_ROUNDS] = contest->times.of;
-    lines all;
-    if (make_lines(&all, (size_t)contest->times.rounds)) {
-        for (int32_t i = 1; i <= contest->n; i++) {
-            double *y = add_line(&all, contest, i, WEFT_LOOK_DOTS);
-            for (int32_t r = 0; r < contest->times.rounds; r++)
-                y[r] = 100 *
-                       (i == contest->n ? of[i][r] / of[0][r] - 1 : of[i][r] / sqrt(of[0][r] * of[contest->n][r]) - 1);
-        }
-        draw(&all, &chart, to);
-    }
-    free_lines(&all);
-}
-
-static void draw_learning(const weft_ab_contest *contest, FILE *to) {
-    weft_chart chart = {.title = "Loss beside A",
-                        .about = "of each leaf of validation, a target; below 0 is better",
-                        .wide = true,
-                        .axis = "leaf"};
-    lines all;
-    if (contest->learning.steps > 0 && make_lines(&all, (size_t)contest->learning.leaves)) {
-        for (int32_t i = 1; i < contest->n; i++) {
-            double *y = add_line(&all, contest, i, WEFT_LOOK_DOTS);
-            for (int64_t k = 0; k < contest->learning.leaves; k++)
-                y[k] = contest->arms[i].learned.leaves[k] - contest->arms[0].learned.leaves[k];
-        }
-        draw(&all, &chart, to);
-        free_lines(&all);
-    }
-}
-
-static void print_charts(const weft_ab_contest *contest, FILE *to) {
-    weft_chart times = {.title = contest->per_target ? "Time of a target" : "Time of a step",
-                        .about = contest->per_target ? "microseconds, median of a block"
-                                                     : "milliseconds, median of a block",
-                        .wide = true,
-                        .axis = "round"};
-    weft_chart exchange = {.title = "Exchange", .about = "of a step, milliseconds, median of a block", .axis = "round"};
-    (void)fputs("<h2>Measured</h2>\n<div class=charts>\n", to);
-    draw_blocks(contest, contest->times.of, contest->per_target ? 1e6 : 1e3, &times, to);
-    draw_ratios(contest, to);
-    if (contest->arms[0].exchange > 0) draw_blocks(contest, contest->exchange, 1e3, &exchange, to);
-    draw_learning(contest, to);
     (void)fputs("</div>\n", to);
 }
 
@@ -230,14 +124,15 @@ static void print_page(const weft_ab_contest *contest, FILE *to) {
     print_sentences(contest, weft_ab_say_beside, "soft", to);
     print_sentences(contest, weft_ab_say_numbers, "soft", to);
     if (contest->learning.steps > 0) print_sentences(contest, weft_ab_say_learning, "soft", to);
-    weft_ab_say_alone(text, sizeof text, contest);
-    (void)fputs("<p class=soft>", to);
-    weft_html_text(to, text);
-    (void)fputs(". ", to);
-    weft_ab_say_noise(text, sizeof text, contest);
-    weft_html_text(to, text);
-    (void)fputs(".</p>\n", to);
-    print_charts(contest, to);
+    if (contest->alone.rounds > 0) {
+        weft_ab_say_alone(text, sizeof text, contest);
+        print_sentence(text, "soft", to);
+    }
+    if (contest->times.rounds > 0) {
+        weft_ab_say_noise(text, sizeof text, contest);
+        print_sentence(text, "soft", to);
+    }
+    weft_ab_print_charts(contest, to);
     print_memory(contest, to);
     for (int32_t i = 1; i < contest->n; i++) print_difference(contest, i, to);
     (void)fprintf(to,

@@ -16,9 +16,9 @@ static void print_row(const weft_ab_contest *contest, int32_t i, int width, FILE
     if (!isnan(arm->rate)) (void)weft_unit_count(speed, (int64_t)arm->rate);
     if (arm->exchange > 0) weft_ab_say_seconds(exchange, sizeof exchange, arm->exchange);
     if (i > 0) weft_ab_say_interval(beside, sizeof beside, &arm->verdict.ratio);
-    (void)fprintf(to, "%c %-*s  %9s  %10s  %9s  %10s  %10s  %7s  %s\n", weft_ab_letter(i), width, arm->spec->label,
+    (void)fprintf(to, "%c %-*s  %9s  %10s  %9s  %10s  %10s  %7s%s%s\n", weft_ab_letter(i), width, arm->spec->label,
                   step, speed, exchange, weft_unit_bytes(memory, arm->bytes), weft_unit_bytes(sent, arm->sent),
-                  weft_unit_count(events, arm->events), beside);
+                  weft_unit_count(events, arm->events), *beside != '\0' ? "  " : "", beside);
 }
 
 static void print_rows(const weft_ab_contest *contest, FILE *to) {
@@ -53,13 +53,20 @@ static void print_sentences(const weft_ab_contest *contest, const char *head, se
 
 static void print_noise(const weft_ab_contest *contest, FILE *to) {
     char text[WEFT_AB_SENTENCE], seconds[WEFT_UNIT_SIZE];
-    weft_ab_say_alone(text, sizeof text, contest);
-    (void)fprintf(to, "%-8s %s\n", "noise", text);
+    const char *end = contest->stopped ? ", until a signal came" : "";
+    if (contest->alone.rounds > 0) {
+        weft_ab_say_alone(text, sizeof text, contest);
+        (void)fprintf(to, "%-8s %s\n", "noise", text);
+    }
+    if (contest->times.rounds == 0) {
+        (void)fprintf(to, "measured no round of all arms%s\n", end);
+        return;
+    }
     weft_ab_say_noise(text, sizeof text, contest);
     (void)fprintf(to, "%-8s %s\n", "", text);
-    (void)fprintf(to, "measured %d %s of %lld %s an arm, by turns, in %s\n", (int)contest->times.rounds,
+    (void)fprintf(to, "measured %d %s of %lld %s an arm, by turns, in %s%s\n", (int)contest->times.rounds,
                   contest->times.rounds == 1 ? "round" : "rounds", (long long)contest->block,
-                  contest->block == 1 ? "step" : "steps", weft_unit_seconds(seconds, contest->seconds));
+                  contest->block == 1 ? "step" : "steps", weft_unit_seconds(seconds, contest->seconds), end);
 }
 
 void weft_ab_print(const weft_ab_contest *contest, FILE *to) {

@@ -163,8 +163,14 @@ static void say_not_comparable(char *text, size_t size, const weft_ab_contest *c
                        letter, weft_ab_answer_name(evidence.time), weft_ab_learning_name(evidence.learning));
 }
 
+/* Where it is not, say_time says so. */
+static bool is_timed(const weft_ab_evidence *evidence) {
+    return evidence->time != WEFT_AB_UNDECIDED && !evidence->loose;
+}
+
 void weft_ab_say_outcome(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
     const weft_ab_outcome outcome = contest->arms[i].outcome;
+    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
     *text = '\0';
     if (outcome == WEFT_AB_NOT_COMPARABLE) say_not_comparable(text, size, contest, i);
     else if (contest->arms[i].diverged.step > 0)
@@ -172,7 +178,11 @@ void weft_ab_say_outcome(char *text, size_t size, const weft_ab_contest *contest
     else if (contest->arms[i].learned.answer == WEFT_AB_NOT_LEARNED) return;
     else if (outcome == WEFT_AB_BETTER || outcome == WEFT_AB_WORSE)
         (void)snprintf(text, size, "%c is %s than A", weft_ab_letter(i), weft_ab_outcome_name(outcome));
-    else if (outcome == WEFT_AB_UNKNOWN) (void)snprintf(text, size, "%c is not decided", weft_ab_letter(i));
+    else if (outcome == WEFT_AB_UNKNOWN && is_timed(&evidence))
+        (void)snprintf(text, size,
+                       "%c is not decided: what it learns beside A is not sure; give more of [data] validation, or "
+                       "--seeds",
+                       weft_ab_letter(i));
 }
 
 void weft_ab_say_noise(char *text, size_t size, const weft_ab_contest *contest) {
@@ -186,7 +196,7 @@ void weft_ab_say_alone(char *text, size_t size, const weft_ab_contest *contest) 
     weft_ab_say_interval(noise, sizeof noise, &contest->alone.noise);
     (void)snprintf(text, size, "A against itself, before the others ran: %s", noise);
     if (!isnan(contest->alone.told))
-        weft_words_append(text, size, "; the minutes can tell what is above %.1f %%", 100 * contest->alone.told);
+        weft_words_append(text, size, "; %.1f %% is told in these minutes as likely as not", 100 * contest->alone.told);
 }
 
 static void append_planned(char *text, size_t size, const char *name, int64_t a, int64_t b) {
@@ -200,7 +210,8 @@ void weft_ab_say_beside(char *text, size_t size, const weft_ab_contest *contest,
     const weft_median_interval speed = {-time->median, -time->high, -time->low, time->bounded};
     char part[80];
     weft_ab_say_interval(part, sizeof part, &speed);
-    (void)snprintf(text, size, "%c targets/s %s", weft_ab_letter(i), part);
+    if (isnan(speed.median)) (void)snprintf(text, size, "%c is not timed", weft_ab_letter(i));
+    else (void)snprintf(text, size, "%c targets/s %s", weft_ab_letter(i), part);
     if (arm->exchange_of.bounded) {
         weft_ab_say_interval(part, sizeof part, &arm->exchange_of);
         weft_words_append(text, size, ", exchange %s", part);

@@ -6,6 +6,7 @@
 #include "ab/open_arms.h"
 #include "ab/page_place.h"
 #include "base/clock.h"
+#include "launch/signals.h"
 #include "program/phases.h"
 
 #include <math.h>
@@ -26,10 +27,13 @@ typedef struct took {
 static weft_status note_divergence(weft_ab_contest *self, weft_ab_arm *arm, int64_t step, weft_error *err) {
     const weft_error none = WEFT_ERROR_INIT;
     const weft_status status = weft_peers_agree(&self->meeting.peers, WEFT_E_NUMERIC, err);
+    const char *why = err != NULL ? err->text : "a number is not finite";
+    char head[40];
     if (status != WEFT_E_NUMERIC) return status;
     arm->diverged.step = step;
-    (void)snprintf(arm->diverged.why, sizeof arm->diverged.why, "%.399s",
-                   err != NULL ? err->text : "a number is not finite");
+    (void)snprintf(head, sizeof head, "step %lld: ", (long long)step);
+    if (strncmp(why, head, strlen(head)) == 0) why += strlen(head); /* who tells it begins with the step */
+    (void)snprintf(arm->diverged.why, sizeof arm->diverged.why, "%.399s", why);
     if (err != NULL) *err = none;
     return WEFT_OK;
 }
@@ -95,6 +99,14 @@ static void note_block(weft_ab_contest *self, int32_t place, double seconds, dou
     self->exchange[place][round] = exchange;
 }
 
+/* All ranks begin, and rank 0's signal is what stops them all: before a block, where nothing is timed. */
+static weft_status begin_block(weft_ab_contest *self, weft_error *err) {
+    int32_t stops = weft_signals_stop();
+    const weft_status status = weft_peers_share(&self->meeting.peers, &stops, (int64_t)sizeof stops, err);
+    self->stopped = self->stopped || (status == WEFT_OK && stops != 0);
+    return status;
+}
+
 /* A block of one arm: the median of its steps' times. A step before it is not counted: it finds in the caches what the
  * arm before has left. `turn`, the rounds before it, tells the steps: those of all arms are the same in a round, and so
  * are their rows and learning rates. */
@@ -105,11 +117,11 @@ static weft_status run_block(weft_ab_contest *self, int32_t place, int32_t turn,
     took before = {0};
     double seconds[BLOCK_MOST], exchange[BLOCK_MOST];
     int64_t targets = 0;
-    int32_t ready = 1;
     weft_status status = WEFT_OK;
     note_block(self, place, NAN, NAN, 0);
     if (has_diverged(self, of)) return WEFT_OK;
-    status = weft_peers_share(&self->meeting.peers, &ready, (int64_t)sizeof ready, err); /* all begin */
+    status = begin_block(self, err);
+    if (self->stopped) return status;
     if (status == WEFT_OK) status = one_step(self, arm, first, &before, err);
     for (int64_t i = 0; i < self->block && status == WEFT_OK && !has_diverged(self, of); i++) {
         took step = {0};
@@ -128,9 +140,9 @@ static weft_status run_round(weft_ab_contest *self, uint64_t seed, weft_error *e
     int32_t order[WEFT_AB_MOST_ARMS + 1];
     weft_status status = WEFT_OK;
     weft_ab_order(order, self->n, self->times.rounds, seed);
-    for (int32_t i = 0; i <= self->n && status == WEFT_OK && !has_diverged(self, 0); i++)
+    for (int32_t i = 0; i <= self->n && status == WEFT_OK && !has_diverged(self, 0) && !self->stopped; i++)
         status = run_block(self, order[i], self->alone.rounds + self->times.rounds, err);
-    if (status == WEFT_OK && !has_diverged(self, 0)) self->times.rounds++;
+    if (status == WEFT_OK && !has_diverged(self, 0) && !self->stopped) self->times.rounds++;
     return status;
 }
 
@@ -144,33 +156,29 @@ static void show_progress(const weft_ab_contest *self, const weft_ab_options *op
 }
 
 /* The first against itself, before the others run: rounds of two blocks, A and A', in either order. What they tell of
- * the noise of one round tells what so many minutes can tell at all: a median of n values with deviation s lies within
- * 1.96 * 1.2533 s / sqrt(n) of the true one in 95 % (the asymptotic efficiency of the median, 2 / pi), and s is 1.4826
- * times the median deviation from the median. */
+ * the noise of one round tells what so many minutes can tell at all. */
 static weft_status run_alone(weft_ab_contest *self, const weft_ab_options *options, weft_error *err) {
     const int32_t n = (int32_t)(options->rounds < WEFT_AB_ALONE_ROUNDS ? options->rounds : WEFT_AB_ALONE_ROUNDS);
     const double begin = weft_clock_seconds();
-    double noise[WEFT_AB_ALONE_ROUNDS], spread[WEFT_AB_ALONE_ROUNDS], rounds = 0;
+    double noise[WEFT_AB_ALONE_ROUNDS], rounds = 0;
     weft_status status = WEFT_OK;
     self->alone.told = NAN;
+    self->alone.noise = (weft_median_interval){NAN, -INFINITY, INFINITY, false};
     for (int32_t r = 0; r < n && status == WEFT_OK; r++) {
         const bool turned =
             weft_random_permute(2, (uint64_t)r % 2, options->seed, WEFT_RANDOM_EPOCH, (uint64_t)r / 2) == 1;
         show_progress(self, options, weft_clock_seconds() - begin, false);
         status = run_block(self, turned ? self->n : 0, r, err);
         if (status == WEFT_OK) status = run_block(self, turned ? 0 : self->n, r, err);
-        if (has_diverged(self, 0)) break;
-        noise[r] = spread[r] = log(self->times.of[self->n][0]) - log(self->times.of[0][0]);
+        if (has_diverged(self, 0) || self->stopped) break;
+        noise[r] = log(self->times.of[self->n][0]) - log(self->times.of[0][0]);
     }
-    self->alone.noise = (weft_median_interval){NAN, -INFINITY, INFINITY, false};
-    if (status != WEFT_OK || has_diverged(self, 0)) return status;
+    if (status != WEFT_OK || has_diverged(self, 0) || self->stopped) return status;
     self->alone.rounds = n;
     self->alone.noise = weft_median_interval_of(noise, n, 0.05);
-    for (int32_t r = 0; r < n; r++) spread[r] = fabs(spread[r] - self->alone.noise.median);
     rounds = 60 * options->minutes / ((weft_clock_seconds() - begin) / n) * 2 / (self->n + 1);
-    if (n < WEFT_AB_ALONE_ROUNDS) return WEFT_OK;
-    self->alone.told = expm1(1.96 * 1.2533 * 1.4826 * weft_median_of(spread, n) /
-                             sqrt(fmin(fmax(rounds, 1), (double)options->rounds)));
+    if (n == WEFT_AB_ALONE_ROUNDS)
+        self->alone.told = weft_ab_told(noise, n, (int32_t)fmin(rounds, (double)options->rounds));
     return WEFT_OK;
 }
 
@@ -219,12 +227,12 @@ static bool are_left(const weft_ab_contest *self) {
 /* Rank 0 has the times, and says when it is enough. */
 static weft_status run_rounds(weft_ab_contest *self, const weft_ab_options *options, weft_error *err) {
     const double begin = weft_clock_seconds();
-    int32_t looks = 0, go_on = are_left(self);
+    int32_t looks = 0, go_on = are_left(self) && !self->stopped;
     weft_status status = WEFT_OK;
     while (go_on != 0 && status == WEFT_OK) {
         show_progress(self, options, weft_clock_seconds() - begin, false);
         status = run_round(self, options->seed, err);
-        if (status != WEFT_OK) break;
+        if (status != WEFT_OK || self->stopped) break;
         if (weft_ab_look(self->times.rounds) > 0) judge_arms(self, ++looks);
         go_on = !(weft_ab_look(self->times.rounds) > 0 && all_are_decided(self)) &&
                 self->times.rounds < options->rounds && are_left(self) &&
@@ -317,7 +325,9 @@ static void close_sessions(weft_ab_contest *self) {
 }
 
 static weft_status time_arms(weft_ab_contest *self, const weft_ab_options *options, weft_error *err) {
-    weft_status status = warm_up_all(self, err);
+    weft_status status = WEFT_OK;
+    weft_signals_install("block");
+    status = warm_up_all(self, err);
     if (status == WEFT_OK) status = choose_block(self, options->steps, err);
     if (status == WEFT_OK) status = run_alone(self, options, err);
     return status == WEFT_OK ? run_rounds(self, options, err) : status;

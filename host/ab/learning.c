@@ -2,6 +2,7 @@
 #include "ab/learning.h"
 
 #include "ab/open_arms.h"
+#include "launch/signals.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ weft_status weft_ab_learning_judge(weft_ab_contest *self, const weft_ab_options 
     if (options->learn == 0) (void)snprintf(self->learning.why, sizeof self->learning.why, "--learn 0 leaves it out");
     else if (options->learn < 0 && !somebody_parts(self))
         (void)snprintf(self->learning.why, sizeof self->learning.why, "the arms compute the same");
+    else if (self->stopped) (void)snprintf(self->learning.why, sizeof self->learning.why, "a signal came before");
     else if (!has_validation(self))
         (void)snprintf(self->learning.why, sizeof self->learning.why,
                        "there are no rows to measure it on: set [data] validation");
@@ -89,12 +91,18 @@ static weft_status evaluate_leaves(leaf_losses *out, weft_session *session, weft
     return status;
 }
 
+/* Rank 0's signal stops all ranks after the same step. */
 static weft_status train_steps(weft_session *session, int64_t steps, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_step_result result = {0};
-    for (int64_t step = 1; step <= steps && status == WEFT_OK; step++)
+    for (int64_t step = 1; step <= steps && status == WEFT_OK; step++) {
+        int32_t stops = weft_signals_stop();
+        status = weft_peers_share(&session->engine->peers, &stops, (int64_t)sizeof stops, err);
+        if (status != WEFT_OK) break;
+        if (stops != 0) return weft_error_set(err, WEFT_E_STOPPED, "stopped while it learned");
         status = weft_stepper_train(session->stepper, &result, (uint64_t)step, weft_session_lr(session, step),
                                     session->clip, err);
+    }
     return status;
 }
 
@@ -231,6 +239,16 @@ static weft_status run_lessons(lesson *self, bool *same, weft_error *err) {
     return status;
 }
 
+/* What was timed is told, and nothing of what some of them have learned. */
+static weft_status leave_off(weft_ab_contest *contest, weft_error *err) {
+    const weft_error none = WEFT_ERROR_INIT;
+    if (err != NULL) *err = none;
+    contest->stopped = true;
+    contest->learning.steps = 0;
+    (void)snprintf(contest->learning.why, sizeof contest->learning.why, "a signal came while it was measured");
+    return WEFT_OK;
+}
+
 weft_status weft_ab_learn(weft_ab_contest *contest, const weft_ab_options *options, weft_error *err) {
     bool same = true;
     weft_status status = WEFT_OK;
@@ -241,6 +259,7 @@ weft_status weft_ab_learn(weft_ab_contest *contest, const weft_ab_options *optio
     contest->learning.seeds = (int32_t)options->seeds;
     status = run_lessons(self, &same, err);
     if (status == WEFT_OK && same) judge(self);
+    if (status == WEFT_E_STOPPED) status = leave_off(contest, err);
     if (status == WEFT_OK && !same) {
         contest->learning.steps = 0;
         (void)snprintf(contest->learning.why, sizeof contest->learning.why,

@@ -45,6 +45,14 @@ int32_t weft_ab_look(int32_t rounds);
 /* Of arm 1 ... arms - 1 at look j. */
 weft_ab_verdict weft_ab_judge(const weft_ab_times *times, int32_t arm, int32_t look);
 
+/* What so many rounds of arms will tell, from a few of the first's blocks beside its own others (log(A' / A), [n],
+ * which are overwritten): a difference of that share is told as likely as not. Where deviations are s for
+ * log(A' / A), they are sqrt(3) / 2 s for log(B / sqrt(A A')), and 1.2533 / sqrt(rounds) of either for a median (its
+ * efficiency is 2 / pi); s is 1.4826 times the median deviation from the median. The interval of the last look has to
+ * clear the noise, which is the far end of an interval, too. That is four times in five if s were known; it is not, and
+ * made-up timings say one in two (tests/ab). NaN: so few rounds tell nothing. */
+double weft_ab_told(double *noise, int32_t n, int32_t rounds);
+
 /* Where each block of a round stands: order[i] is the i-th block's arm, arms: the first's second. Every second round is
  * the one before it backwards, so that over two rounds no place in the order is anybody's. */
 void weft_ab_order(int32_t *order, int32_t arms, int32_t round, uint64_t seed);

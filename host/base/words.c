@@ -2,6 +2,7 @@
 #include "base/words.h"
 
 #include <string.h>
+#include <strings.h>
 
 void weft_words_append(char *text, size_t size, const char *format, ...) {
     const size_t used = strlen(text);
@@ -14,6 +15,11 @@ void weft_words_append(char *text, size_t size, const char *format, ...) {
 bool weft_words_end(const char *text, const char *end) {
     const size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+bool weft_words_end_in_any_case(const char *text, const char *end) {
+    const size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcasecmp(text + n - m, end) == 0;
 }
 
 /* C1 controls are two bytes in UTF-8: 0xC2 and 0x80 to 0x9F. */

@@ -10,6 +10,7 @@ void weft_words_append(char *text, size_t size, const char *format, ...) WEFT_PR
 
 /* Whether text ends with `end`. [any-thread] */
 bool weft_words_end(const char *text, const char *end);
+bool weft_words_end_in_any_case(const char *text, const char *end);
 
 /* Control bytes become spaces, so that what came from a file cannot steer a terminal; a line's end and a tab stay. */
 void weft_words_tame(char *text);

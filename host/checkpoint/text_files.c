@@ -65,7 +65,8 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, we
     if (text == NULL) return WEFT_OK;
     out->directory = text->directory;
     for (uint32_t i = 0; text->plugin->file != NULL && status == WEFT_OK; i++) {
-        const char *name = text->plugin->file(text->tokenizer, i);
+        const char *name = NULL;
+        WEFT_PLUGIN_ASK(name, text->plugin, file, text->tokenizer, i);
         if (name == NULL) break;
         status = add_name(out, name, err);
         if (status == WEFT_OK && text->pad != NULL) status = take_changed(&out->files[i], text, i, err);

@@ -4,6 +4,7 @@
 #include "conform/rule.h"
 
 #include "adapter/attach.h"
+#include "conform/later.h"
 #include "plugin/services.h"
 
 #include <math.h>
@@ -41,6 +42,14 @@ static bool same_parameter(const weft_parameter *a, const weft_parameter *b) {
            a->init_std == b->init_std && a->module == b->module;
 }
 
+static bool same_claims(const weft_declared *a, const weft_declared *b) {
+    bool is_same = a->n_parameters == b->n_parameters;
+    for (int32_t i = 0; i < a->n_parameters && is_same; i++)
+        is_same = same_parameter(&a->parameters[i], &b->parameters[i]);
+    for (int32_t i = 0; i < a->n_sites && is_same; i++) is_same = a->sites[i].claimed == b->sites[i].claimed;
+    return is_same;
+}
+
 static weft_status compare(const weft_declared *a, const weft_declared *b, weft_error *err) {
     if (a->n_parameters != b->n_parameters)
         return WEFT_BROKEN(err, "a second instance adds %d parameters, and the first one %d", (int)b->n_parameters,
@@ -60,6 +69,20 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     weft_status status = attach(&one, subject, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = attach(&two, subject, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = compare(one, two, err);
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+static weft_status declares_later(weft_subject *subject, weft_error *err) {
+    const weft_subject *later = weft_later(subject);
+    weft_declared *one = NULL, *two = NULL;
+    weft_status status = later == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter")
+                                       : attach(&one, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && later != NULL) {
+        status = attach(&two, later, WEFT_POISON_ONE, err);
+        status = weft_later_judge(status, status == WEFT_OK && same_claims(one, two), "weights or claims", err);
+    }
     weft_declared_destroy(one);
     weft_declared_destroy(two);
     return status;
@@ -141,4 +164,5 @@ const weft_rule weft_rules_adapter[] = {
     {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
     {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same, true},
     {"R93", "adapter", "gives its memory back", gives_back, false},
+    {"R94", "adapter", "declares and claims the same in a host whose structs are longer", declares_later, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -25,6 +25,14 @@ static weft_status compare(const weft_subject *subject, const char *ini, const c
                        loss, alone);
 }
 
+static weft_status can_start(const weft_subject *subject, weft_error *err) {
+    weft_preflight note;
+    const weft_status status = weft_plugin_file_note(&note, subject->options->file, NULL, err);
+    if (status == WEFT_OK && note.launch[0] == '\0')
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "its note has no command that starts ranks");
+    return status;
+}
+
 /* Sums in an order of its own: rounding alone parts the two. */
 static weft_status sums(weft_subject *subject, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
@@ -37,10 +45,7 @@ static weft_status sums(weft_subject *subject, weft_error *err) {
     const char *const fsdp[] = {
         "train", ini, "run.out=fsdp", "train.steps=4", "strategy.plugin=fsdp", "strategy.reduce=fast", "--ranks",
         "2",     NULL};
-    weft_preflight note;
-    if (status == WEFT_OK) status = weft_plugin_file_note(&note, subject->options->file, NULL, err);
-    if (status == WEFT_OK && note.launch[0] == '\0')
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "its note has no command that starts ranks");
+    if (status == WEFT_OK) status = can_start(subject, err);
     if (status == WEFT_OK) status = weft_own_command(subject, single, false, err);
     if (status == WEFT_OK) status = measure(&alone, subject, ini, "model.path=alone/model", err);
     if (status == WEFT_OK) status = weft_own_command(subject, ddp, true, err);
@@ -49,6 +54,27 @@ static weft_status sums(weft_subject *subject, weft_error *err) {
     return status == WEFT_OK ? compare(subject, ini, "fsdp", "model.path=fsdp/model", alone, err) : status;
 }
 
-const weft_rule weft_rules_comm[] = {{"R110", "comm", "sums what ranks have where the run leaves that to it", sums,
-                                      true},
-                                     {NULL, NULL, NULL, NULL, false}};
+/* One that does not end is told by the ranks before this rule's time is over. */
+static weft_status exchange(const weft_subject *subject, const char *later, weft_error *err) {
+    char ini[WEFT_PATH_BYTES], seconds[32];
+    weft_status status = weft_own_ini(ini, subject, err);
+    const char *const words[] = {"plugins", "exchange", ini, "run.out=exchanged", "--ranks", "3", "--seconds",
+                                 seconds,   later,      NULL};
+    (void)snprintf(seconds, sizeof seconds, "%g", subject->options->seconds);
+    if (status == WEFT_OK) status = can_start(subject, err);
+    return status == WEFT_OK ? weft_own_command(subject, words, true, err) : status;
+}
+
+static weft_status exchanges(weft_subject *subject, weft_error *err) {
+    return exchange(subject, NULL, err);
+}
+
+static weft_status exchanges_later(weft_subject *subject, weft_error *err) {
+    return exchange(subject, "--later", err);
+}
+
+const weft_rule weft_rules_comm[] = {
+    {"R110", "comm", "sums what ranks have where the run leaves that to it", sums, true},
+    {"R111", "comm", "exchanges any count, in any group, ended by wait, test and join alike", exchanges, true},
+    {"R112", "comm", "exchanges the same for a host whose structs are longer", exchanges_later, true},
+    {NULL, NULL, NULL, NULL, false}};

@@ -1,6 +1,9 @@
 /* host/conform/data_rules.c: what data have to keep to. They are made with a tokenizer of bytes. */
 #include "conform/rule.h"
 
+#include "base/join.h"
+#include "conform/later.h"
+#include "conform/wrong_files.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "session/judge_data.h"
@@ -8,6 +11,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <weft/random.h>
 
 enum {
@@ -247,18 +251,24 @@ static void desk_close(desk *d) {
 
 typedef weft_status (*on_request)(desk *d, const weft_leaf_request *request, weft_error *err);
 
-static weft_status each_request(const weft_subject *subject, on_request holds, weft_error *err) {
-    desk d;
-    weft_status status = desk_open(&d, subject, err);
+static weft_status each_request_of(desk *d, on_request holds, weft_error *err) {
+    weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < REQUESTS && status == WEFT_OK; i++) {
-        const weft_leaf_request request = drawn_request(&d.self, i);
+        const weft_leaf_request request = drawn_request(&d->self, i);
         weft_subject_asks("rows %llu and %d further ones of split %d", (unsigned long long)request.first_row,
                           (int)request.rows - 1, (int)request.split);
-        status = holds(&d, &request, err);
+        status = holds(d, &request, err);
         if (status != WEFT_OK)
             (void)weft_error_prefix(err, "rows %llu and %d further ones: ", (unsigned long long)request.first_row,
                                     (int)request.rows - 1);
     }
+    return status;
+}
+
+static weft_status each_request(const weft_subject *subject, on_request holds, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    if (status == WEFT_OK) status = each_request_of(&d, holds, err);
     desk_close(&d);
     return status;
 }
@@ -354,6 +364,27 @@ static weft_status gives_back(weft_subject *subject, weft_error *err) {
     return weft_subject_gives_back(subject, come_and_go, err);
 }
 
+/* `one` of the data as they are against `two` of the same in a later host. */
+static weft_status leaf_later(desk *d, const weft_leaf_request *request, weft_error *err) {
+    weft_status status = take(&d->one, &d->self, request, err);
+    if (status != WEFT_OK) return status;
+    status = take(&d->two, &d->other, request, err);
+    return weft_later_judge(status, status == WEFT_OK && same_leaf(&d->one, &d->two), "leaves", err);
+}
+
+static weft_status made_later(desk *d, const weft_subject *subject, weft_error *err) {
+    const weft_subject *later = weft_later(subject);
+    weft_status status = WEFT_OK;
+    if (later == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for data");
+    instance_close(&d->other);
+    status = instance_open(&d->other, later, WEFT_POISON_ONE, err);
+    return weft_later_judge(status,
+                            status == WEFT_OK && d->self.info.fingerprint == d->other.info.fingerprint &&
+                                memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0 &&
+                                longest(&d->self) == longest(&d->other),
+                            "counts, lengths or another fingerprint", err);
+}
+
 /* ---- several threads ---- */
 
 typedef struct worker {
@@ -425,6 +456,85 @@ static weft_status rule_row(weft_subject *subject, weft_error *err) {
     return each_request(subject, row_stays, err);
 }
 
+static weft_status rule_later(weft_subject *subject, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    if (status == WEFT_OK) status = made_later(&d, subject, err);
+    if (status == WEFT_OK) status = each_request_of(&d, leaf_later, err);
+    desk_close(&d);
+    return status;
+}
+
+/* ---- wrong files ---- */
+
+/* Where the keys have the file that is learned from; NULL: no such key. */
+static const char **path_in(const weft_subject *subject, void *config) {
+    const weft_plugin *plugin = subject->loaded->plugin;
+    for (uint64_t i = 0; i < plugin->n_keys; i++) {
+        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
+        const weft_key *key = (const weft_key *)(const void *)at;
+        if (key->type == WEFT_KEY_PATH && strcmp(key->name, "path") == 0)
+            return (const char **)(void *)((char *)config + key->offset);
+    }
+    return NULL;
+}
+
+static weft_status judge_refusal(weft_wrong wrong, const char *path, weft_status status, const weft_error *said,
+                                 weft_error *err) {
+    if (status != WEFT_E_UNSUPPORTED && status != WEFT_E_SYSTEM) /* what instance_open makes of a user's mistake */
+        return WEFT_BROKEN(err, "%s as path: %s", weft_wrong_name(wrong), said->text);
+    if (strstr(said->text, path) == NULL)
+        return WEFT_BROKEN(err, "it refuses %s as path by a sentence that does not name it: %s", weft_wrong_name(wrong),
+                           said->text);
+    return WEFT_OK;
+}
+
+static weft_status read_wrong(const weft_subject *subject, weft_wrong wrong, const char *path, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    instance self;
+    const weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, &said);
+    const uint64_t targets = status == WEFT_OK ? self.splits[WEFT_SPLIT_TRAIN].targets : 0;
+    instance_close(&self);
+    if (status != WEFT_OK) return judge_refusal(wrong, path, status, &said, err);
+    if (weft_wrong_is_nothing(wrong) || targets == 0)
+        return WEFT_BROKEN(err, "it takes %s as path, with %llu targets to learn", weft_wrong_name(wrong),
+                           (unsigned long long)targets);
+    return WEFT_OK;
+}
+
+/* As another file of the same name, for what goes by its ending. */
+static weft_status each_wrong(weft_subject *wrong, const char **path, weft_error *err) {
+    const char *right = *path, *slash = strrchr(right, '/');
+    char here[WEFT_PATH_BYTES], made[WEFT_PATH_BYTES];
+    weft_status status = WEFT_OK;
+    if (getcwd(here, sizeof here) == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "where am I?");
+    status = weft_path_join(made, here, slash == NULL ? right : slash + 1, err);
+    *path = made;
+    for (int w = 0; w < WEFT_N_WRONG && status == WEFT_OK; w++) {
+        weft_subject_asks("%s as path", weft_wrong_name((weft_wrong)w));
+        status = weft_wrong_make(made, (weft_wrong)w, right, err);
+        if (status == WEFT_OK) status = read_wrong(wrong, (weft_wrong)w, made, err);
+    }
+    *path = right;
+    return status;
+}
+
+static weft_status refuses_wrong_files(weft_subject *subject, weft_error *err) {
+    const size_t size = subject->loaded->plugin->config_size;
+    weft_subject wrong = *subject;
+    const char **path = NULL;
+    weft_status status = WEFT_OK;
+    wrong.config = malloc(size + 8);
+    if (wrong.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
+    memcpy(wrong.config, subject->config, size);
+    path = path_in(subject, wrong.config);
+    if (path == NULL || *path == NULL || (*path)[0] != '/')
+        status = WEFT_MOOT(subject, err, "it has no key path that names a file, and need not");
+    else status = each_wrong(&wrong, path, err);
+    free(wrong.config);
+    return status;
+}
+
 const weft_rule weft_rules_data[] = {
     {"R70", "data", "has the same counts and fingerprint in each instance", made_alike, false},
     {"R71", "data", "fills each place of a leaf with what may stand there", rule_leaf, false},
@@ -434,4 +544,6 @@ const weft_rule weft_rules_data[] = {
     {"R75", "data", "pads behind the end of a split that is read once", ends_in_padding, false},
     {"R76", "data", "gives its memory back", gives_back, false},
     {"R77", "data", "gives the same leaf to several threads at once", threads_alike, false},
+    {"R78", "data", "gives the same leaves to a host whose structs are longer", rule_later, false},
+    {"R79", "data", "takes no wrong file, and names the one that it refuses", refuses_wrong_files, false},
     {NULL, NULL, NULL, NULL, false}};

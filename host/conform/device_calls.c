@@ -1,19 +1,13 @@
 /* host/conform/device_calls.c: see device_calls.h. */
 #include "conform/device_calls.h"
 
+#include "model/convert.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <weft/random.h>
 
 /* ---- operands ---- */
-
-/* The upper half, of a number that is rounded to nearest even. */
-static uint16_t upper_half(float x) {
-    const float rounded = weft_round_bf16(x);
-    uint32_t bits;
-    memcpy(&bits, &rounded, sizeof bits);
-    return (uint16_t)(bits >> 16);
-}
 
 /* In [-1, 1), by the operand's and the element's number. */
 static float draw(const weft_device_call *c, int64_t i) {
@@ -27,9 +21,9 @@ static void *add(weft_device_call *c, size_t field, const char *name, int64_t n,
     *o = (weft_call_operand){field, name, n, dtype, is_result, NULL};
     if (is_filled) o->data = calloc(1, (size_t)weft_dtype_span(dtype, n) + 8);
     c->has_memory = c->has_memory && (!is_filled || o->data != NULL);
-    for (int64_t i = 0; o->data != NULL && i < n && (dtype == WEFT_F32 || dtype == WEFT_BF16); i++) {
-        if (dtype == WEFT_F32) ((float *)o->data)[i] = draw(c, i);
-        else ((uint16_t *)o->data)[i] = upper_half(draw(c, i));
+    for (int64_t i = 0; o->data != NULL && i < n && dtype <= WEFT_F16; i++) {
+        const float x = draw(c, i);
+        weft_convert((char *)o->data + i * weft_dtype_bytes(dtype), dtype, &x, WEFT_F32, 1);
     }
     c->n++;
     return o->data;

@@ -33,7 +33,7 @@ typedef struct weft_device_call {
     bool has_memory; /* false: an allocation failed */
 } weft_device_call;
 
-/* Call `number` of those in fp32 or bf16. False past the end. To be freed. */
+/* Call `number` of those in fp32, bf16 or fp16. False past the end. To be freed. */
 bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype);
 void weft_device_call_free(weft_device_call *call);
 

@@ -1,7 +1,10 @@
 /* host/conform/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes beside
  * this project's own CPU device. */
 #include "conform/device_calls.h"
+#include "conform/later.h"
+#include "conform/later_struct.h"
 #include "conform/rule.h"
+#include "model/convert.h"
 #include "plugin/enter.h"
 
 #include <math.h>
@@ -177,12 +180,15 @@ static weft_status put_operands(bench *b, weft_device_call *call, weft_ref refs[
 static weft_status invoke(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
                           weft_error *err) {
     const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
-    weft_subject_asks("%s in %s", call->name, call->dtype == WEFT_BF16 ? "bf16" : "fp32");
+    weft_subject_asks("%s in %s", call->name, weft_dtype_name(call->dtype));
     return weft_plugin_leave(before, kernel->invoke(run, &call->args.kernel, err), err);
 }
 
+typedef weft_status invoke_fn(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
+                              weft_error *err);
+
 static weft_status run_kernel(bench *b, weft_device_call *call, const weft_kernel *kernel, uint8_t poison,
-                              weft_error *err) {
+                              invoke_fn *how, weft_error *err) {
     const weft_kernel_run run = {.kernels = b->kernels, .device = b->device};
     const int64_t room = kernel->workspace == NULL ? 0 : kernel->workspace(&run, &call->args.kernel);
     weft_ref workspace = {NULL, 0};
@@ -192,15 +198,15 @@ static weft_status run_kernel(bench *b, weft_device_call *call, const weft_kerne
     if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
     if (room > 0) workspace.offset = 0; /* as a buffer of its own begins */
     if (kernel->workspace != NULL) memcpy((char *)&call->args + kernel->workspace_field, &workspace, sizeof workspace);
-    if (status == WEFT_OK) status = invoke(&run, call, kernel, err);
+    if (status == WEFT_OK) status = how(&run, call, kernel, err);
     if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", kernel->name);
     return status;
 }
 
-static weft_status run_call(bench *b, weft_device_call *call, uint8_t poison, weft_error *err) {
+static weft_status run_call(bench *b, weft_device_call *call, uint8_t poison, invoke_fn *how, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int i = 0; i < 2 && call->kernels[i] != NULL && status == WEFT_OK; i++)
-        status = run_kernel(b, call, call->kernels[i], poison, err);
+        status = run_kernel(b, call, call->kernels[i], poison, how, err);
     return status;
 }
 
@@ -218,31 +224,34 @@ static weft_status get_results(bench *b, const weft_device_call *call, const wef
 }
 
 /* WEFT_E_UNSUPPORTED: the device lacks it. */
-static weft_status perform(bench *b, weft_device_call *call, outcome *out, uint8_t poison, weft_error *err) {
+static weft_status perform(bench *b, weft_device_call *call, outcome *out, uint8_t poison, invoke_fn *how,
+                           weft_error *err) {
     weft_ref refs[WEFT_CALL_OPERANDS];
     weft_status status = call->has_memory ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
     memset(out, 0, sizeof *out);
     if (status == WEFT_OK) status = put_operands(b, call, refs, poison, err);
-    if (status == WEFT_OK) status = run_call(b, call, poison, err);
+    if (status == WEFT_OK) status = run_call(b, call, poison, how, err);
     if (status == WEFT_OK) status = get_results(b, call, refs, out, err);
     release_all(b);
     return status;
 }
 
-static double widen(uint16_t bf16) {
-    const uint32_t bits = (uint32_t)bf16 << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return (double)x;
-}
-
 static double number_at(const void *data, int32_t dtype, int64_t i) {
+    float x = 0;
     switch (dtype) {
     case WEFT_F64: return ((const double *)data)[i];
     case WEFT_I32: return ((const int32_t *)data)[i];
-    case WEFT_BF16: return widen(((const uint16_t *)data)[i]);
-    default: return (double)((const float *)data)[i];
+    default: break;
     }
+    weft_convert(&x, WEFT_F32, (const char *)data + i * weft_dtype_bytes(dtype), dtype, 1);
+    return (double)x;
+}
+
+/* Of a result, in a pass of a type: three bits of either. */
+static double rounding(int32_t result, int32_t pass) {
+    if (result == WEFT_BF16) return 1.0 / 64;
+    if (pass == WEFT_BF16) return 1e-2;
+    return result == WEFT_F16 || pass == WEFT_F16 ? 1.0 / 256 : 1e-4;
 }
 
 /* Within rounding of the largest: what cancels is no smaller. */
@@ -250,15 +259,14 @@ static weft_status compare(const weft_device_call *call, const outcome *got, con
     for (int k = 0; k < call->n; k++) {
         const weft_call_operand *o = &call->operands[k];
         double largest = 0;
-        const double part = call->exact ? 0 : o->dtype == WEFT_BF16 ? 1.0 / 64 : call->dtype == WEFT_BF16 ? 1e-2 : 1e-4;
+        const double part = call->exact ? 0 : rounding(o->dtype, call->dtype);
         if (!o->is_result) continue;
         for (int64_t i = 0; i < o->n; i++) largest = fmax(largest, fabs(number_at(want->results[k], o->dtype, i)));
         for (int64_t i = 0; i < o->n; i++) {
             const double a = number_at(got->results[k], o->dtype, i), b = number_at(want->results[k], o->dtype, i);
             if (a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= part * largest) continue;
             return WEFT_BROKEN(err, "%s in %s: %s[%lld] of %lld is %.9g, and %.9g by the CPU device", call->name,
-                               call->dtype == WEFT_BF16 ? "bf16" : "fp32", o->name, (long long)i, (long long)o->n, a,
-                               b);
+                               weft_dtype_name(call->dtype), o->name, (long long)i, (long long)o->n, a, b);
         }
     }
     return WEFT_OK;
@@ -266,26 +274,39 @@ static weft_status compare(const weft_device_call *call, const outcome *got, con
 
 typedef weft_status judge_fn(bench *b, bench *own, weft_device_call *call, weft_error *err);
 
-static weft_status judge_all(bench *b, bench *own, judge_fn *judge, weft_error *err) {
-    static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
+/* Whether it says that its kernels take activations of the type. */
+static bool says_it_takes(const bench *b, int32_t dtype) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
+    return info.types == 0 ? dtype != WEFT_F16 : (info.types >> dtype & 1u) != 0;
+}
+
+static weft_status judge_in(bench *b, bench *own, int32_t dtype, judge_fn *judge, weft_error *err) {
     weft_status status = WEFT_OK;
-    for (int t = 0; t < 2; t++) {
-        weft_device_call call;
-        for (int32_t i = 0; status == WEFT_OK && weft_device_call_draw(&call, i, dtypes[t]); i++) {
-            status = judge(b, own, &call, err);
-            if (status == WEFT_E_UNSUPPORTED && dtypes[t] == WEFT_BF16) status = WEFT_OK; /* it may lack bf16 */
-            else if (status == WEFT_E_UNSUPPORTED) status = WEFT_E_PLUGIN;
-            weft_device_call_free(&call);
+    weft_device_call call;
+    for (int32_t i = 0; status == WEFT_OK && weft_device_call_draw(&call, i, dtype); i++) {
+        status = judge(b, own, &call, err);
+        if (status == WEFT_E_UNSUPPORTED) {
+            err->code = WEFT_E_PLUGIN;
+            status = weft_error_prefix(err, "its info says that it takes %s: ", weft_dtype_name(dtype));
         }
+        weft_device_call_free(&call);
     }
+    return status;
+}
+
+static weft_status judge_all(bench *b, bench *own, judge_fn *judge, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16 && status == WEFT_OK; dtype++)
+        if (says_it_takes(b, dtype)) status = judge_in(b, own, dtype, judge, err);
     return status;
 }
 
 static weft_status judge_numbers(bench *b, bench *own, weft_device_call *call, weft_error *err) {
     outcome got = {{0}}, want = {{0}};
-    weft_status status = perform(b, call, &got, 0xff, err);
+    weft_status status = perform(b, call, &got, 0xff, invoke, err);
     if (status == WEFT_OK) {
-        status = perform(own, call, &want, 0xff, err);
+        status = perform(own, call, &want, 0xff, invoke, err);
         if (status == WEFT_OK) status = compare(call, &got, &want, err);
     }
     free_outcome(&got);
@@ -293,17 +314,22 @@ static weft_status judge_numbers(bench *b, bench *own, weft_device_call *call, w
     return status;
 }
 
+static weft_status same_bits(const weft_device_call *call, const outcome *one, const outcome *two, const char *when,
+                             weft_error *err) {
+    for (int k = 0; k < call->n; k++) {
+        const weft_call_operand *o = &call->operands[k];
+        if (o->is_result && memcmp(one->results[k], two->results[k], (size_t)weft_dtype_span(o->dtype, o->n)) != 0)
+            return WEFT_BROKEN(err, "%s gives other bits in %s %s", call->name, o->name, when);
+    }
+    return WEFT_OK;
+}
+
 static weft_status judge_bits(bench *b, bench *own, weft_device_call *call, weft_error *err) {
     outcome one = {{0}}, two = {{0}};
-    weft_status status = perform(b, call, &one, 0xff, err);
+    weft_status status = perform(b, call, &one, 0xff, invoke, err);
     (void)own;
-    if (status == WEFT_OK) status = perform(b, call, &two, 0x11, err);
-    for (int k = 0; k < call->n && status == WEFT_OK; k++) {
-        const weft_call_operand *o = &call->operands[k];
-        if (o->is_result && memcmp(one.results[k], two.results[k], (size_t)weft_dtype_span(o->dtype, o->n)) != 0)
-            status = WEFT_BROKEN(err, "%s gives other bits in %s when its memory held something else before",
-                                 call->name, o->name);
-    }
+    if (status == WEFT_OK) status = perform(b, call, &two, 0x11, invoke, err);
+    if (status == WEFT_OK) status = same_bits(call, &one, &two, "when its memory held something else before", err);
     free_outcome(&one);
     free_outcome(&two);
     return status;
@@ -332,6 +358,89 @@ static weft_status repeats(weft_subject *subject, weft_error *err) {
     return judge_device(subject, judge_bits, err);
 }
 
+/* ---- in a later host ---- */
+
+/* A kernel's arguments with something behind their end, as `filler`: its answer. */
+static weft_status invoke_longer(const weft_kernel_run *run, const weft_device_call *call, const weft_kernel *kernel,
+                                 uint8_t filler, weft_error *err) {
+    uint32_t size;
+    void *longer = NULL;
+    weft_status status;
+    memcpy(&size, &call->args, sizeof size);
+    longer = weft_later_copy(&call->args, 1, size, filler);
+    if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+    status = kernel->invoke(run, longer, err);
+    free(longer);
+    return status;
+}
+
+/* Zeros ask for nothing. */
+static weft_status asks_nothing_more(const weft_kernel_run *run, const weft_device_call *call,
+                                     const weft_kernel *kernel, weft_error *err) {
+    const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
+    const weft_status status = weft_plugin_leave(before, invoke_longer(run, call, kernel, 0, err), err);
+    if (status == WEFT_OK || status == WEFT_E_UNSUPPORTED) return status;
+    err->code = WEFT_E_PLUGIN;
+    return weft_error_prefix(err, "a later host's %s, whose arguments are longer and zero there, is refused: ",
+                             kernel->name);
+}
+
+/* What is asked for and not understood would be lost. */
+static weft_status asks_something_more(const weft_kernel_run *run, const weft_device_call *call,
+                                       const weft_kernel *kernel, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
+    const weft_status status = invoke_longer(run, call, kernel, WEFT_LATER_PATTERN, &said);
+    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    if (status == WEFT_OK)
+        return WEFT_BROKEN(err,
+                           "%s takes arguments that ask for something behind their end, as SDK 1.0 has it, and does "
+                           "without: it refuses them, by weft_struct_known",
+                           kernel->name);
+    return said.text[0] == '\0'
+               ? WEFT_BROKEN(err, "%s refuses arguments that ask for more without a sentence", kernel->name)
+               : WEFT_OK;
+}
+
+static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
+                                weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_subject_asks("%s in %s with longer arguments", call->name, weft_dtype_name(call->dtype));
+    status = asks_something_more(run, call, kernel, err);
+    return status == WEFT_OK ? asks_nothing_more(run, call, kernel, err) : status;
+}
+
+static weft_status judge_longer(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+    outcome plain = {{0}}, longer = {{0}};
+    weft_status status = perform(b, call, &plain, 0xff, invoke, err);
+    (void)own;
+    if (status == WEFT_OK) status = perform(b, call, &longer, 0xff, invoke_later, err);
+    if (status == WEFT_OK) status = same_bits(call, &plain, &longer, "in a later host, whose structs are longer", err);
+    free_outcome(&plain);
+    free_outcome(&longer);
+    return status;
+}
+
+static weft_status judge_info(const bench *b, weft_error *err) {
+    const weft_device_info empty = {.struct_size = (uint32_t)sizeof empty};
+    weft_device_info plain = empty, answered = empty;
+    weft_device_info *longer = weft_later_copy(&empty, 1, sizeof empty, WEFT_LATER_PATTERN);
+    if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for facts");
+    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &plain);
+    WEFT_PLUGIN_TELL(b->kernels, info, b->device, longer);
+    weft_later_read(&answered, 1, sizeof answered, longer, "weft_device_info");
+    return weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "facts in info", err);
+}
+
+static weft_status works_later(weft_subject *subject, weft_error *err) {
+    bench b;
+    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
+    if (status == WEFT_OK) status = judge_info(&b, err);
+    if (status == WEFT_OK) status = judge_all(&b, &b, judge_longer, err);
+    close_bench(&b);
+    return status;
+}
+
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     bench b;
     weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
@@ -350,4 +459,6 @@ const weft_rule weft_rules_device[] = {
     {"R102", "device", "computes what this project's CPU device does, over odd shapes", computes, false},
     {"R103", "device", "gives the same bits whatever its memory held before", repeats, false},
     {"R104", "device", "gives its memory back", gives_back, false},
+    {"R105", "device", "computes the same for a host whose structs are longer, and refuses what it does not know",
+     works_later, false},
     {NULL, NULL, NULL, NULL, false}};

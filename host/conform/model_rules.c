@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/join.h"
 #include "base/text.h"
+#include "conform/later.h"
 #include "model/declare.h"
 
 #include <ctype.h>
@@ -48,6 +49,23 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     if (status == WEFT_OK && !same_model(one, two))
         status =
             WEFT_BROKEN(err, "a second instance declares other modules, weights or segments for the same config.json");
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+static weft_status declares_later(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    const weft_subject *later = weft_later(subject);
+    weft_declared *one = NULL, *two = NULL;
+    weft_status status = find_config(path, subject, err);
+    if (later == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
+    if (status == WEFT_OK) status = declare(&one, subject, path, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) {
+        status = declare(&two, later, path, WEFT_POISON_ONE, err);
+        status =
+            weft_later_judge(status, status == WEFT_OK && same_model(one, two), "modules, weights or segments", err);
+    }
     weft_declared_destroy(one);
     weft_declared_destroy(two);
     return status;
@@ -141,8 +159,9 @@ static weft_status refuses_with_words(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-const weft_rule weft_rules_model[] = {{"R80", "model", "declares the same whenever it is asked", declares_alike, false},
-                                      {"R81", "model", "takes a wrong config.json or says what is wrong",
-                                       refuses_with_words, false},
-                                      {"R82", "model", "gives its memory back", gives_back, false},
-                                      {NULL, NULL, NULL, NULL, false}};
+const weft_rule weft_rules_model[] = {
+    {"R80", "model", "declares the same whenever it is asked", declares_alike, false},
+    {"R81", "model", "takes a wrong config.json or says what is wrong", refuses_with_words, false},
+    {"R82", "model", "gives its memory back", gives_back, false},
+    {"R83", "model", "declares the same in a host whose structs are longer", declares_later, false},
+    {NULL, NULL, NULL, NULL, false}};

@@ -2,6 +2,7 @@
 #include "conform/rule.h"
 
 #include "engine/judge_optimizer.h"
+#include "conform/later.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 
@@ -302,6 +303,20 @@ static weft_status gives_back(weft_subject *subject, weft_error *err) {
     return weft_subject_gives_back(subject, come_and_go, err);
 }
 
+static weft_status updates_later(weft_subject *subject, weft_error *err) {
+    const weft_subject *later = weft_later(subject);
+    bench *on = malloc(2 * sizeof *on);
+    weft_status status = on != NULL && later != NULL ? WEFT_OK
+                                                     : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    if (status == WEFT_OK) status = run_updates(subject, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) {
+        status = run_updates(later, &on[1], ELEMENTS, WEFT_POISON_ONE, err);
+        status = weft_later_judge(status, memcmp(on[0].weight, on[1].weight, sizeof on->weight) == 0, "weights", err);
+    }
+    free(on);
+    return status;
+}
+
 const weft_rule weft_rules_optimizer[] = {
     {"R30", "optimizer", "declares the same states whenever it is asked", declares_alike, false},
     {"R31", "optimizer", "prepares each update from its number and step size alone", prepares_alike, false},
@@ -312,4 +327,5 @@ const weft_rule weft_rules_optimizer[] = {
     {"R36", "optimizer", "goes downhill", goes_downhill, false},
     {"R37", "optimizer", "keeps finite weights finite", stays_finite, false},
     {"R38", "optimizer", "gives its memory back", gives_back, false},
+    {"R39", "optimizer", "updates alike in a host whose structs are longer", updates_later, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -1,6 +1,7 @@
 /* host/conform/policy_rules.c: what a wrap policy has to keep to. */
 #include "conform/rule.h"
 
+#include "conform/later.h"
 #include "conform/trees.h"
 #include "plugin/enter.h"
 
@@ -144,39 +145,14 @@ static weft_status answers_alike(desk *d, const weft_subject *subject, uint32_t 
     return status;
 }
 
-enum { WIDER = 48 }; /* bytes that a later host's views have more; not zero, and nobody's to read */
-
-static void *widen(const void *views, uint32_t n, size_t size) {
-    char *wide = malloc(n * (size + WIDER) + 1);
-    for (uint32_t i = 0; i < n && wide != NULL; i++) {
-        const uint32_t says = (uint32_t)(size + WIDER);
-        char *to = wide + i * (size + WIDER);
-        memset(to, 0x77, size + WIDER);
-        memcpy(to, (const char *)views + i * size, size);
-        memcpy(to, &says, sizeof says);
-    }
-    return wide;
-}
-
-static weft_status goes_by_strides(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
-    weft_policy_job job = d->tree.job;
-    void *modules = widen(job.modules, job.n_modules, sizeof *job.modules);
-    void *parameters = widen(job.parameters, job.n_parameters, sizeof *job.parameters);
+static weft_status answers_later(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
+    const weft_subject *later = weft_later(subject);
     weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
-    job.modules = modules;
-    job.parameters = parameters;
-    job.module_stride += WIDER;
-    job.parameter_stride += WIDER;
-    if (modules == NULL || parameters == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a tree");
-    if (status == WEFT_OK) status = ask(&d->two, subject, &job, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK && !is_same(&d->one, &d->two))
-        status = WEFT_BROKEN(err,
-                             "on tree %u it makes other units where the host's views are longer: it indexes them at "
-                             "its own size and not by their stride",
-                             number);
-    free(modules);
-    free(parameters);
-    return status;
+    if (status != WEFT_OK) return status;
+    if (later == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a tree");
+    status = ask(&d->two, later, &d->tree.job, WEFT_POISON_ONE, err);
+    status = weft_later_judge(status, status == WEFT_OK && is_same(&d->one, &d->two), "units", err);
+    return status == WEFT_OK ? status : weft_error_prefix(err, "on tree %u ", number);
 }
 
 static weft_status gives_back_memory(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
@@ -195,8 +171,8 @@ static weft_status rule_alike(weft_subject *subject, weft_error *err) {
     return each_tree(subject, answers_alike, err);
 }
 
-static weft_status rule_strides(weft_subject *subject, weft_error *err) {
-    return each_tree(subject, goes_by_strides, err);
+static weft_status rule_later(weft_subject *subject, weft_error *err) {
+    return each_tree(subject, answers_later, err);
 }
 
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
@@ -207,9 +183,9 @@ static weft_status rule_memory(weft_subject *subject, weft_error *err) {
     return weft_subject_gives_back(subject, come_and_go, err);
 }
 
-const weft_rule weft_rules_policy[] = {{"R40", "policy", "claims each parameter of 24 trees once", rule_claims, false},
-                                       {"R41", "policy", "makes the same units whenever it is asked", rule_alike,
-                                        false},
-                                       {"R42", "policy", "reads views by their stride", rule_strides, false},
-                                       {"R43", "policy", "gives its memory back", rule_memory, false},
-                                       {NULL, NULL, NULL, NULL, false}};
+const weft_rule weft_rules_policy[] = {
+    {"R40", "policy", "claims each parameter of 24 trees once", rule_claims, false},
+    {"R41", "policy", "makes the same units whenever it is asked", rule_alike, false},
+    {"R42", "policy", "makes the same units in a host whose structs are longer", rule_later, false},
+    {"R43", "policy", "gives its memory back", rule_memory, false},
+    {NULL, NULL, NULL, NULL, false}};

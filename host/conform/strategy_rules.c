@@ -3,6 +3,7 @@
 #include "conform/rule.h"
 
 #include "conform/jobs.h"
+#include "conform/later.h"
 #include "program/job.h"
 
 #include <stdlib.h>
@@ -122,6 +123,22 @@ static weft_status answered_alike(asked *a, const weft_subject *subject, uint32_
     return status;
 }
 
+static weft_status answered_later(asked *a, const weft_subject *subject, uint32_t number, int32_t mode,
+                                  weft_error *err) {
+    const weft_subject *later = weft_later(subject);
+    asked *again = calloc(1, sizeof *again);
+    weft_status status = again == NULL || later == NULL
+                             ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a job")
+                             : ask(a, subject, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && again != NULL && later != NULL) {
+        status = ask(again, later, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
+        status = weft_later_judge(status, status == WEFT_OK && same_programs(a, again), "programs or placements", err);
+    }
+    if (again != NULL) asked_clear(again);
+    free(again);
+    return status;
+}
+
 static weft_status keeps_no_memory(asked *a, const weft_subject *subject, uint32_t number, int32_t mode,
                                    weft_error *err) {
     const weft_status status = ask(a, subject, number, mode, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
@@ -144,6 +161,10 @@ static weft_status rule_alike(weft_subject *subject, weft_error *err) {
     return each_job(subject, answered_alike, err);
 }
 
+static weft_status rule_later(weft_subject *subject, weft_error *err) {
+    return each_job(subject, answered_later, err);
+}
+
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     return each_job(subject, keeps_no_memory, err);
 }
@@ -157,4 +178,5 @@ const weft_rule weft_rules_strategy[] = {
     {"R51", "strategy", "is proved with reduce = tree and fast, if it offers them", rule_reduced, false},
     {"R52", "strategy", "gives the same programs whenever it is asked", rule_alike, false},
     {"R53", "strategy", "gives its memory back", rule_memory, false},
+    {"R54", "strategy", "gives the same programs to a host whose structs are longer", rule_later, false},
     {NULL, NULL, NULL, NULL, false}};

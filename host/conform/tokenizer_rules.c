@@ -2,11 +2,16 @@
 #include "conform/rule.h"
 
 #include "base/templates.h"
+#include "base/join.h"
+#include "conform/later.h"
+#include "conform/wrong_files.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <weft/random.h>
 #include <weft/tokenizer.h>
 
@@ -274,6 +279,39 @@ static weft_status threads_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+static weft_status same_in_both(const instance *self, const instance *later, ids *one, ids *two, weft_error *err) {
+    char from[MOST_TEXT];
+    weft_status status = WEFT_OK;
+    const weft_tokenizer_info *a = &self->info, *b = &later->info;
+    if (a->vocab_size != b->vocab_size || a->bos != b->bos || a->eos != b->eos || a->unk != b->unk || a->pad != b->pad)
+        return weft_later_judge(WEFT_OK, false, "facts in info", err);
+    for (uint32_t t = 0; t < TEXTS && status == WEFT_OK; t++) {
+        const size_t n = draw_text(from, t);
+        status = encode(self, one, from, n, WEFT_ENCODE_PLAIN, err);
+        if (status != WEFT_OK) return status;
+        status = encode(later, two, from, n, WEFT_ENCODE_PLAIN, err);
+        status = weft_later_judge(status, one->n == two->n && memcmp(one->id, two->id, one->n * sizeof one->id[0]) == 0,
+                                  "ids", err);
+    }
+    return status;
+}
+
+static weft_status rule_later(weft_subject *subject, weft_error *err) {
+    const weft_subject *widened = weft_later(subject);
+    ids *room = calloc(2, sizeof *room);
+    instance self = {0}, later = {0};
+    weft_status status = room == NULL || widened == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for ids")
+                                                         : instance_open(&self, subject, err);
+    if (status == WEFT_OK && widened != NULL) {
+        status = weft_later_judge(instance_open(&later, widened, err), true, "", err);
+        if (status == WEFT_OK) status = same_in_both(&self, &later, &room[0], &room[1], err);
+    }
+    instance_close(&later);
+    instance_close(&self);
+    free(room);
+    return status;
+}
+
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     instance self;
     weft_status status = instance_open(&self, subject, err);
@@ -304,6 +342,54 @@ static weft_status rule_any(weft_subject *subject, weft_error *err) {
     return each_text(subject, takes_any_id, err);
 }
 
+/* ---- wrong files ---- */
+
+/* Its first file, which it cannot do without; "": it reads none. */
+static weft_status find_file(char *name, size_t size, const weft_subject *subject, weft_error *err) {
+    const char *first = NULL;
+    instance self;
+    const weft_status status = instance_open(&self, subject, err);
+    if (status == WEFT_OK && self.table->file != NULL) first = self.table->file(self.made, 0);
+    (void)snprintf(name, size, "%s", first == NULL ? "" : first);
+    instance_close(&self);
+    return status;
+}
+
+/* `wrong` looks into a directory where only that file lies. */
+static weft_status read_wrong(const weft_subject *wrong, weft_wrong how, const char *name, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    instance self;
+    const weft_status status = instance_open(&self, wrong, &said);
+    instance_close(&self);
+    if (status == WEFT_OK && name[0] != '\0')
+        return WEFT_BROKEN(err, "it takes %s as its %s", weft_wrong_name(how), name);
+    if (status != WEFT_OK && strstr(said.text, name) == NULL && strstr(said.text, wrong->options->directory) == NULL)
+        return WEFT_BROKEN(err, "it refuses %s as its %s by a sentence that does not name it: %s", weft_wrong_name(how),
+                           name, said.text);
+    return WEFT_OK;
+}
+
+static weft_status refuses_wrong_files(weft_subject *subject, weft_error *err) {
+    char here[WEFT_PATH_BYTES], directory[WEFT_PATH_BYTES], path[WEFT_PATH_BYTES], right[WEFT_PATH_BYTES], name[256];
+    weft_subject_options options = *subject->options;
+    weft_subject wrong = *subject;
+    weft_status status = find_file(name, sizeof name, subject, err);
+    options.directory = directory;
+    wrong.options = &options;
+    if (status == WEFT_OK && getcwd(here, sizeof here) == NULL)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "where am I?");
+    if (status == WEFT_OK) status = weft_path_join(directory, here, "wrong", err);
+    if (status == WEFT_OK) status = weft_path_join(path, directory, name[0] == '\0' ? "none" : name, err);
+    if (status == WEFT_OK) status = weft_path_join(right, subject->options->directory, name, err);
+    if (status == WEFT_OK) (void)mkdir(directory, 0700);
+    for (int w = 0; w < (name[0] == '\0' ? WEFT_WRONG_DIRECTORY : WEFT_N_WRONG) && status == WEFT_OK; w++) {
+        weft_subject_asks("%s as its %s", weft_wrong_name((weft_wrong)w), name);
+        status = weft_wrong_make(path, (weft_wrong)w, right, err);
+        if (status == WEFT_OK) status = read_wrong(&wrong, (weft_wrong)w, name, err);
+    }
+    return status;
+}
+
 const weft_rule weft_rules_tokenizer[] = {
     {"R60", "tokenizer", "gives ids of its vocabulary, and none for nothing", rule_ids, false},
     {"R61", "tokenizer", "decodes what it encoded", rule_round, false},
@@ -313,4 +399,6 @@ const weft_rule weft_rules_tokenizer[] = {
     {"R65", "tokenizer", "decodes ids that are no token's to nothing", rule_any, false},
     {"R66", "tokenizer", "encodes alike in several threads at once", threads_alike, false},
     {"R67", "tokenizer", "gives its memory back", gives_back, false},
+    {"R68", "tokenizer", "gives the same ids to a host whose structs are longer", rule_later, false},
+    {"R69", "tokenizer", "takes no wrong file, and names the one that it refuses", refuses_wrong_files, false},
     {NULL, NULL, NULL, NULL, false}};

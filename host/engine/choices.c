@@ -1,14 +1,13 @@
 /* host/engine/choices.c: see choices.h. */
 #include "engine/choices.h"
 
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
 static weft_status find_table(const weft_device_choices **out, const weft_chooser *by, weft_error *err) {
-    const weft_device_choices *table = NULL;
-    if (by->kernels->extension != NULL)
-        table = (const weft_device_choices *)by->kernels->extension(by->device, WEFT_DEVICE_CHOICES);
+    const weft_device_choices *table = weft_device_find(by->kernels, by->device, WEFT_DEVICE_CHOICES);
     *out = table;
     if (table == NULL || (WEFT_WHOLE(table, weft_device_choices) && table->count != NULL && table->get != NULL &&
                           table->choose != NULL && table->take != NULL))

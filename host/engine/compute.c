@@ -3,6 +3,7 @@
 
 #include "model/convert.h"
 #include "plan/copies.h"
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -35,12 +36,11 @@ static void convert_as_it_comes(void *context, int32_t parameter, int64_t first,
     const int32_t dtype = engine->compute_dtypes[parameter];
     const weft_ref to = weft_ref_at(engine->compute_refs[parameter], first * weft_dtype_bytes(dtype));
     if (!weft_copies_has(&engine->plan, p)) return;
-    (void)weft_convert(engine->kernels->host_view(engine->device, to), dtype, values, p->dtype, n);
+    (void)weft_convert(weft_device_view(engine->kernels, engine->device, to), dtype, values, p->dtype, n);
 }
 
 bool weft_compute_copy_follow(weft_region *masters, const weft_engine *engine) {
-    if (engine->kernels->host_view == NULL || engine->compute.bytes == 0 ||
-        engine->kernels->host_view(engine->device, engine->compute.ref) == NULL)
+    if (engine->compute.bytes == 0 || weft_device_view(engine->kernels, engine->device, engine->compute.ref) == NULL)
         return false;
     masters->filled = convert_as_it_comes;
     return true;

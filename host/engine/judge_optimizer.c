@@ -82,16 +82,14 @@ static weft_status judge_update(const weft_elementwise *update, int64_t n_states
 
 weft_status weft_optimizer_judge(weft_optimizer_facts *out, const weft_optimizer_plugin *plugin,
                                  const weft_optimizer *optimizer, const char *id, weft_error *err) {
-    const weft_doing before = weft_plugin_enter(plugin, "states");
     uint32_t stride = 0;
     const weft_state_slot *rows = NULL;
     const weft_elementwise *update = NULL;
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    rows = plugin->states(optimizer, &out->n_states, &stride);
-    out->hp_bytes = plugin->hp_size(optimizer);
-    update = plugin->update(optimizer);
-    (void)weft_plugin_leave(before, WEFT_OK, NULL);
+    WEFT_PLUGIN_ASK(rows, plugin, states, optimizer, &out->n_states, &stride);
+    WEFT_PLUGIN_ASK(out->hp_bytes, plugin, hp_size, optimizer);
+    WEFT_PLUGIN_ASK(update, plugin, update, optimizer);
     status = take_slots(out, rows, stride, id, err);
     if (status == WEFT_OK && (out->hp_bytes < 4 || out->hp_bytes > WEFT_MAX_HP || out->hp_bytes % 4 != 0))
         status = weft_error_set(err, WEFT_E_PLUGIN,

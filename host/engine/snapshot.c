@@ -4,6 +4,7 @@
 #include "base/sizes.h"
 #include "engine/fetch.h"
 #include "plan/save_place.h"
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -84,7 +85,8 @@ static weft_status take_pinned(weft_snapshot *self, int64_t bytes, weft_error *e
 static weft_status take_visible(weft_snapshot *self, int64_t bytes, weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_status status = weft_account_take(&engine->account, &self->slot, bytes, WEFT_ACCOUNT_SNAPSHOT, err);
-    if (status == WEFT_OK && bytes > 0) self->memory = engine->kernels->host_view(engine->device, self->slot.ref);
+    if (status == WEFT_OK && bytes > 0)
+        self->memory = weft_device_view(engine->kernels, engine->device, self->slot.ref);
     return status;
 }
 
@@ -94,7 +96,8 @@ static void lay_out_part(weft_snapshot *self, int index, int64_t *at, int64_t by
     one->at = *at;
     one->bytes = bytes;
     one->copy = self->memory + *at;
-    if (engine->plan.visible) one->live = engine->kernels->host_view(engine->device, engine->fetchers[index].ref);
+    if (engine->plan.visible)
+        one->live = weft_device_view(engine->kernels, engine->device, engine->fetchers[index].ref);
     *at += weft_buffer_part(bytes);
 }
 

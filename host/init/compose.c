@@ -99,6 +99,8 @@ static void say_answers(composer *self) {
     if (self->peek.format[0] != '\0')
         weft_draft_set(draft, "data", "format", self->peek.format,
                        "What it looks like, though its name does not say so.");
+    if (self->peek.separator[0] != '\0')
+        weft_draft_set(draft, "data", "separator", self->peek.separator, "What stands between the fields of its rows.");
     if (!has_template(self->wish->model))
         weft_draft_set(draft, "data", "template", "alpaca",
                        "The model brings no chat template of its own. Others: llama2, llama3, chatml, mistral, gemma.");

@@ -105,12 +105,22 @@ static bool is_instruct_table(const char *text, char between) {
     return false;
 }
 
+/* CSV, whose fields are not separated by commas everywhere. */
+static void look_for_columns(weft_peek *out, const char *text) {
+    static const char signs[] = ",;\t|";
+    static const char *const names[] = {"", "semicolon", "tab", "bar"};
+    for (size_t i = 0; i < sizeof names / sizeof *names && !out->is_instruct; i++) {
+        out->is_instruct = is_instruct_table(text, signs[i]);
+        (void)snprintf(out->separator, sizeof out->separator, "%s", names[i]);
+    }
+}
+
 static void look_for_answers(weft_peek *out, const char *path, const char *text) {
-    const bool csv = weft_words_end(path, ".csv"), tsv = weft_words_end(path, ".tsv");
-    if (csv || tsv) out->is_instruct = is_instruct_table(text, csv ? ',' : '\t');
+    if (weft_words_end_in_any_case(path, ".tsv")) out->is_instruct = is_instruct_table(text, '\t');
+    else if (weft_words_end_in_any_case(path, ".csv")) look_for_columns(out, text);
     else if (is_instruct_array(text)) {
         out->is_instruct = true;
-        if (!weft_words_end(path, ".json")) (void)snprintf(out->format, sizeof out->format, "json");
+        if (!weft_words_end_in_any_case(path, ".json")) (void)snprintf(out->format, sizeof out->format, "json");
     } else if (out->is_instruct && !out->is_named_so) (void)snprintf(out->format, sizeof out->format, "jsonl");
 }
 
@@ -159,8 +169,8 @@ weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err) {
     memset(out, 0, sizeof *out);
     status = read_begin(&text, &n, &out->is_whole, path, err);
     if (status == WEFT_OK) {
-        out->is_pgn = weft_words_end(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
-        out->is_named_so = weft_words_end(path, out->is_pgn ? ".pgn" : ".jsonl");
+        out->is_pgn = weft_words_end_in_any_case(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
+        out->is_named_so = weft_words_end_in_any_case(path, out->is_pgn ? ".pgn" : ".jsonl");
         out->is_jsonl = !out->is_pgn && (read_objects(out, sizes, text, n, out->is_whole) || out->is_named_so);
         look_for_answers(out, path, text);
         if (out->is_jsonl) choose_field(out, sizes);

@@ -10,6 +10,7 @@ typedef struct weft_peek {
     bool is_jsonl, is_pgn;     /* its lines are objects; it holds chess games */
     bool is_instruct;          /* its records are questions with answers, or conversations */
     char format[8];            /* of those, where its name does not say so: "json", "jsonl"; "": it does */
+    char separator[12];        /* of CSV, where that is no comma: "semicolon", "tab", "bar" */
     bool is_named_so;          /* its name says so */
     char field[64];            /* of JSONL: the one with the most text; "": none has any */
     char fields[160];          /* all that hold text: "question, answer" */

@@ -5,6 +5,7 @@
 #include "config/number.h"
 #include "launch/own_launcher.h"
 #include "plugin/note.h"
+#include "plugin/search.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -188,8 +189,8 @@ static weft_status no_member(const search *self, const char *family, weft_error 
             weft_words_append(all, sizeof all, "%s%s", i == 0 ? "" : ", ", self->all[i].id);
     if (strcmp(family, WEFT_RANKS_FAMILY) != 0)
         return weft_config_reject(self->config, "comm", "plugin", err,
-                                  "is no communicator and no family of some; there are: %s",
-                                  all[0] == '\0' ? "none" : all);
+                                  "is no communicator and no family of some; there are: %s.%s",
+                                  all[0] == '\0' ? "none" : all, weft_search_built_by("comm", family));
     return weft_error_set(err, WEFT_E_USER,
                           "there is no communicator %s-* that could start ranks: install an MPI (Debian: mpich and "
                           "libmpich-dev, or openmpi-bin and libopenmpi-dev) and build again, or say which in [comm] "

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -11,9 +12,13 @@ static volatile sig_atomic_t asked;
 enum { ALONE, FIRST, OTHER }; /* of several */
 static volatile sig_atomic_t speaker = ALONE;
 
+/* What is told, by why; written when the handlers are installed, for they may format nothing. */
+enum { BY_STOP, BY_PIPE, BY_TERMINAL, REASONS };
+static char notices[REASONS][2][160]; /* as ALONE and as FIRST */
+
 /* Only async-signal-safe calls, and errno as it was: it may be read next by what is interrupted. */
-static void ask_to_stop(const char *alone, const char *first) {
-    const char *text = speaker == ALONE ? alone : first;
+static void ask_to_stop(int why) {
+    const char *text = notices[why][speaker == FIRST];
     const int before = errno;
     if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody is there to read it */
     }
@@ -22,10 +27,9 @@ static void ask_to_stop(const char *alone, const char *first) {
 }
 
 /* SA_RESETHAND: the next signal of the same kind finds the default action, which ends the process; the other kind is
- * reset here. Alone it may follow a line of progress and the ^C of a terminal. */
+ * reset here. */
 static void on_stop(int number) {
-    ask_to_stop("\nweft: stopping after this step and saving; again to stop at once\n",
-                "[0] weft: stopping after this step and saving; again to stop at once\n");
+    ask_to_stop(BY_STOP);
     (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
 }
 
@@ -33,12 +37,7 @@ static void on_stop(int number) {
  * second one must not end the process before it has saved. */
 static void on_hang_up(int number) {
     if (asked != 0) return;
-    if (number == SIGPIPE)
-        ask_to_stop("\nweft: nobody reads what is printed: stopping after this step and saving\n",
-                    "[0] weft: nobody reads what is printed: stopping after this step and saving\n");
-    else
-        ask_to_stop("\nweft: hung up: stopping after this step and saving\n",
-                    "[0] weft: hung up: stopping after this step and saving\n");
+    ask_to_stop(number == SIGPIPE ? BY_PIPE : BY_TERMINAL);
 }
 
 /* On the stack that weft_crash_install has made, never on the one at hand: oneDNN 2.6's products keep a pointer into
@@ -58,7 +57,18 @@ static bool is_ignored(int number) {
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-void weft_signals_install(void) {
+/* Alone it may follow a line of progress and the ^C of a terminal. */
+static void write_notice(int why, const char *head, const char *what, const char *tail) {
+    static const char *const begins[] = {"\n", "[0] "};
+    for (int i = 0; i < 2; i++)
+        (void)snprintf(notices[why][i], sizeof notices[why][i], "%sweft: %sstopping after this %s%s\n", begins[i], head,
+                       what, tail);
+}
+
+void weft_signals_install(const char *what) {
+    write_notice(BY_STOP, "", what, "; again to stop at once");
+    write_notice(BY_PIPE, "nobody reads what is printed: ", what, "");
+    write_notice(BY_TERMINAL, "hung up: ", what, "");
     set_handler(SIGINT, on_stop, (int)SA_RESETHAND);
     set_handler(SIGTERM, on_stop, (int)SA_RESETHAND);
     if (!is_ignored(SIGHUP)) set_handler(SIGHUP, on_hang_up, 0);

@@ -7,8 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From here on a first signal only asks. [main] */
-void weft_signals_install(void);
+/* From here on a first signal only asks. what: where it stops, "step and saving", told when one comes. [main] */
+void weft_signals_install(const char *what);
 /* This process is a rank of several: the handler's notice carries the rank, and comes from rank 0 alone. [main] */
 void weft_signals_rank(int32_t rank);
 /* True once one has asked. [any-thread] [hot] */

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/engine.h"
+#include "plugin/device_asks.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -16,8 +17,8 @@ static weft_status add_pages(int64_t *pages, int64_t *absent, const weft_engine 
     uintptr_t from = 0, bytes = 0;
     unsigned char *there = NULL;
     weft_status status = WEFT_OK;
-    if (slot->bytes == 0 || engine->kernels->host_view == NULL) return WEFT_OK;
-    from = (uintptr_t)engine->kernels->host_view(engine->device, slot->ref);
+    if (slot->bytes == 0) return WEFT_OK;
+    from = (uintptr_t)weft_device_view(engine->kernels, engine->device, slot->ref);
     if (from == 0) return WEFT_OK;
     bytes = from % page + (uintptr_t)slot->bytes;
     there = malloc(bytes / page + 1);

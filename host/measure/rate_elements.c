@@ -27,7 +27,7 @@ static weft_status run_update(const flat *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     weft_update args = {.struct_size = (uint32_t)sizeof args};
     weft_status status = WEFT_OK;
-    args.kernel = engine->optimizer_plugin->update(engine->optimizer);
+    WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
     args.weight = region_at(self, REGION_WEIGHT);
     args.gradient = region_at(self, REGION_GRADIENT);
     for (int64_t i = 0; i < engine->plan.n_states; i++) {

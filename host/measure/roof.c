@@ -1,13 +1,13 @@
 /* host/measure/roof.c: see roof.h. The device's extension does the measuring. */
 #include "measure/roof.h"
 
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
 #include <weft/roof.h>
 
 static weft_status find_roof(const weft_device_roof **out, const weft_engine *engine, weft_error *err) {
-    const weft_device_plugin *kernels = engine->kernels;
-    if (kernels->extension != NULL) *out = kernels->extension(engine->device, WEFT_DEVICE_ROOF);
+    *out = weft_device_find(engine->kernels, engine->device, WEFT_DEVICE_ROOF);
     if (*out != NULL && WEFT_WHOLE(*out, weft_device_roof) && (*out)->peak != NULL && (*out)->product != NULL &&
         (*out)->bandwidth != NULL)
         return WEFT_OK;

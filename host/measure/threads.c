@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "measure/segment_rig.h"
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -21,9 +22,7 @@ typedef struct duel {
 } duel;
 
 static const weft_device_team *find_team(const weft_engine *engine) {
-    const weft_device_plugin *kernels = engine->kernels;
-    const weft_device_team *team = NULL;
-    if (kernels->extension != NULL) team = kernels->extension(engine->device, WEFT_DEVICE_TEAM);
+    const weft_device_team *team = weft_device_find(engine->kernels, engine->device, WEFT_DEVICE_TEAM);
     return team != NULL && WEFT_WHOLE(team, weft_device_team) && team->resize != NULL ? team : NULL;
 }
 

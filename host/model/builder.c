@@ -3,6 +3,7 @@
 
 #include "plugin/enter.h"
 #include "plugin/mistake.h"
+#include "plugin/slow.h"
 
 #include <stdlib.h>
 
@@ -502,7 +503,10 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
                                   builder_carry,
                                   builder_slice};
     weft_status status = WEFT_OK;
+    weft_slow slow;
+    weft_slow_begin(&slow, declared->plugin, "declare");
     WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
+    weft_slow_end(&slow);
     return weft_mistake_tell(&ctx.first, status, err);
 }
 
@@ -519,8 +523,11 @@ weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, w
                                   refuse_carry,
                                   builder_slice};
     weft_status status = WEFT_OK;
+    weft_slow slow;
     job->builder = &builder;
     job->claim = builder_claim;
+    weft_slow_begin(&slow, declared->adapter_plugin, "declare");
     WEFT_PLUGIN_CALL(status, declared->adapter_plugin, declare, err, declared->adapter, job);
+    weft_slow_end(&slow);
     return weft_mistake_tell(&ctx.first, status, err);
 }

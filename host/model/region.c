@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 
@@ -29,8 +30,7 @@ int32_t weft_region_dtype(const weft_region *self, int32_t parameter) {
 
 /* The device's memory as the host sees it; NULL: it does not. */
 static void *view_of_element(const weft_region *self, int32_t parameter, int64_t first) {
-    if (self->kernels->host_view == NULL) return NULL;
-    return self->kernels->host_view(self->device, ref_of_element(self, parameter, first));
+    return weft_device_view(self->kernels, self->device, ref_of_element(self, parameter, first));
 }
 
 /* Elements [first, first + n) of a parameter; behind its last one, `padding` more. */
@@ -117,7 +117,7 @@ static weft_status fill_through_staging(fill_job *job) {
 
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
                              void *context, weft_error *err) {
-    const bool visible = self->kernels->host_view != NULL && self->kernels->host_view(self->device, self->ref) != NULL;
+    const bool visible = weft_device_view(self->kernels, self->device, self->ref) != NULL;
     fill_job job = {.region = self, .source = source, .context = context, .status = WEFT_OK, .err = err};
     size_t pieces = 0;
     job.size = visible ? VISIBLE_PIECE : WEFT_REGION_PIECE;

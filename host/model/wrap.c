@@ -3,6 +3,7 @@
 
 #include "plugin/enter.h"
 #include "plugin/mistake.h"
+#include "plugin/slow.h"
 
 #include <stdlib.h>
 
@@ -202,6 +203,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
                            .module_stride = (uint32_t)sizeof(weft_module_view),
                            .parameter_stride = (uint32_t)sizeof(weft_parameter_view)};
     view seen = {0};
+    weft_slow slow;
     weft_status status = make_view(&seen, declared, err);
     memset(out, 0, sizeof *out);
     out->unit_of = malloc((size_t)declared->n_parameters * sizeof *out->unit_of + 1);
@@ -214,7 +216,9 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     job.modules = seen.modules;
     job.parameters = seen.parameters;
     if (err != NULL) err->text[0] = '\0';
+    weft_slow_begin(&slow, policy, "units");
     WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, &wrap);
+    weft_slow_end(&slow);
     if (status == WEFT_OK) check_whole(&ctx);
     status = weft_mistake_tell(&ctx.first, status, err);
 done:

@@ -34,6 +34,7 @@ static added files[MOST_FILES];
 static size_t n_files;
 static _Thread_local weft_doing doing;
 static const weft_doing *first; /* the record of the thread that installed the handlers */
+static const char *_Atomic current_mode;
 static _Atomic uint64_t current_step;
 static _Atomic int32_t current_rank = -1;
 static _Atomic int32_t nowhere;
@@ -102,6 +103,14 @@ weft_doing weft_crash_current(void) {
     return doing.what != NULL || first == NULL ? doing : *first;
 }
 
+const char *weft_crash_mode(const char *mode) {
+    return atomic_exchange(&current_mode, mode);
+}
+
+const char *weft_crash_current_mode(void) {
+    return atomic_load(&current_mode);
+}
+
 uint64_t weft_crash_current_step(void) {
     return atomic_load(&current_step);
 }
@@ -121,7 +130,7 @@ void weft_crash_note(_Atomic int32_t *where) {
 /* --- in the handler --- */
 
 typedef struct line {
-    char text[512];
+    char text[1024];
     size_t n;
 } line;
 
@@ -140,11 +149,13 @@ static void put_number(line *out, uint64_t number) {
     put_text(out, digits + at);
 }
 
-static void put_hash(line *out, const char *sha256) {
+static void put_hash(line *out, const char *sha256, const char *file) {
     char digits[13] = "";
     memcpy(digits, sha256, strnlen(sha256, sizeof digits - 1));
     put_text(out, " (sha256 ");
     put_text(out, digits);
+    if (file != NULL) put_text(out, " of ");
+    if (file != NULL) put_text(out, file);
     put_text(out, ")");
 }
 
@@ -177,15 +188,17 @@ static const char *signal_name(int number) {
     }
 }
 
-/* "in FILE (sha256 ...), in KIND:ID SLOT": the plugin's hash stands once, behind its file if the crash lies in it. */
+/* "in FILE (sha256 ...), in KIND:ID SLOT": the plugin's hash stands once, behind its file if the crash lies in it.
+ * While a file is being loaded the picture lacks it, and what is being done names it. */
 static void put_place(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
     const weft_doing now = weft_crash_current();
     put_text(out, "in ");
-    put_text(out, where != NULL ? where->name : "code of no known file");
-    if (where != NULL && where->sha256[0] != 0) put_hash(out, where->sha256);
+    if (where != NULL) put_text(out, where->name);
+    else if (now.what == NULL || now.kind != NULL) put_text(out, "code of no known file");
+    if (where != NULL && where->sha256[0] != 0) put_hash(out, where->sha256, NULL);
     if (now.what == NULL) return;
-    put_text(out, ", in ");
+    if (where != NULL || now.kind != NULL) put_text(out, ", in ");
     if (now.kind != NULL) {
         put_text(out, now.kind);
         put_text(out, ":");
@@ -193,7 +206,11 @@ static void put_place(line *out, const void *context) {
         put_text(out, " ");
     }
     put_text(out, now.what);
-    if (now.sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now.sha256);
+    if (now.sha256 != NULL && (where == NULL || where->sha256[0] == 0)) put_hash(out, now.sha256, now.file);
+    if (now.kind != NULL && atomic_load(&current_mode) != NULL) {
+        put_text(out, ", in ");
+        put_text(out, atomic_load(&current_mode));
+    }
 }
 
 static int in_comm(void) {

@@ -1,7 +1,8 @@
 /* host/plugin/crash.h: a crash names the file it happened in and what the host was doing.
  *
- *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion prepare
- *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b), rank 3, step 12
+ *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion create
+ *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b of
+ *         /home/you/weft-optimizer-lion.so), in training, rank 3, step 12
  *
  * Where the crash lies in a library, the plugin that the host had called is the one to ask: the host knows which, and
  * guesses nothing from the stack. The record of what is being done is cheap enough to set before every call into a
@@ -22,6 +23,7 @@ void weft_crash_to(int descriptor);
 typedef struct weft_doing {
     const char *kind, *id; /* "optimizer", "lion"; NULL: `what` says it all */
     const char *sha256;    /* of the plugin's file; NULL: not known */
+    const char *file;      /* its path; NULL: not known */
     const char *what;      /* "prepare"; NULL: nothing worth naming */
 } weft_doing;
 
@@ -31,6 +33,11 @@ weft_doing weft_crash_doing(weft_doing now);
 
 /* What this thread is doing. Safe in a signal handler. [any-thread] */
 weft_doing weft_crash_current(void);
+
+/* What the calls are for, "training", a text that lives as long as the process; NULL, as at first: for all. Gives what
+ * it was. [main] [hot] */
+const char *weft_crash_mode(const char *mode);
+const char *weft_crash_current_mode(void); /* [any-thread] */
 
 /* The optimizer step that runs; 0: none. [main] [hot] */
 void weft_crash_step(uint64_t step);

@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static pid_t guarded; /* the process; 0: none */
@@ -17,17 +18,20 @@ bool weft_ending_is_early(void) {
 static void at_exit(void) {
     const weft_doing now = weft_crash_current();
     const uint64_t step = weft_crash_current_step();
-    char when[40] = "";
+    const char *mode = weft_crash_current_mode();
+    char when[80] = "";
     if (!weft_ending_is_early()) return;
     (void)fflush(stdout);
-    if (step != 0) (void)snprintf(when, sizeof when, ", at step %llu", (unsigned long long)step);
-    if (now.kind == NULL) {
-        (void)fprintf(stderr, "weft: something ended the process%s%s%s: its work is not done\n",
-                      now.what != NULL ? " in " : "", now.what != NULL ? now.what : "", when);
-    } else {
-        (void)fprintf(stderr, "weft: %s:%s ended the process in its %s%s: its work is not done\n", now.kind, now.id,
-                      now.what, when);
-    }
+    (void)snprintf(when, sizeof when, "%s%s", mode != NULL && now.kind != NULL ? ", in " : "",
+                   mode != NULL && now.kind != NULL ? mode : "");
+    if (step != 0)
+        (void)snprintf(when + strlen(when), sizeof when - strlen(when), ", at step %llu", (unsigned long long)step);
+    if (now.kind == NULL)
+        (void)fprintf(stderr, "weft: %s ended the process%s: its work is not done\n",
+                      now.what != NULL ? now.what : "something", when);
+    else
+        (void)fprintf(stderr, "weft: %s:%s (%s) ended the process in its %s%s: its work is not done\n", now.kind,
+                      now.id, now.file != NULL ? now.file : "of no known file", now.what, when);
     _exit(1);
 }
 

@@ -1,7 +1,8 @@
 /* host/plugin/ending.h: the process ends where main ends. A plugin that calls exit would otherwise choose the status,
  * and a run that was cut short could look like one that is done.
  *
- *     weft: optimizer:lion ended the process in its prepare, at step 12: its work is not done
+ *     weft: optimizer:lion (/home/you/weft-optimizer-lion.so) ended the process in its prepare, in training, at step
+ *         12: its work is not done
  *
  * What ends without the C library, such as _exit, is not seen.
  */

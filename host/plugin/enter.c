@@ -23,21 +23,18 @@ static const weft_loaded *owner_of(const void *table) {
 
 weft_doing weft_plugin_enter(const void *table, const char *slot) {
     const weft_loaded *loaded = owner_of(table);
-    weft_doing now = {NULL, NULL, NULL, slot};
+    weft_doing now = {.what = slot};
     if (loaded != NULL) {
         now.kind = loaded->plugin->kind;
         now.id = loaded->plugin->id;
         now.sha256 = loaded->sha256;
+        now.file = loaded->path;
     }
     return weft_crash_doing(now);
 }
 
-static const char *served; /* by the calls into plugins */
-
 const char *weft_plugin_serve(const char *mode) {
-    const char *before = served;
-    served = mode;
-    return before;
+    return weft_crash_mode(mode);
 }
 
 static void print_title(char *out, size_t size, const weft_loaded *loaded) {
@@ -67,6 +64,7 @@ static bool is_its_fault(weft_status status) {
 }
 
 weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, weft_error *err) {
+    const char *const served = weft_crash_current_mode();
     char title[700];
     if (err == NULL || loaded == NULL || !is_its_fault(status) || is_blamed(err->text)) return status;
     print_title(title, sizeof title, loaded);

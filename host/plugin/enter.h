@@ -58,4 +58,12 @@ const char *weft_plugin_serve(const char *mode);
         (void)weft_plugin_leave(before_, WEFT_OK, NULL);                                                               \
     } while (0)
 
+/* A slot that answers with what it returns. */
+#define WEFT_PLUGIN_ASK(answer, table, slot, ...)                                                                      \
+    do {                                                                                                               \
+        const weft_doing before_ = weft_plugin_enter((table), #slot);                                                  \
+        (answer) = (table)->slot(__VA_ARGS__);                                                                         \
+        (void)weft_plugin_leave(before_, WEFT_OK, NULL);                                                               \
+    } while (0)
+
 #endif

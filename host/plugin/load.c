@@ -113,7 +113,7 @@ static weft_status check_identity(const file_entry *entry, const void *mapped, w
 /* --- running its code --- */
 
 static weft_doing begin_loading(const file_entry *entry) {
-    const weft_doing now = {NULL, NULL, entry->file.sha256, entry->doing};
+    const weft_doing now = {.sha256 = entry->file.sha256, .what = entry->doing};
     return now;
 }
 

@@ -148,6 +148,17 @@ static void offer_id(void *context, const char *path) {
     }
 }
 
+/* What builds a plugin that comes with Weft and is left out where its libraries are not: "" for all others. */
+const char *weft_search_built_by(const char *kind, const char *id) {
+    if (strcmp(kind, "device") == 0 && strcmp(id, "cuda") == 0)
+        return " It is built where the CUDA Toolkit and cuDNN are: `sh configs/packages.sh cuda` installs them, then "
+               "build again.";
+    if (strcmp(kind, "comm") == 0 && strcmp(id, "nccl") == 0)
+        return " It is built where the CUDA Toolkit, cuDNN and NCCL are: `sh configs/packages.sh cuda` installs them, "
+               "then build again.";
+    return "";
+}
+
 weft_status weft_search_miss(const weft_search *self, const char *kind, const char *id, weft_error *err) {
     char prefix[64], hint[128] = "", tried[1400] = "";
     ids all = {prefix, {id, "", 0}, "", 0};
@@ -160,8 +171,8 @@ weft_status weft_search_miss(const weft_search *self, const char *kind, const ch
             snprintf(tried + used, sizeof tried - used, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
         used += n < 0 ? 0 : (size_t)n;
     }
-    return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s %s%s%s Tried:%s%s", kind, id,
-                          hint[0] == 0 ? "." : hint,
+    return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s%s %s%s%s Tried:%s%s", kind, id,
+                          hint[0] == 0 ? "." : hint, weft_search_built_by(kind, id),
                           all.used == 0 ? "None of this kind was found." : "There are: ", all.known,
                           all.used == 0 ? "" : ".", tried, self->n == 0 ? " nothing." : "");
 }

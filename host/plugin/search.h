@@ -24,6 +24,8 @@ int weft_search_builtin(char *out, size_t n, const char *kind, const char *id);
 
 /* WEFT_E_USER: what was not found, the nearest id, the ids that are there, and every path that was tried. [main] */
 weft_status weft_search_miss(const weft_search *self, const char *kind, const char *id, weft_error *err);
+/* " It is built where ...": how to get a plugin that comes with Weft but needs others' libraries; "" for all others. */
+const char *weft_search_built_by(const char *kind, const char *id);
 
 /* Calls visit for each weft-*-*.so of each directory that exists, in search order, names of a directory sorted.
  * WEFT_E_SYSTEM: a directory that exists and cannot be read. [main] */

@@ -1,6 +1,7 @@
 /* host/plugin/slow.c: see slow.h. */
 #include "plugin/slow.h"
 
+#include "plugin/enter.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -9,17 +10,17 @@
 
 static void *watch_call(void *context) {
     weft_slow *self = context;
-    const weft_plugin *plugin = self->loaded->plugin;
     struct timespec until;
-    char line[1200];
+    char title[700], line[1200];
     int waited = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += WEFT_SLOW_SECONDS;
     (void)pthread_mutex_lock(&self->lock);
     while (!self->is_over && waited != ETIMEDOUT) waited = pthread_cond_timedwait(&self->ended, &self->lock, &until);
     if (!self->is_over) {
-        (void)snprintf(line, sizeof line, "%s:%s (%.900s) has been in its %s for %d s and goes on", plugin->kind,
-                       plugin->id, self->loaded->path, self->what, (int)WEFT_SLOW_SECONDS);
+        weft_plugin_title(title, sizeof title, self->table);
+        (void)snprintf(line, sizeof line, "%s has been in its %s for %d s and goes on", title, self->slot,
+                       (int)WEFT_SLOW_SECONDS);
         weft_services_say(WEFT_LOG_WARN, line); /* also where a run is only tried, which tells nothing else */
     }
     (void)pthread_mutex_unlock(&self->lock);
@@ -37,10 +38,10 @@ static bool start_watcher(weft_slow *self) {
     return started;
 }
 
-void weft_slow_begin(weft_slow *self, const weft_loaded *loaded, const char *what) {
+void weft_slow_begin(weft_slow *self, const void *table, const char *slot) {
     pthread_condattr_t by_clock;
-    self->loaded = loaded;
-    self->what = what;
+    self->table = table;
+    self->slot = slot;
     self->is_over = false;
     (void)pthread_mutex_init(&self->lock, NULL);
     (void)pthread_condattr_init(&by_clock);

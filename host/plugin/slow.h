@@ -3,16 +3,14 @@
 #ifndef WEFT_HOST_PLUGIN_SLOW_H
 #define WEFT_HOST_PLUGIN_SLOW_H
 
-#include "plugin/plugin.h"
-
 #include <pthread.h>
 #include <stdbool.h>
 
 enum { WEFT_SLOW_SECONDS = 10 }; /* after which it is told */
 
 typedef struct weft_slow {
-    const weft_loaded *loaded;
-    const char *what;
+    const void *table;
+    const char *slot;
     pthread_mutex_t lock;
     pthread_cond_t ended;
     pthread_t watcher;
@@ -20,8 +18,9 @@ typedef struct weft_slow {
     bool is_over;
 } weft_slow;
 
-/* what: the slot's name. Stays where it is until the end. Without a thread for it nothing is told. [main] */
-void weft_slow_begin(weft_slow *self, const weft_loaded *loaded, const char *what);
+/* table, slot: who is called (enter.h). Stays where it is until the end. Without a thread for it nothing is told.
+ * [main] */
+void weft_slow_begin(weft_slow *self, const void *table, const char *slot);
 void weft_slow_end(weft_slow *self);
 
 #endif

@@ -106,21 +106,29 @@ json_t *weft_contrast_make(const json_t *a, const json_t *b) {
                      differing(json_object_get(a, "numbers"), json_object_get(b, "numbers")));
 }
 
-/* A value for people; numbers of tables with their thousands. */
-static void show_value(char text[64], const json_t *value, bool counts) {
-    if (value == NULL || json_is_null(value)) (void)snprintf(text, 64, "-");
-    else if (json_is_string(value)) (void)snprintf(text, 64, "%.60s", json_string_value(value));
-    else if (json_is_boolean(value)) (void)snprintf(text, 64, "%s", json_is_true(value) ? "yes" : "no");
-    else if (json_is_integer(value) && counts) (void)weft_unit_count(text, json_integer_value(value));
-    else (void)snprintf(text, 64, "%.10g", json_number_value(value));
+enum { COLUMN = 24 };
+
+/* A value for people; numbers of tables with their thousands. What is no text fits into `own`. */
+static const char *show_value(char own[64], const json_t *value, bool counts) {
+    if (json_is_string(value)) return json_string_value(value);
+    if (value == NULL || json_is_null(value)) (void)snprintf(own, 64, "-");
+    else if (json_is_boolean(value)) (void)snprintf(own, 64, "%s", json_is_true(value) ? "yes" : "no");
+    else if (json_is_integer(value) && counts) (void)weft_unit_count(own, json_integer_value(value));
+    else (void)snprintf(own, 64, "%.10g", json_number_value(value));
+    return own;
 }
 
-static void print_row(const json_t *row, bool counts, FILE *to) {
+/* A path or a list that no column holds has a line of its own. */
+static void print_row(const json_t *row, bool counts, const char *name_a, const char *name_b, FILE *to) {
     const json_t *a = json_object_get(row, "a"), *b = json_object_get(row, "b");
-    char left[64], right[64];
-    show_value(left, a, counts);
-    show_value(right, b, counts);
-    (void)fprintf(to, "%-34s %24s %24s", json_string_value(json_object_get(row, "name")), left, right);
+    char of_a[64], of_b[64];
+    const char *left = show_value(of_a, a, counts), *right = show_value(of_b, b, counts);
+    const char *name = json_string_value(json_object_get(row, "name"));
+    if (strlen(left) > COLUMN || strlen(right) > COLUMN) {
+        (void)fprintf(to, "%s\n  %s  %s\n  %s  %s\n", name, name_a, left, name_b, right);
+        return;
+    }
+    (void)fprintf(to, "%-34s %*s %*s", name, COLUMN, left, COLUMN, right);
     if (counts && json_integer_value(a) != 0)
         (void)fprintf(to, " %+9.1f %%", 100.0 * ((double)json_integer_value(b) / (double)json_integer_value(a) - 1.0));
     (void)fputc('\n', to);
@@ -129,8 +137,8 @@ static void print_row(const json_t *row, bool counts, FILE *to) {
 void weft_contrast_print(const json_t *difference, const char *name_a, const char *name_b, FILE *to) {
     const json_t *keys = json_object_get(difference, "keys"), *numbers = json_object_get(difference, "numbers"), *row;
     size_t i = 0;
-    (void)fprintf(to, "%-34s %24s %24s\n", "", name_a, name_b);
-    json_array_foreach(keys, i, row) print_row(row, false, to);
-    json_array_foreach(numbers, i, row) print_row(row, true, to);
+    (void)fprintf(to, "%-34s %*s %*s\n", "", COLUMN, name_a, COLUMN, name_b);
+    json_array_foreach(keys, i, row) print_row(row, false, name_a, name_b, to);
+    json_array_foreach(numbers, i, row) print_row(row, true, name_a, name_b, to);
     if (json_array_size(keys) + json_array_size(numbers) == 0) (void)fprintf(to, "nothing differs\n");
 }

@@ -239,11 +239,11 @@ static weft_status print_one(const weft_session *session, int32_t split, const c
 
 /* What the plugin itself has counted. */
 static void print_counts(const weft_session *session) {
-    const weft_data_counts *counts = session->data_plugin->extension == NULL
-                                         ? NULL
-                                         : session->data_plugin->extension(session->data, WEFT_DATA_COUNTS);
+    const weft_data_plugin *plugin = session->data_plugin;
+    const weft_data_counts *counts = NULL;
     uint64_t n = 0;
     const char *what = NULL;
+    if (plugin->extension != NULL) WEFT_PLUGIN_ASK(counts, plugin, extension, session->data, WEFT_DATA_COUNTS);
     if (counts == NULL || !WEFT_WHOLE(counts, weft_data_counts)) return;
     (void)printf("read\n");
     for (uint32_t i = 0; (what = counts->get(session->data, i, &n)) != NULL; i++)

@@ -186,7 +186,9 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
 }
 
 const void *weft_text_extension(const weft_text *text, const char *id) {
-    return text->plugin->extension == NULL ? NULL : text->plugin->extension(text->tokenizer, id);
+    const void *table = NULL;
+    if (text->plugin->extension != NULL) WEFT_PLUGIN_ASK(table, text->plugin, extension, text->tokenizer, id);
+    return table;
 }
 
 void weft_text_close(weft_text *text) {

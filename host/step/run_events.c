@@ -122,7 +122,7 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
     const weft_span *parameters = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index];
     weft_update args = {.struct_size = (uint32_t)sizeof args};
     weft_status status = WEFT_OK;
-    args.kernel = engine->optimizer_plugin->update(engine->optimizer);
+    WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
     args.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
     args.weight_dtype = parameters->dtype;
     args.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));

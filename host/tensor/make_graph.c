@@ -1,6 +1,7 @@
 /* host/tensor/make_graph.c: a graph from its record to its end: calling the model's forward, checking what it gave
  * back. */
 #include "plugin/enter.h"
+#include "plugin/slow.h"
 #include "tensor/operators.h"
 
 #include <stdlib.h>
@@ -60,6 +61,7 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     const weft_declared *declared = graph->declared;
     weft_value result = {0};
     weft_doing before;
+    weft_slow slow;
     (void)weft_record_outside(graph, WEFT_HOME_NONE, 0, 0); /* value 0: invalid */
     if (graph->segment > 0) {
         graph->carry_in = weft_record_outside(graph, WEFT_HOME_CARRY_IN, graph->dtype, declared->carry_width);
@@ -69,10 +71,12 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     }
     if (!graph->failed) {
         graph->open = true;
+        weft_slow_begin(&slow, declared->plugin, "forward");
         before = weft_plugin_enter(declared->plugin, "forward");
         result = declared->plugin->forward(declared->model, (uint32_t)graph->segment, graph, &weft_graph_ops,
                                            graph->carry_in);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
+        weft_slow_end(&slow);
         graph->open = false;
         check_result(graph, result);
     }

@@ -531,7 +531,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     if (status == WEFT_OK) status = prepare_output(self, err);
     if (status == WEFT_OK) status = print_tables(self, err);
     if (status == WEFT_OK) {
-        weft_signals_install();
+        weft_signals_install("step and saving");
         status = loop(self, err);
     }
     if (status == WEFT_OK) status = finish_run(self, err);

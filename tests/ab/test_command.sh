@@ -99,6 +99,7 @@ ab 11 run.ini --vary optimizer.lr=0.0001,0.1 --rounds 8 --steps 1 --learn 20 --w
 says said "learned  B learns more than A: -"
 says said "verdict  B is better than A"
 grep -q '<svg' page.html || fail "the page has no drawing"
+grep -q 'What was known' page.html || fail "the page lacks what the looks told"
 grep -q 'Loss beside A' page.html || fail "the page lacks what is learned"
 grep -q 'optimizer.lr=0.1' page.html || fail "the page lacks its arms"
 ab 10 run.ini --vary optimizer.lr=0.1,0.0001 --rounds 8 --steps 1 --learn 20 --seeds 3 --within 100000 --json

@@ -112,6 +112,35 @@ START_TEST(large_differences_are_found) {
 }
 END_TEST
 
+/* What A beside itself says that so many rounds tell as likely as not is told, and a quarter of it is not. */
+START_TEST(what_can_be_told_is_foreseen) {
+    static const double parts[] = {1, 0.25};
+    const machine *m = &machines[_i];
+    int told[2] = {0};
+    state = 99 + (uint64_t)_i;
+    for (int part = 0; part < 2; part++)
+        for (int i = 0; i < TRIALS; i++) {
+            double noise[WEFT_AB_ALONE_ROUNDS], speed = 1;
+            weft_ab_verdict verdict;
+            for (int r = 0; r < WEFT_AB_ALONE_ROUNDS; r++) {
+                const double a = block(m, 1, 0, &speed, r % 2);
+                noise[r] = log(block(m, 1, 0, &speed, (r + 1) % 2) / a);
+            }
+            verdict = trial(m, 1 + parts[part] * weft_ab_told(noise, WEFT_AB_ALONE_ROUNDS, ROUNDS), (uint64_t)i);
+            told[part] += verdict.answer == WEFT_AB_SLOWER;
+        }
+    ck_assert_msg(told[0] >= TRIALS * 45 / 100, "%s: of what can be told %d of %d are", m->name, told[0], (int)TRIALS);
+    ck_assert_msg(told[1] <= TRIALS / 4, "%s: of a quarter of it %d of %d are told", m->name, told[1], (int)TRIALS);
+}
+END_TEST
+
+START_TEST(few_rounds_tell_nothing) {
+    double noise[] = {0.1, -0.1, 0.2, -0.2, 0.1, -0.1, 0.2, -0.2};
+    ck_assert(isnan(weft_ab_told(noise, 8, WEFT_AB_FIRST_LOOK - 1)));
+    ck_assert(isnan(weft_ab_told(noise, 0, 100)));
+}
+END_TEST
+
 START_TEST(the_interval_is_that_of_the_sign_test) {
     double values[] = {9, 1, 8, 2, 7, 3, 6, 4}; /* of 8, the ends miss with 2 / 256 */
     weft_median_interval at = weft_median_interval_of(values, 8, 0.01);
@@ -296,6 +325,8 @@ int main(void) {
     TCase *tcase = tcase_create("verdict");
     tcase_add_loop_test(tcase, few_are_wrong, 0, sizeof machines / sizeof *machines);
     tcase_add_test(tcase, large_differences_are_found);
+    tcase_add_loop_test(tcase, what_can_be_told_is_foreseen, 0, sizeof machines / sizeof *machines);
+    tcase_add_test(tcase, few_rounds_tell_nothing);
     tcase_add_test(tcase, the_interval_is_that_of_the_sign_test);
     tcase_add_test(tcase, each_place_in_a_round_is_everybodys);
     tcase_add_test(tcase, looks_come_less_and_less);

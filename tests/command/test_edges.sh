@@ -143,6 +143,12 @@ sed -i 's/(void)sleep(12);/(void)sleep(12);\n    optimizer->host = host;/' sleep
 build optimizer sleeper "${CC:-cc}" -O2 -include unistd.h sleeper.c -lm
 WEFT_PLUGIN_PATH="$PWD/plugins" "$weft" train run.ini run.out=slept optimizer.plugin=sleeper --quiet >slept.log 2>&1 &
 sleeper=$!
+# in a slot that plans as well
+sed 's/"whole"/"napper"/; s/^    (void)host;/    (void)sleep(12);\n&/' "$WEFT_SOURCE/plugins/policy/whole/whole.c" >napper.c
+grep -q 'sleep(12)' napper.c || failed "no napper"
+build policy napper "${CC:-cc}" -O2 -include unistd.h napper.c
+WEFT_PLUGIN_PATH="$PWD/plugins" "$weft" train run.ini run.out=napped policy.plugin=napper --quiet >napped.log 2>&1 &
+napper=$!
 if has mpich; then # nor where the run is only tried before its ranks are started
     sed 's/(void)sleep(12);/(void)(getenv("PMI_RANK") == NULL \&\& sleep(12));/' sleeper.c >dozer.c
     sed -i 's/"sleeper"/"dozer"/' dozer.c
@@ -180,6 +186,9 @@ done
 wait $sleeper || failed "a create that takes long" slept.log
 [ "$(cat slept.log)" = "weft: warning: optimizer:sleeper ($PWD/plugins/weft-optimizer-sleeper.so) has been in its create for 10 s and goes on" ] ||
     failed "a create that takes long is told" slept.log
+wait $napper || failed "units that take long" napped.log
+grep -qF "weft: warning: policy:napper ($PWD/plugins/weft-policy-napper.so) has been in its units for 10 s and goes on" napped.log ||
+    failed "units that take long are told" napped.log
 if has mpich; then
     wait $dozer || failed "a create that takes long under --ranks" dozed.log
     grep -q "^weft: warning: optimizer:dozer ($PWD/plugins/weft-optimizer-dozer.so) has been in its create for 10 s" dozed.log ||

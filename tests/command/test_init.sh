@@ -102,6 +102,11 @@ printf 'id,"prompt",completion\n1,q,a\n2,q,b\n3,q,c\n4,q,d\n' >data/asked.csv
 prints "$weft" init runs/scratch data/asked.csv -o table.ini
 says table.ini "plugin = instruct"
 runs table.ini
+grep -q '^separator' table.ini && failed "commas need no key" table.ini
+tr , ';' <data/asked.csv >data/europe.CSV
+prints "$weft" init runs/scratch data/europe.CSV -o europe.ini
+says europe.ini "separator = semicolon"
+runs europe.ini
 printf '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a%s"}]}\n' 1 2 3 4 >data/turns.jsonl
 prints "$weft" init runs/scratch data/turns.jsonl -o turns.ini
 says turns.ini "plugin = instruct"

@@ -107,6 +107,8 @@ JSON
     cp "$weft" alone # one that has no plugins beside it
     stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" \
         "$dir/alone" train run.ini device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    grep -q "NCCL are: .sh configs/packages.sh cuda. installs them, then build again" log ||
+        failed "it is not said how the communicator would be built" log
     # The name of the library that it is linked with, in its file, becomes one that is not there.
     sed 's/libweft-cuda-double\.so/libnccl-is-missing0.so/g' "$WEFT_BUILD/tests/cuda/weft-comm-nccl.so" \
         >broken/weft-comm-nccl.so

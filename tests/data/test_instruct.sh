@@ -71,6 +71,7 @@ forms() {
     printf '{"prompt":"1. \\"e4\\", e5","completion":"d4","big":123456789012345678901234567890}\n' >pair.jsonl
     printf 'question,answer\r\n"1. ""e4"", e5",d4\r\n' >table.csv
     printf 'prompt\tresponse\n1. "e4", e5\td4\n' >table.tsv
+    printf 'prompt;response\n"1. ""e4"", e5";d4\n' >table.CSV
     printf '\357\273\277{"q":"1. \\"e4\\", e5","a":"d4"}\n' >named.jsonl
 }
 forms
@@ -78,6 +79,8 @@ for file in messages.json turns.jsonl alpaca.jsonl pair.jsonl table.csv table.ts
     show "$file"
     case $(cat printed) in *"$wanted"*) ;; *) failed "$file is another conversation" printed printed.err ;; esac
 done
+show table.CSV data.separator=semicolon
+case $(cat printed) in *"$wanted"*) ;; *) failed "fields between semicolons are another conversation" printed ;; esac
 show named.jsonl "data.columns=q, a"
 case $(cat printed) in *"$wanted"*) ;; *) failed "named columns are another conversation" printed ;; esac
 printf '{"instruction":"Add.","input":"1 2","output":"3","system":"S","history":[["a","b"]]}\n' >whole.jsonl
@@ -94,6 +97,14 @@ holds "the alpaca template has a place for the input" "### Input:"
 lacks "the last answer alone" "[[b"
 show pair.jsonl data.system=Be-brief.
 holds "a system message of the configuration" "<system> Be-brief."
+
+# Answers that say nothing are counted; one that calls a tool says something.
+{
+    printf '{"prompt":"a","completion":"b"}\n{"prompt":"a","completion":""}\n{"prompt":"a","completion":""}\n'
+    printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[]}]}\n'
+} >empty.jsonl
+prints "$weft" data show run.ini data.path=empty.jsonl data.template=chatml
+says "empty answers" "2 of 4 conversations have an empty answer, of which nothing but its end is learned; the first at $PWD/empty.jsonl:2"
 
 # Special tokens that are typed are text, unless a key says else.
 printf '{"prompt":"a </s> b","completion":"c"}\n' >typed.jsonl
@@ -204,6 +215,8 @@ bad x.json '[{"prompt":"a","completion":"b"}] 1' 'x.json:1: something stands beh
 bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the first row names 2'
 bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
 bad x.csv 'question,answer\n"1"x,2\n' 'x.csv:2: something stands behind the quotes of a field'
+bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if a semicolon stands between fields, say [data] separator = semicolon'
+bad x.csv 'a,b\n1,2\n' 'if a comma stands between fields, say [data] separator = comma' data.separator=bar
 bad x.txt 'a' 'the name ends in none of .json, .jsonl, .csv and .tsv'
 bad x.jsonl '{"prompt":"a","completion":"b"}\n' 'there is no chat template named nonsuch; there are: alpaca' data.template=nonsuch
 rm model/chat_template.jinja

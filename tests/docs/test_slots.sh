@@ -1,9 +1,15 @@
-# The table of slots in docs/plugin-authors.md names each slot that host/plugin/kinds.c asks for, in rows of its kind.
+# The table of slots in docs/plugin-authors.md names each slot that host/plugin/kinds.c asks for, in rows of its kind, and
+# each that a kind's table in the SDK has besides, which a plugin may leave empty.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 page=$WEFT_SOURCE/docs/plugin-authors.md
 
 # "model create"
 grep -o 'SLOT([a-z]*, [a-z_0-9]*)' "$WEFT_SOURCE/host/plugin/kinds.c" | sed 's/SLOT(//; s/)//; s/,//' | grep -v '^kind ' >asked
+for header in "$WEFT_SOURCE"/sdk/include/weft/*.h; do
+    awk '/^typedef struct weft_[a-z]*_plugin \{/ { kind = $3; sub(/^weft_/, "", kind); sub(/_plugin$/, "", kind) }
+        /^\}/ { kind = "" }
+        kind != "" && match($0, /\(\*[a-z_0-9]+\)\(/) { print kind, substr($0, RSTART + 2, RLENGTH - 4) }' "$header" >>asked
+done
 # Of a row "| model | `create`, ... |" the names in its second cell; a row without a kind goes on with the one above it.
 awk -F '|' '/^\| kind \| slot/ { inside = 1; next }
 inside && !/^\|/ { exit }

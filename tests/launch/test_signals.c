@@ -19,7 +19,7 @@ static bool is_default(int number) {
 }
 
 START_TEST(the_first_asks_to_stop_and_the_second_is_the_systems) {
-    weft_signals_install();
+    weft_signals_install("step and saving");
     ck_assert(!is_default(SIGINT) && !is_default(SIGTERM));
     ck_assert(!weft_signals_stop());
     ck_assert_int_eq(raise(kinds[_i]), 0);
@@ -30,7 +30,7 @@ END_TEST
 
 /* A terminal that closes and a pipe that nobody reads do not say it once. */
 START_TEST(those_that_repeat_themselves_only_ask) {
-    weft_signals_install();
+    weft_signals_install("step and saving");
     ck_assert_int_eq(raise(kinds[_i]), 0);
     ck_assert(weft_signals_stop());
     ck_assert_int_eq(raise(kinds[_i]), 0); /* ends a process that has the default action */
@@ -42,7 +42,7 @@ END_TEST
 
 START_TEST(what_nohup_ignores_stays_ignored) {
     (void)signal(kinds[_i], SIG_IGN);
-    weft_signals_install();
+    weft_signals_install("step and saving");
     ck_assert_int_eq(raise(kinds[_i]), 0);
     ck_assert(!weft_signals_stop());
 }
@@ -50,7 +50,7 @@ END_TEST
 
 /* It may come between a call that fails and the look at why; nobody is there to read what it says. */
 START_TEST(errno_stays) {
-    weft_signals_install();
+    weft_signals_install("step and saving");
     ck_assert_int_eq(close(STDERR_FILENO), 0);
     errno = ERANGE;
     ck_assert_int_eq(raise(kinds[_i]), 0);
@@ -80,7 +80,7 @@ static void *run_on_that_stack(void *unused) {
     (void)unused;
     if (sigaltstack(NULL, &found) != 0) return NULL;
     weft_crash_install();
-    weft_signals_install();
+    weft_signals_install("step and saving");
     spin();
     (void)sigaltstack(&found, NULL);
     return NULL;

@@ -77,7 +77,7 @@ static int act_rank(const char *what, const char *directory) {
         return 0;
     }
     if (strcmp(what, "fail") == 0) return rank == 1 ? 3 : 0;
-    if (strcmp(what, "listen") == 0) weft_signals_install();
+    if (strcmp(what, "listen") == 0) weft_signals_install("step and saving");
     if (strcmp(what, "deaf") == 0) (void)signal(SIGINT, SIG_IGN);
     say_ready(directory);
     while (!weft_signals_stop()) wait_a_little();

@@ -27,7 +27,7 @@ prints weft plugins new policy mine
 sed -i "s/find_package(Weft REQUIRED)/find_package(Weft $sdk REQUIRED)\nmessage(STATUS \"Weft is \${Weft_VERSION}\")/" mine/CMakeLists.txt
 
 # ---- with CMake, which is told nothing
-prints cmake -S mine -B made -DCMAKE_INSTALL_PREFIX="$HOME/.local"
+prints cmake -S mine -B made
 grep -qF "Weft is $version" printed || failed "the CMake package is of another version than $version" printed
 refused "Could not find" sh -c "sed 's/Weft $sdk REQUIRED/Weft 99.0 REQUIRED/' mine/CMakeLists.txt >mine/Next.txt &&
     mkdir -p next && cp mine/Next.txt next/CMakeLists.txt && cmake -S next -B next/made"

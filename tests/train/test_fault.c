@@ -139,7 +139,7 @@ START_TEST(an_abort_in_a_step_names_the_plugin_that_was_called) {
     child_says(text, sizeof text, &status, "-DIN_PREPARE='abort()'");
     ck_assert_msg(strstr(text, "weft: signal 6 (abort) in libc.so.6, in optimizer:sample prepare (sha256 ") != NULL,
                   "%s", text);
-    ck_assert_msg(strstr(text, "), step 1\n") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "), in training, step 1\n") != NULL, "%s", text);
     ck_assert_ptr_null(strstr(text, "device")); /* whose kernels ran before */
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
 }
@@ -160,9 +160,9 @@ END_TEST
 START_TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
     static const struct {
         const char *flags, *sentence;
-    } rows[] = {{"-DIN_PREPARE='exit(0)'", "weft: optimizer:sample ended the process in its prepare, at step 1: its"},
-                {"-DIN_CREATE='exit(0)'", "weft: optimizer:sample ended the process in its create: its work is not"},
-                {"-DIN_ENTRY='exit(0)'", "weft: something ended the process in the load of "}};
+    } rows[] = {{"-DIN_PREPARE='exit(0)'", ".so) ended the process in its prepare, in training, at step 1: its"},
+                {"-DIN_CREATE='exit(0)'", ".so) ended the process in its create: its work is not"},
+                {"-DIN_ENTRY='exit(0)'", ".so ended the process: its work is not done"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char name[64], command[4 * PATH_MAX], text[4096] = "";
         FILE *said = NULL;

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -43,6 +44,11 @@ static weft_status fill(char *bytes, const input *source, int file, weft_error *
         done += (size_t)n;
     }
     return WEFT_OK;
+}
+
+int data_name_ends(const char *path, const char *end) {
+    const size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcasecmp(path + n - m, end) == 0;
 }
 
 weft_status data_file_read(char **bytes, size_t *n, const weft_host *host, const char *key, const char *path,

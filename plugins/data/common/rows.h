@@ -15,6 +15,9 @@ typedef struct data_array {
 weft_status data_array_reserve(data_array *array, const weft_host *host, size_t n, size_t element_bytes);
 void data_array_free(data_array *array, const weft_host *host);
 
+/* Whether a file's name ends so (".csv"), in letters of either case. */
+int data_name_ends(const char *path, const char *end);
+
 /* A whole regular file; key: of [data] that names it. *bytes is the host's memory. want: "a file of text or JSONL". */
 weft_status data_file_read(char **bytes, size_t *n, const weft_host *host, const char *key, const char *path,
                            const char *want, weft_error *err);

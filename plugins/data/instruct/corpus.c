@@ -48,6 +48,7 @@ static size_t cut_tasks(const encoding *all, task *tasks) {
 
 static void add_counts(instruct_counts *to, const instruct_counts *from) {
     if (to->first_idle == 0 && from->first_idle != 0) to->first_idle = to->records + from->first_idle;
+    if (to->first_empty == 0 && from->first_empty != 0) to->first_empty = to->records + from->first_empty;
     to->records += from->records;
     to->answers += from->answers;
     to->ended += from->ended;
@@ -57,6 +58,7 @@ static void add_counts(instruct_counts *to, const instruct_counts *from) {
     to->shortened_tokens += from->shortened_tokens;
     to->dropped += from->dropped;
     to->idle += from->idle;
+    to->empty += from->empty;
     if (from->ended > 0) to->end_id = from->end_id;
 }
 

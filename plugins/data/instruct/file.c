@@ -12,16 +12,11 @@ weft_status instruct_fail(weft_error *err, const instruct_record *record, const 
     return weft_error_set(err, WEFT_E_DATA, "%s:%llu: %s", record->file->path, (unsigned long long)record->line, text);
 }
 
-static int ends_in(const char *text, const char *tail) {
-    const size_t n = strlen(text), m = strlen(tail);
-    return n >= m && strcmp(text + n - m, tail) == 0;
-}
-
 static weft_status find_format(instruct_file *file, const instruct_config *config, weft_error *err) {
     static const char *const ends[] = {".json", ".jsonl", ".csv", ".tsv"};
     file->format = config->format;
     for (int64_t i = 0; i < 4 && file->format == FORMAT_AUTO; i++)
-        if (ends_in(file->path, ends[i])) file->format = FORMAT_JSON + i;
+        if (data_name_ends(file->path, ends[i])) file->format = FORMAT_JSON + i;
     if (file->format != FORMAT_AUTO) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
                           "[data] %s = %s: the name ends in none of .json, .jsonl, .csv and .tsv: say which it is with "
@@ -108,6 +103,21 @@ static weft_status cut_array(instruct_file *file, const weft_host *host, size_t 
     return status;
 }
 
+/* Tables for people whose decimals have commas are written with semicolons, by the same name. */
+static weft_status judge_header(const instruct_file *file, const instruct_record *row, weft_error *err) {
+    static const char others[] = ";\t|,";
+    static const char *const names[] = {"semicolon", "tab", "bar", "comma"};
+    const char *header = json_string_value(json_array_get(file->header, 0));
+    if (file->format != FORMAT_CSV || json_array_size(file->header) != 1) return WEFT_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (others[i] != file->separator && strchr(header, others[i]) != NULL)
+            return instruct_fail(err, row,
+                                 "the first row is one field, \"%.60s\": if a %s stands between fields, say [data] "
+                                 "separator = %s",
+                                 header, names[i], names[i]);
+    return WEFT_OK;
+}
+
 /* The first row has the names of the columns. */
 static weft_status cut_table(instruct_file *file, const weft_host *host, size_t at, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -119,8 +129,10 @@ static weft_status cut_table(instruct_file *file, const weft_host *host, size_t 
         whole.n = end - at;
         for (size_t i = at; i < end; i++) line += file->bytes[i] == '\n';
         if (is_blank(row.bytes, whole.n) && end == file->n) break;
-        if (file->header == NULL) status = instruct_row_fields(&file->header, &whole, err);
-        else status = add_record(file, host, at, end, row.line, err);
+        if (file->header == NULL) {
+            status = instruct_row_fields(&file->header, &whole, err);
+            if (status == WEFT_OK) status = judge_header(file, &whole, err);
+        } else status = add_record(file, host, at, end, row.line, err);
     }
     return status;
 }
@@ -134,10 +146,13 @@ static weft_status cut(instruct_file *file, const weft_host *host, weft_error *e
 
 weft_status instruct_file_open(instruct_file *out, const weft_host *host, const instruct_config *config,
                                const char *key, char *path, weft_error *err) {
+    static const char separators[] = {
+        [SEPARATOR_COMMA] = ',', [SEPARATOR_SEMICOLON] = ';', [SEPARATOR_TAB] = '\t', [SEPARATOR_BAR] = '|'};
     weft_status status = WEFT_OK;
     out->key = key;
     out->path = path;
     status = find_format(out, config, err);
+    out->separator = out->format == FORMAT_CSV ? separators[config->separator] : '\t';
     if (status == WEFT_OK)
         status = data_file_read(&out->bytes, &out->n, host, key, path, "a file of JSON, JSONL, CSV or TSV", err);
     if (status == WEFT_OK) status = cut(out, host, err);

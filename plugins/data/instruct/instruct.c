@@ -149,25 +149,37 @@ static void tell_cuts(const weft_data *data, const char *path, const instruct_co
                  (unsigned long long)counts->dropped, all, (long long)data->config.context);
 }
 
-static weft_status tell_idle(const weft_data *data, const char *key, const char *path, const instruct_counts *counts,
-                             const instruct_record *first, weft_error *err) {
+/* The nth record of all files, from 1. */
+static const instruct_record *nth_record(const instruct_file *files, uint64_t n) {
+    for (n--; n >= files->records.n; files++) n -= files->records.n;
+    return &((const instruct_record *)files->records.data)[n];
+}
+
+static void tell_empty(const weft_data *data, const instruct_file *files, const instruct_counts *counts) {
+    const instruct_record *first = counts->empty == 0 ? NULL : nth_record(files, counts->first_empty);
+    if (first != NULL)
+        weft_log(data->host, WEFT_LOG_WARN,
+                 "%llu of %llu conversations have an empty answer, of which nothing but its end is learned; the first "
+                 "at %s:%llu",
+                 (unsigned long long)counts->empty, (unsigned long long)counts->records, first->file->path,
+                 (unsigned long long)first->line);
+}
+
+static weft_status tell_idle(const weft_data *data, const char *key, const char *path, const instruct_file *files,
+                             const instruct_counts *counts, weft_error *err) {
+    const instruct_record *first = counts->idle == 0 ? NULL : nth_record(files, counts->first_idle);
     if (counts->idle + counts->dropped == counts->records)
         return weft_error_set(
             err, WEFT_E_DATA,
             "[data] %s = %s gives nothing to learn: none of its %llu conversations has an answer with a "
             "target (%llu were too long and left out)",
             key, path, (unsigned long long)counts->records, (unsigned long long)counts->dropped);
-    if (counts->idle > 0)
+    if (first != NULL)
         weft_log(data->host, WEFT_LOG_WARN,
                  "%llu of %llu conversations have no target and are left out, the first at %s:%llu",
                  (unsigned long long)counts->idle, (unsigned long long)counts->records, first->file->path,
                  (unsigned long long)first->line);
     return WEFT_OK;
-}
-
-static const instruct_record *nth_record(const instruct_file *files, uint64_t n) {
-    while (n >= files->records.n) n -= (files++)->records.n;
-    return &((const instruct_record *)files->records.data)[n];
 }
 
 static weft_status encode_files(data_corpus *out, weft_data *data, const instruct_file *files, size_t n,
@@ -177,10 +189,10 @@ static weft_status encode_files(data_corpus *out, weft_data *data, const instruc
     weft_status status = instruct_corpus_encode(out, &counts, &with, files, n, err);
     if (status != WEFT_OK) return status;
     tell_cuts(data, path, &counts);
+    tell_empty(data, files, &counts);
     if (strcmp(key, "path") == 0) data->counts = counts;
     if (strcmp(key, "path") == 0) tell_end(data, &counts);
-    return tell_idle(data, key, path, &counts, counts.first_idle == 0 ? NULL : nth_record(files, counts.first_idle - 1),
-                     err);
+    return tell_idle(data, key, path, files, &counts, err);
 }
 
 /* How often an epoch has document d: whole times, and one more for as many as the rest of the weight says, drawn. */

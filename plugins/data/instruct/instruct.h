@@ -14,6 +14,7 @@
       "Further files, found as path is, each perhaps with how often an epoch has it: b.jsonl, c.csv:0.5.")             \
     K(F64,  weight,     "1",    "(0,1000]", "", WEFT_SAME, "How often an epoch has what path holds.")                  \
     K(ENUM, format,     "auto", "auto,json,jsonl,csv,tsv", "", WEFT_SAME, "auto: by the end of each file's name.")     \
+    K(ENUM, separator,  "comma", "comma,semicolon,tab,bar", "", WEFT_SAME, "What stands between the fields of CSV.")   \
     K(LIST, columns,    "",     "", "", WEFT_SAME,                                                                     \
       "Two fields, question and answer; without them: messages, conversations, instruction and output, and the like.") \
     K(STR,  template,   "own",  "", "", WEFT_SAME,                                                                     \
@@ -39,6 +40,7 @@
 WEFT_KEYS_STRUCT(instruct_config, INSTRUCT_KEYS)
 
 enum { FORMAT_AUTO, FORMAT_JSON, FORMAT_JSONL, FORMAT_CSV, FORMAT_TSV };
+enum { SEPARATOR_COMMA, SEPARATOR_SEMICOLON, SEPARATOR_TAB, SEPARATOR_BAR };
 enum { LOSS_ANSWERS, LOSS_LAST, LOSS_TEXT };
 enum { LONG_CUT, LONG_DROP };
 
@@ -55,6 +57,7 @@ typedef struct instruct_file {
     char *path;      /* the host's memory */
     double weight;
     int64_t format;
+    char separator; /* of a table's fields */
     char *bytes;
     size_t n;
     json_t *header;     /* of a table: the names of its columns, an array */
@@ -91,6 +94,7 @@ typedef struct instruct_counts {
     uint64_t dropped;                     /* too long, left out */
     uint64_t idle;                        /* without a target */
     uint64_t first_idle;                  /* record, from 1; 0: none */
+    uint64_t empty, first_empty;          /* those with an answer of no text, which end at once; so, too */
     int32_t end_id;                       /* an end token that was seen; -1: none */
     int32_t reserved;
 } instruct_counts;

@@ -1,5 +1,5 @@
-/* table.c: rows of CSV (RFC 4180: fields in quotes may hold commas, line ends, and quotes that are written twice) and
- * of TSV (no quotes). */
+/* table.c: rows of CSV (RFC 4180, with whatever separator: fields in quotes may hold it, line ends, and quotes that are
+ * written twice) and of TSV (no quotes). */
 #include "instruct.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ size_t instruct_row_end(const char *bytes, size_t n, size_t at, int csv) {
 static weft_status read_field(char *out, size_t *used, const instruct_record *record, size_t n, size_t at, size_t *next,
                               weft_error *err) {
     const int csv = record->file->format == FORMAT_CSV;
-    const char separator = csv ? ',' : '\t';
+    const char separator = record->file->separator;
     *used = 0;
     if (!csv || at == n || record->bytes[at] != '"') {
         for (; at < n && record->bytes[at] != separator; at++) out[(*used)++] = record->bytes[at];

@@ -110,14 +110,9 @@ static weft_status cut(text_source *source, const weft_host *host, const text_co
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of documents in %s", source->path);
 }
 
-static int ends_in(const char *text, const char *tail) {
-    const size_t n = strlen(text), m = strlen(tail);
-    return n >= m && strcmp(text + n - m, tail) == 0;
-}
-
 static int64_t format_of(const text_config *config, const char *path) {
     if (config->format != FORMAT_AUTO) return config->format;
-    return ends_in(path, ".jsonl") ? FORMAT_JSONL : ends_in(path, ".pgn") ? FORMAT_PGN : FORMAT_TEXT;
+    return data_name_ends(path, ".jsonl") ? FORMAT_JSONL : data_name_ends(path, ".pgn") ? FORMAT_PGN : FORMAT_TEXT;
 }
 
 /* Whether the text begins as [{" does, with blanks or without: objects of JSON in one array, not a line each. */

@@ -16,7 +16,7 @@
 #define MOST        512   /* threads of a team */
 #define SHARED_SUMS 45056 /* bytes of shared memory for sums over rows */
 #define MOST_RUNS   512
-#define RUN_ROWS    8 /* of each team, at least */
+#define RUN_ROWS    16 /* of each team, at least: what a run leaves is little beside what it reads */
 
 static int team_of_row(int64_t width, int32_t dtype) {
     return team_size(blocks_for(width, cells_of_16(dtype)), MOST);

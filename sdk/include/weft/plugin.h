@@ -44,10 +44,9 @@ typedef struct weft_plugin {
     const void *table; /* of the kind: const weft_optimizer_plugin *, ... */
 
     /* Whether what the plugin needs is here: a driver, a library that it looks for itself. `weft plugins list` asks,
-     * in a
-     * process of its own, and shows the text of err; so a plugin that cannot work here can still be described and its
-     * keys be checked. Starts nothing. What is created where this fails gives the same sentence. [main] [optional: it
-     * works wherever it can be loaded] */
+     * in a process of its own, and shows the text of err; so a plugin that cannot work here can still be described and
+     * its keys be checked. Starts nothing. What is created where this fails gives the same sentence. [main] [optional:
+     * it works wherever it can be loaded] */
     weft_status (*works)(const weft_host *host, weft_error *err);
 } weft_plugin;
 
