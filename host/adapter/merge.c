@@ -11,7 +11,8 @@
 #include "model/convert.h"
 #include "model/packed.h"
 #include "model/packing.h"
-#include "model/safetensors.h"
+#include "model/quantization.h"
+#include "files/safetensors.h"
 #include "plugin/enter.h"
 
 #include <dirent.h>
@@ -319,7 +320,11 @@ static weft_status change_text(const merge *self, const char *name, char **text,
     const bool is_config = strcmp(name, "config.json") == 0, grows = declared->vocabulary.rows > 0;
     char pad[16], rows[32], *changed = NULL;
     const weft_json_change changes[] = {{"pad_token_id", pad}, {"vocab_size", rows}};
+    bool was_packed = false;
+    weft_status status = WEFT_OK;
     if (!is_config && strcmp(name, "generation_config.json") != 0) return WEFT_OK;
+    if (is_config) status = weft_quantization_take(&was_packed, text, n, err);
+    if (status != WEFT_OK) return status;
     (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
     (void)snprintf(rows, sizeof rows, "%lld", (long long)declared->vocabulary.rows);
     if (grows) {

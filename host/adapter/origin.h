@@ -5,7 +5,7 @@
 #ifndef WEFT_HOST_ADAPTER_ORIGIN_H
 #define WEFT_HOST_ADAPTER_ORIGIN_H
 
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 #define WEFT_ADAPTER_ORIGIN "weft_adapter.json"
 

@@ -4,7 +4,7 @@
 #define WEFT_HOST_ADAPTER_TENSORS_H
 
 #include "model/declare.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 #define WEFT_ADAPTER_WEIGHTS "adapter_model.safetensors"
 #define WEFT_ADAPTER_CONFIG  "adapter_config.json"

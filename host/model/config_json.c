@@ -135,3 +135,35 @@ char *weft_config_json_change(const char *text, size_t bytes, const weft_json_ch
     (void)fwrite(text + copied, 1, bytes - copied, stream);
     return finish_text(stream, &out);
 }
+
+/* ---- one key less ---- */
+
+/* A member with the comma behind it and what is blank up to the next one, or, of the last one, the comma before it. */
+static void widen_member(size_t *begin, size_t *end, const char *text, size_t bytes, const member *found) {
+    const size_t behind = skip_blanks(text, bytes, found->value_end);
+    *begin = found->key;
+    *end = found->value_end;
+    if (behind < bytes && text[behind] == ',') {
+        *end = skip_blanks(text, bytes, behind + 1);
+        return;
+    }
+    while (*begin > 0 && strchr(" \t\r\n", text[*begin - 1]) != NULL && text[*begin - 1] != '\0') --*begin;
+    if (*begin > 0 && text[*begin - 1] == ',') --*begin;
+}
+
+char *weft_config_json_without(const char *text, size_t bytes, const char *key, size_t *out_bytes) {
+    size_t at = 0, copied = 0, begin = 0, end = 0;
+    int depth = 0;
+    char *out = NULL;
+    member found;
+    FILE *stream = open_memstream(&out, out_bytes);
+    if (stream == NULL) return NULL;
+    while (next_member(&found, text, bytes, &at, &depth)) {
+        if (!is_key(text, &found, key)) continue;
+        widen_member(&begin, &end, text, bytes, &found);
+        (void)fwrite(text + copied, 1, begin - copied, stream);
+        copied = end;
+    }
+    (void)fwrite(text + copied, 1, bytes - copied, stream);
+    return finish_text(stream, &out);
+}

@@ -22,4 +22,8 @@ enum { WEFT_JSON_CHANGES = 8 }; /* at most, at once */
 char *weft_config_json_change(const char *text, size_t bytes, const weft_json_change *changes, size_t n,
                               size_t *out_bytes);
 
+/* A copy without this key of the outermost object, and without the comma that goes with it. Else as above.
+ * [any-thread] */
+char *weft_config_json_without(const char *text, size_t bytes, const char *key, size_t *out_bytes);
+
 #endif

@@ -104,8 +104,9 @@ typedef struct weft_declared {
     weft_model *model;
     weft_model_info info;
     char *config_path; /* where config.json was read: what a save gives back */
-    char *config_text; /* with the vocabulary */
+    char *config_text; /* with the vocabulary, without what bitsandbytes says of its packing */
     size_t config_bytes;
+    bool says_packed;           /* config.json said that bitsandbytes packed the weights (quantization.h) */
     weft_vocabulary vocabulary; /* rows 0: as the file says */
     weft_module **modules;      /* pointers, so that handles stay valid while arrays grow */
     int32_t n_modules;

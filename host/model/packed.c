@@ -1,6 +1,8 @@
 /* host/model/packed.c: see packed.h. */
 #include "model/packed.h"
 
+#include "files/joined.h"
+
 /* Of one whose blocks end with the rows; the rows of the others are not seen. */
 enum { RANK = 3, FLAT_RANK = 2 };
 
@@ -37,6 +39,8 @@ bool weft_packed_holds(const weft_tensor *tensor, const weft_parameter *paramete
     const weft_tensor_spec spec = weft_packed_spec(parameter, tensor->dtype);
     bool same = weft_parameter_is_packed(parameter) && tensor->dtype == WEFT_U8 && tensor->rank == spec.rank;
     for (int32_t i = 0; same && i < spec.rank; i++) same = tensor->dims[i] == spec.dims[i];
+    if (same && tensor->joined != NULL)
+        same = tensor->joined->rows == parameter->dims[0] && tensor->joined->columns == parameter->dims[1];
     return same;
 }
 

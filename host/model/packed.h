@@ -5,7 +5,7 @@
 #define WEFT_HOST_MODEL_PACKED_H
 
 #include "model/declare.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 /* A parameter's tensor in a file of numbers of `dtype`: name, type and shape. */
 weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype);

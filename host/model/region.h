@@ -6,7 +6,7 @@
 
 #include "model/hold.h"
 #include "model/peers.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "model/staged.h"
 
 enum {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/words.h"
+#include "files/joined.h"
 #include "model/convert.h"
 #include "model/packed.h"
 #include "plugin/services.h"
@@ -37,7 +38,7 @@ static void add_name(name_list *list, const char *format, ...) {
 }
 
 typedef struct misfit {
-    name_list missing, shapes, types, unexpected;
+    name_list missing, shapes, types, packed, unexpected;
     int leftovers;
 } misfit;
 
@@ -71,9 +72,12 @@ static bool is_floating(int32_t dtype) {
 static void add_shape(misfit *found, const weft_tensor *tensor, const weft_parameter *parameter) {
     const weft_tensor_spec packed = weft_packed_spec(parameter, tensor->dtype);
     const bool in_bytes = weft_parameter_is_packed(parameter) && tensor->dtype == WEFT_U8;
+    const int64_t matrix[2] = {tensor->joined == NULL ? 0 : tensor->joined->rows,
+                               tensor->joined == NULL ? 0 : tensor->joined->columns};
     char is[128], should[128];
-    print_dims(is, tensor->dims, tensor->rank);
-    if (in_bytes) print_dims(should, packed.dims, packed.rank);
+    if (tensor->joined != NULL) print_dims(is, matrix, 2);
+    else print_dims(is, tensor->dims, tensor->rank);
+    if (in_bytes && tensor->joined == NULL) print_dims(should, packed.dims, packed.rank);
     else print_dims(should, parameter->dims, parameter->rank);
     add_name(&found->shapes, "%s is %s, not %s", tensor->name, is, should);
 }
@@ -86,6 +90,10 @@ static void judge_tensor(misfit *found, const weft_tensor *tensor, const weft_de
         return;
     }
     if (weft_packed_holds(tensor, &declared->parameters[index])) return;
+    if (tensor->joined != NULL && !weft_parameter_is_packed(&declared->parameters[index])) {
+        add_name(&found->packed, "%s is %s", tensor->name, weft_dtype_name(tensor->joined->dtype));
+        return;
+    }
     if (!is_same_shape(tensor, &declared->parameters[index]) &&
         !lacks_rows(tensor, &declared->parameters[index], declared)) {
         add_shape(found, tensor, &declared->parameters[index]);
@@ -120,6 +128,8 @@ static weft_status judge_files(int *leftovers, const weft_safetensors *files, co
     append_names(text, sizeof text, "missing", &found.missing);
     append_names(text, sizeof text, "of another shape", &found.shapes);
     append_names(text, sizeof text, "of a type that is not read, which are F32, BF16 and F16", &found.types);
+    append_names(text, sizeof text, "packed, which of what a model multiplies with untied linears alone may be",
+                 &found.packed);
     append_names(text, sizeof text, "unexpected", &found.unexpected);
     if (text[0] != '\0')
         return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", where,

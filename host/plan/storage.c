@@ -106,6 +106,22 @@ static weft_status check_half(const choosing *self, weft_error *err) {
     return reject_base(self, err, text);
 }
 
+/* config.json speaks of packed weights, and there are some. */
+static weft_status check_said(const choosing *self, weft_error *err) {
+    const weft_declared *declared = self->plan->declared;
+    const bool fresh = self->plan->run->settings.model.start == WEFT_START_FRESH;
+    bool any = false;
+    for (int32_t i = 0; self->files != NULL && i < self->files->n_tensors; i++)
+        any = any || self->files->tensors[i].joined != NULL;
+    if (!declared->says_packed || any || (self->files == NULL && !fresh)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: quantization_config says that bitsandbytes has packed the weights, and %s. Set it to "
+                          "null; [model] base = nf4, int8 or fp8 packs them while they are %s",
+                          declared->config_path,
+                          fresh ? "[model] start = fresh begins without any" : "its files have all of them in numbers",
+                          fresh ? "drawn" : "read");
+}
+
 /* ---- what is ---- */
 
 static const weft_tensor *tensor_of(const choosing *self, const weft_parameter *p) {
@@ -163,7 +179,8 @@ static weft_status choose_all(choosing *self, weft_error *err) {
     const weft_declared *declared = self->plan->declared;
     weft_status status = WEFT_OK;
     mark_base(self->is_base, declared);
-    status = check_half(self, err);
+    status = check_said(self, err);
+    if (status == WEFT_OK) status = check_half(self, err);
     if (status != WEFT_OK) return status;
     if (self->base != WEFT_BASE_AUTO) status = find_frozen(self, err);
     for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) status = choose_one(self, i, err);

@@ -2,7 +2,7 @@
 #include "session/coherence.h"
 
 #include "base/hash.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "session/facts.h"
 #include "session/files.h"
 

@@ -7,7 +7,7 @@
 #ifndef WEFT_HOST_SESSION_FILES_H
 #define WEFT_HOST_SESSION_FILES_H
 
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "session/facts.h"
 
 /* A fact of each file, under its name without its directory: its size, and its SHA-256 where some rank has another file

@@ -2,7 +2,7 @@
 #include "rig.h"
 
 #include "model/convert.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 static char two[65], four[65];
 

@@ -2,7 +2,7 @@
 #include "rig.h"
 
 #include "model/convert.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "model/weights.h"
 
 static void setup(void) {

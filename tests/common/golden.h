@@ -2,7 +2,7 @@
 #ifndef WEFT_TEST_GOLDEN_H
 #define WEFT_TEST_GOLDEN_H
 
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "step/step.h"
 
 typedef struct golden_batch {

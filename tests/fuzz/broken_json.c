@@ -8,7 +8,7 @@
 
 #include "checkpoint/manifest.h"
 #include "model/declare.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "plugin/services.h"
 #include <weft/plugin.h>
 

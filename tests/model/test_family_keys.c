@@ -2,7 +2,7 @@
  * transformers, or the run is refused with the key's name. */
 #include "llama.h"
 
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "session/generate.h"
 
 #include <jansson.h>

@@ -5,7 +5,7 @@
 #include "fixture.h"
 #include "model/convert.h"
 #include "model/packing.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "plugin/services.h"
 #include "suite.h"
 

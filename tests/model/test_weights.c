@@ -12,7 +12,7 @@
 #include "model/config_json.h"
 #include "model/config_spelling.h"
 #include "model/convert.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 #include "model/weights.h"
 
 /* Everything outside parameters is zero. */

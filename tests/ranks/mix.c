@@ -4,7 +4,7 @@
  *
  * FROM holds fp32 alone. Fails unless layer 1, which is a unit, then has both types. */
 #include "model/convert.h"
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 #include <stdlib.h>
 

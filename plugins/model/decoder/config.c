@@ -179,8 +179,8 @@ static int is_allowed(const json_t *value, const char *allowed) {
 /* What else to do than to set it so. */
 static const char *next_step(const char *key, const char *allowed) {
     if (strcmp(key, "quantization_config") != 0) return allowed;
-    return "null: weights that another program has packed are not read. Take the model in numbers; [model] base = nf4, "
-           "int8 or fp8 packs it while it is read";
+    return "null, or what bitsandbytes says of nf4 and int8: weights that other programs have packed are not read. "
+           "Take the model in numbers; [model] base = nf4, int8 or fp8 packs it while it is read";
 }
 
 static void read_key(reader *r, const family *of, const char *ignore, const char *key, const json_t *value) {

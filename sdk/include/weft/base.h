@@ -192,6 +192,7 @@ typedef enum weft_dtype {
     WEFT_I8X64 = 8,   /* packed: 64 int8 with one fp32 scale */
     WEFT_NF4 = 9,     /* packed: 1024 numbers of 4 bits, 16 scales of 8 bits, the scale of those and what is added */
     WEFT_F8X128 = 10, /* packed: 128 fp8 (e4m3) with one fp32 scale */
+    WEFT_I8 = 11,     /* in files alone */
     /* Packed optimizer states: 256 numbers as codes of 8 bits with one fp32 scale, of both signs or of none below zero
      * (weft/dynamic8.h). Numbers between are free. */
     WEFT_DYN8X256 = 16,
@@ -205,7 +206,7 @@ static inline int64_t weft_dtype_block(int32_t dtype) {
     if (dtype == WEFT_NF4) return 1024;
     if (dtype == WEFT_F8X128) return 128;
     if (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256) return 256;
-    return dtype >= WEFT_F32 && dtype <= WEFT_U8 ? 1 : 0;
+    return (dtype >= WEFT_F32 && dtype <= WEFT_U8) || dtype == WEFT_I8 ? 1 : 0;
 }
 
 /* Bytes of one block, which is one element of a plain type; 0 for an unknown type. [any-thread] */
@@ -218,6 +219,7 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     case WEFT_I32: return 4;
     case WEFT_I64: return 8;
     case WEFT_U8: return 1;
+    case WEFT_I8: return 1;
     case WEFT_I8X64: return 68;
     case WEFT_NF4: return 536;
     case WEFT_F8X128: return 132;
@@ -253,6 +255,7 @@ static inline const char *weft_dtype_name(int32_t dtype) {
     case WEFT_I32: return "int32";
     case WEFT_I64: return "int64";
     case WEFT_U8: return "uint8";
+    case WEFT_I8: return "int8";
     case WEFT_I8X64: return "int8x64";
     case WEFT_NF4: return "nf4";
     case WEFT_F8X128: return "fp8x128";

@@ -1,7 +1,7 @@
-/* host/model/safetensors_write.c: writing. The header comes first and says where everything lies, so data may follow
+/* host/files/safetensors_write.c: writing. The header comes first and says where everything lies, so data may follow
  * in any order and from anyone who knows the list. */
-#include "model/safetensors.h"
-#include "model/safetensors_parts.h"
+#include "files/safetensors.h"
+#include "files/safetensors_parts.h"
 
 #include <errno.h>
 #include <fcntl.h>

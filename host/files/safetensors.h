@@ -1,4 +1,4 @@
-/* host/model/safetensors.h: named tensors in files, mapped or read by offset, and written by offset.
+/* host/files/safetensors.h: named tensors in files, mapped or read by offset, and written by offset.
  *
  * A file is eight bytes of header length (little-endian), a JSON header, and data:
  *     {"__metadata__": {"format": "pt"}, "a.weight": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]}, ...}
@@ -26,6 +26,9 @@ typedef struct weft_tensor {
     int64_t numel, bytes;
     const unsigned char *data; /* mapped, read-only, at any alignment */
     int32_t file;              /* index */
+    /* NULL: these are the bytes of the file. Else they are put together as they are read (files/bitsandbytes.h), and
+     * data is where most of what they are made of begins. */
+    struct weft_joined *joined;
 } weft_tensor;
 
 typedef struct weft_tensor_file {
@@ -47,7 +50,8 @@ typedef struct weft_safetensors {
 weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft_error *err);
 
 /* A Hugging Face directory: model.safetensors, or the files that model.safetensors.index.json names, each of which must
- * hold exactly what the index says. */
+ * hold exactly what the index says. What bitsandbytes has packed is handed out as the blocks of weft/blocks.h: a
+ * matrix and what belongs to it become one tensor (files/bitsandbytes.h). */
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err);
 
 void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
@@ -55,7 +59,7 @@ void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
 /* NULL: no tensor of that name. */
 const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const char *name);
 
-/* Begins to bring all of the files into the kernel's cache, in their order (model/ahead.h), until they are closed: for
+/* Begins to bring all of the files into the kernel's cache, in their order (files/ahead.h), until they are closed: for
  * who is going to read all of it that way. Once begun it stays so. */
 void weft_safetensors_read_ahead(weft_safetensors *self);
 

@@ -1,6 +1,6 @@
-/* host/model/safetensors_open.c: see safetensors.h. Files are mapped, looked into and read; what their headers say is
+/* host/files/safetensors_open.c: see safetensors.h. Files are mapped, looked into and read; what their headers say is
  * safetensors_header.c's, a directory of files safetensors_directory.c's, writing safetensors_write.c's. */
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -9,8 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "model/ahead.h"
-#include "model/safetensors_parts.h"
+#include "files/ahead.h"
+#include "files/joined.h"
+#include "files/safetensors_parts.h"
 
 weft_status weft_safetensors_no_memory(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
@@ -91,7 +92,10 @@ weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft
 void weft_safetensors_close(weft_safetensors *self) {
     if (self == NULL) return;
     weft_ahead_stop(self->ahead);
-    for (int32_t i = 0; i < self->n_tensors; i++) free(self->tensors[i].name);
+    for (int32_t i = 0; i < self->n_tensors; i++) {
+        free(self->tensors[i].name);
+        weft_joined_free(self->tensors[i].joined);
+    }
     for (int32_t i = 0; i < self->n_files; i++) {
         if (self->files[i].map != NULL) (void)munmap(self->files[i].map, self->files[i].bytes);
         if (self->files[i].descriptor >= 0) (void)close(self->files[i].descriptor);
@@ -131,6 +135,7 @@ weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const
     const weft_tensor_file *file = &self->files[tensor->file];
     const int64_t begin = tensor->data - file->map + offset;
     int64_t done = 0;
+    if (tensor->joined != NULL) return weft_joined_read(self, out, tensor->joined, offset, bytes, err);
     while (done < bytes) {
         const ssize_t n = pread(file->descriptor, (char *)out + done, (size_t)(bytes - done), (off_t)(begin + done));
         if (n < 0 && errno == EINTR) continue;

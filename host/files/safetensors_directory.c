@@ -1,12 +1,13 @@
-/* host/model/safetensors_directory.c: a Hugging Face directory: its files, and an index that must agree with them. */
-#include "model/safetensors.h"
+/* host/files/safetensors_directory.c: a Hugging Face directory: its files, and an index that must agree with them. */
+#include "files/safetensors.h"
 
 #include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/text.h"
-#include "model/safetensors_parts.h"
+#include "files/bitsandbytes.h"
+#include "files/safetensors_parts.h"
 
 enum { INDEX_LIMIT = 100 << 20 };
 
@@ -123,6 +124,14 @@ static weft_status refuse_pickles(const char *directory, weft_error *err) {
                           directory, directory);
 }
 
+static weft_status join_packed(weft_safetensors **files, weft_error *err) {
+    const weft_status status = weft_bitsandbytes_join(*files, err);
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_safetensors_close(*files);
+    *files = NULL;
+    return status;
+}
+
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     char *single = NULL, *index = NULL;
@@ -139,6 +148,7 @@ weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *
             "formats are made into such files by save_pretrained of transformers, and [model] start = fresh "
             "begins without any",
             directory);
+    if (status == WEFT_OK) status = join_packed(out, err);
     free(index);
     free(single);
     return status;

@@ -1,6 +1,6 @@
-/* host/model/safetensors_header.c: see safetensors_parts.h. A header is proved before anything of its file is handed
+/* host/files/safetensors_header.c: see safetensors_parts.h. A header is proved before anything of its file is handed
  * out: each tensor has a type, a shape and its bytes, and together they cover the data, each byte once. */
-#include "model/safetensors_parts.h"
+#include "files/safetensors_parts.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ static const struct {
     const char *name;
     int32_t dtype;
 } dtypes[] = {{"F32", WEFT_F32}, {"BF16", WEFT_BF16}, {"F16", WEFT_F16}, {"F64", WEFT_F64},
-              {"I32", WEFT_I32}, {"I64", WEFT_I64},   {"U8", WEFT_U8}};
+              {"I32", WEFT_I32}, {"I64", WEFT_I64},   {"I8", WEFT_I8},   {"U8", WEFT_U8}};
 enum { N_DTYPES = (int)(sizeof dtypes / sizeof dtypes[0]) };
 
 const char *weft_tensor_dtype_name(int32_t dtype) {
@@ -34,7 +34,7 @@ static weft_status read_dtype(weft_tensor *tensor, const json_t *entry, const ch
     tensor->dtype = dtype_of(name);
     if (tensor->dtype != 0) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DATA,
-                          "%s: tensor '%s' has the dtype %s; known are F32, BF16, F16, F64, I32, I64 and U8", path,
+                          "%s: tensor '%s' has the dtype %s; known are F32, BF16, F16, F64, I32, I64, I8 and U8", path,
                           tensor->name, name == NULL ? "(none)" : name);
 }
 

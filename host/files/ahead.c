@@ -1,6 +1,6 @@
-/* host/model/ahead.c: see ahead.h. What goes through the files is sendfile to /dev/null: it reads as any program
+/* host/files/ahead.c: see ahead.h. What goes through the files is sendfile to /dev/null: it reads as any program
  * does, with the kernel's own read-ahead, but copies nothing. */
-#include "model/ahead.h"
+#include "files/ahead.h"
 
 #include <errno.h>
 #include <fcntl.h>

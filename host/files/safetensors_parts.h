@@ -1,8 +1,8 @@
-/* host/model/safetensors_parts.h: what the files that read safetensors share; safetensors.h is for all others. */
+/* host/files/safetensors_parts.h: what the files that read safetensors share; safetensors.h is for all others. */
 #ifndef WEFT_HOST_MODEL_SAFETENSORS_PARTS_H
 #define WEFT_HOST_MODEL_SAFETENSORS_PARTS_H
 
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 weft_status weft_safetensors_no_memory(const char *path, weft_error *err);
 

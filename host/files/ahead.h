@@ -1,4 +1,4 @@
-/* host/model/ahead.h: files brought into the kernel's cache from front to back, ahead of those who read them.
+/* host/files/ahead.h: files brought into the kernel's cache from front to back, ahead of those who read them.
  *
  * Two threads that take pieces of one file by turns look like one reader to the kernel only while they stay close; when
  * they do not, its read-ahead begins small again and again: a file of 1 GB then took 1.3 s, where one program that
@@ -7,7 +7,7 @@
 #ifndef WEFT_HOST_MODEL_AHEAD_H
 #define WEFT_HOST_MODEL_AHEAD_H
 
-#include "model/safetensors.h"
+#include "files/safetensors.h"
 
 typedef struct weft_ahead weft_ahead;
 

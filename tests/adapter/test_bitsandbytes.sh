@@ -1,0 +1,91 @@
+#!/bin/sh
+# Directories that transformers saved packed by bitsandbytes: nf4, nf4 in several files of elements of 16 bits, int8. An
+# adapter is trained on them as they stand, under any strategy, asked and merged. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins"
+
+make_text 40
+cat >run.ini <<'INI'
+[run]
+out = out
+[model]
+path = base
+[tokenizer]
+[data]
+path       = games.txt
+document   = line
+context    = 32
+validation = 5
+[train]
+steps        = 6
+global_batch = 4
+micro_batch  = 1
+[eval]
+every = none
+[optimizer]
+plugin = adamw
+lr     = 1e-2
+[adapter]
+plugin = lora
+[adapter.lora]
+r = 4
+[device]
+threads = 1
+INI
+take() { # take NAME: as the directory base
+    rm -rf base
+    cp -r "$WEFT_SOURCE/tests/golden/bitsandbytes-$1" base
+    rm base/expected.safetensors
+    cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json base/
+}
+losses() { # losses OUT: one a line
+    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: *//'
+}
+loss() { # loss argument...: of an evaluation
+    "$weft" eval run.ini "$@" --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//'
+}
+near() { # near WHAT TOLERANCE A B
+    awk -v a="$3" -v b="$4" -v most="$2" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && b > 0 && d <= most * a) }' ||
+        failed "$1: $3 and $4"
+}
+
+for name in nf4 storage int8; do
+    take $name
+    base=$([ $name = int8 ] && echo int8 || echo nf4)
+    other=$([ $name = int8 ] && echo nf4 || echo fp8)
+    limit "$weft" train run.ini run.out=$name >log 2>&1 || failed "lora on $name" log
+    losses $name | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR == 6 && last < first) }' ||
+        failed "lora on $name learns nothing" $name/metrics.jsonl
+    limit "$weft" train run.ini run.out=$name-asked model.base=$base >log 2>&1 || failed "$name, asked for" log
+    # The directory nf4 has a linear in numbers, which is packed where that is asked for.
+    [ $name = nf4 ] || same_tensors "$name, asked for" $name/model $name-asked/model
+    refused "is stored in" "$weft" plan run.ini model.base=$other
+    refused "asks to train" "$weft" plan run.ini train.trainable=all adapter.plugin=none
+    prints "$weft" generate run.ini --adapter $name/model --prompt e2 --tokens 6
+
+    # As numbers, which is what merging gives, it says the same.
+    with=$(loss adapter.from=$name/model adapter.plugin=lora)
+    refused "--dtype" "$weft" merge base $name/model merged
+    limit "$weft" merge base $name/model merged --dtype fp32 >log 2>&1 || failed "merge $name" log
+    grep -q quantization_config merged/config.json && failed "$name: merged numbers are said to be packed" merged/config.json
+    near "$name: merged" 1e-4 "$with" "$(loss model.path=merged adapter.plugin=none)"
+    rm -rf merged
+done
+
+# One result for all strategies.
+if [ -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
+    for name in nf4 int8; do
+        take $name
+        prints "$weft" prove run.ini --ranks 3 --steps 2
+        grep -qF " equal, 0 not covered, 0 different" printed || failed "prove on $name" printed
+    done
+fi
+
+# What config.json says is held against the files.
+take nf4
+refused "begins without any" "$weft" plan run.ini model.start=fresh
+sed 's/"quant_method": "bitsandbytes"/"quant_method": "awq"/' "$WEFT_SOURCE/tests/golden/bitsandbytes-nf4/config.json" >base/config.json
+refused "quantization_config is {" "$weft" plan run.ini
