@@ -70,7 +70,7 @@ status=0
 "$weft" plugins check "$WEFT_BUILD/plugins/weft-policy-class.so" classes=NoSuchClass --rule R40 >printed 2>&1 || status=$?
 { [ "$status" = 13 ] && grep -qE '^  R40 +untried' printed; } || failed "an untried rule gives status $status" printed
 refused "has no key class; did you mean classes?" "$weft" plugins check "$WEFT_BUILD/plugins/weft-policy-class.so" class=x
-sed 's/my_adapter_merge,$/NULL,/; s/^static weft_status my_adapter_merge/WEFT_UNUSED &/; 1i #define WEFT_UNUSED __attribute__((unused))' \
+sed 's/ my_adapter_merge,/ NULL,/; s/^static weft_status my_adapter_merge/WEFT_UNUSED &/; 1i #define WEFT_UNUSED __attribute__((unused))' \
     my-adapter/my_adapter.c >my-adapter/unmerged.c
 make_plugin my-adapter/unmerged.c my-adapter/unmerged.so || failed "an adapter without merge does not compile" log
 prints "$weft" plugins check my-adapter/unmerged.so --rule R92

@@ -70,7 +70,7 @@ done
 
 # ---- what cannot be is told
 
-refused "[model] base = nf5 is not one of: auto,nf4,int8,fp8,bf16,fp32; did you mean nf4?" \
+refused "[model] base = nf5 is not one of: auto,nf4,int8,fp8,bf16,fp16,fp32; did you mean nf4?" \
     "$weft" plan run.ini model.path=numbers40 model.base=nf5
 refused "[model] base = nf4 is how what is frozen is stored, and [train] trainable = all trains every linear" \
     "$weft" plan run.ini model.path=numbers40 model.base=nf4 train.trainable=all

@@ -131,7 +131,8 @@ typedef struct weft_adapter_plugin {
     weft_value (*attention)(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops,
                             weft_value q, weft_value k, weft_value v, weft_value starts,
                             const weft_attention_args *args);
-    /* What the head reads in place of x, and as wide: layers that are added between the last norm and the logits. */
+    /* What the head reads in place of x, and as wide: layers that are added between the last norm and the logits.
+     * [main] [optional: the head is not claimed] */
     weft_value (*head)(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x);
 
     /* Names and shapes of one of its parameters as PEFT has them, where they are not what `out` already says.
