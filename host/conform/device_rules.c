@@ -324,15 +324,21 @@ static weft_status same_bits(const weft_device_call *call, const outcome *one, c
     return WEFT_OK;
 }
 
-static weft_status judge_bits(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+/* The same call twice on one device, with other bytes in its memory or called in another way the second time. */
+static weft_status judge_twice(bench *b, weft_device_call *call, uint8_t poison, invoke_fn *second, const char *when,
+                               weft_error *err) {
     outcome one = {{0}}, two = {{0}};
     weft_status status = perform(b, call, &one, 0xff, invoke, err);
-    (void)own;
-    if (status == WEFT_OK) status = perform(b, call, &two, 0x11, invoke, err);
-    if (status == WEFT_OK) status = same_bits(call, &one, &two, "when its memory held something else before", err);
+    if (status == WEFT_OK) status = perform(b, call, &two, poison, second, err);
+    if (status == WEFT_OK) status = same_bits(call, &one, &two, when, err);
     free_outcome(&one);
     free_outcome(&two);
     return status;
+}
+
+static weft_status judge_bits(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+    (void)own;
+    return judge_twice(b, call, 0x11, invoke, "when its memory held something else before", err);
 }
 
 static weft_status judge_device(weft_subject *subject, judge_fn *judge, weft_error *err) {
@@ -411,14 +417,8 @@ static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *ca
 }
 
 static weft_status judge_longer(bench *b, bench *own, weft_device_call *call, weft_error *err) {
-    outcome plain = {{0}}, longer = {{0}};
-    weft_status status = perform(b, call, &plain, 0xff, invoke, err);
     (void)own;
-    if (status == WEFT_OK) status = perform(b, call, &longer, 0xff, invoke_later, err);
-    if (status == WEFT_OK) status = same_bits(call, &plain, &longer, "in a later host, whose structs are longer", err);
-    free_outcome(&plain);
-    free_outcome(&longer);
-    return status;
+    return judge_twice(b, call, 0xff, invoke_later, "in a later host, whose structs are longer", err);
 }
 
 static weft_status judge_info(const bench *b, weft_error *err) {

@@ -118,8 +118,8 @@ static const void *later_strategy(const void *real) {
 /* ---- optimizer ---- */
 
 static const weft_optimizer_plugin *optimizer;
-static const weft_elementwise
-    *kernel; /* of the optimizer that was asked for it last: all of one plugin have the same */
+/* Of the optimizer that was asked for it last: all of one plugin have the same. */
+static const weft_elementwise *kernel;
 
 static weft_status optimizer_create(weft_optimizer **out, const weft_host *host, const void *config, weft_error *err) {
     weft_status status;

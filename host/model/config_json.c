@@ -64,30 +64,52 @@ static const char *torch_name(int32_t dtype) {
     return dtype == WEFT_BF16 ? "bfloat16" : dtype == WEFT_F16 ? "float16" : "float32";
 }
 
-/* Closes the stream and gives what was written to it; NULL: there was no memory. */
-static char *finish_text(FILE *stream, char **out) {
-    const bool good = !ferror(stream);
-    if (fclose(stream) == 0 && good) return *out;
-    free(*out);
+/* A copy of the text that is made from front to back, with other words in some places. */
+typedef struct editing {
+    const char *text;
+    size_t bytes, at, copied; /* of the text; where the next member is looked for; up to where the copy has it */
+    int depth;
+    char *out;
+    FILE *stream; /* to out */
+} editing;
+
+static bool begin_editing(editing *self, const char *text, size_t bytes, size_t *out_bytes) {
+    *self = (editing){.text = text, .bytes = bytes};
+    self->stream = open_memstream(&self->out, out_bytes);
+    return self->stream != NULL;
+}
+
+static bool next_in(editing *self, member *found) {
+    return next_member(found, self->text, self->bytes, &self->at, &self->depth);
+}
+
+/* What stands before `from` is copied, what stands between is left out. */
+static void leave_out(editing *self, size_t from, size_t to) {
+    (void)fwrite(self->text + self->copied, 1, from - self->copied, self->stream);
+    self->copied = to;
+}
+
+/* The copy with what is left of the text; NULL: there was no memory. */
+static char *end_editing(editing *self) {
+    bool good = false;
+    leave_out(self, self->bytes, self->bytes);
+    good = !ferror(self->stream);
+    if (fclose(self->stream) == 0 && good) return self->out;
+    free(self->out);
     return NULL;
 }
 
 char *weft_config_json_with_dtype(const char *text, size_t bytes, int32_t dtype, size_t *out_bytes) {
-    size_t at = 0, copied = 0;
-    int depth = 0;
-    char *out = NULL;
+    editing copy;
     member found;
-    FILE *stream = open_memstream(&out, out_bytes);
-    if (stream == NULL) return NULL;
-    while (next_member(&found, text, bytes, &at, &depth)) {
+    if (!begin_editing(&copy, text, bytes, out_bytes)) return NULL;
+    while (next_in(&copy, &found)) {
         const bool prefixed = found.value_end - found.value > 7 && memcmp(text + found.value, "\"torch.", 7) == 0;
         if (!is_dtype_key(text + found.key, found.key_end - found.key) || text[found.value] != '"') continue; /* null */
-        (void)fwrite(text + copied, 1, found.value - copied, stream);
-        (void)fprintf(stream, "\"%s%s\"", prefixed ? "torch." : "", torch_name(dtype));
-        copied = found.value_end;
+        leave_out(&copy, found.value, found.value_end);
+        (void)fprintf(copy.stream, "\"%s%s\"", prefixed ? "torch." : "", torch_name(dtype));
     }
-    (void)fwrite(text + copied, 1, bytes - copied, stream);
-    return finish_text(stream, &out);
+    return end_editing(&copy);
 }
 
 /* ---- any key ---- */
@@ -114,26 +136,22 @@ static void note_there(bool *there, const char *text, size_t bytes, const weft_j
 char *weft_config_json_change(const char *text, size_t bytes, const weft_json_change *changes, size_t n,
                               size_t *out_bytes) {
     const char *brace = memchr(text, '{', bytes);
-    size_t at = 0, copied = brace == NULL ? 0 : (size_t)(brace + 1 - text);
-    int depth = 0;
-    char *out = NULL;
+    const size_t head = brace == NULL ? 0 : (size_t)(brace + 1 - text);
     bool there[WEFT_JSON_CHANGES] = {false};
+    editing copy;
     member found;
-    FILE *stream = open_memstream(&out, out_bytes);
-    if (stream == NULL) return NULL;
+    if (!begin_editing(&copy, text, bytes, out_bytes)) return NULL;
     note_there(there, text, bytes, changes, n);
-    (void)fwrite(text, 1, copied, stream);
-    if (brace != NULL) put_missing(stream, changes, n, there);
-    while (next_member(&found, text, bytes, &at, &depth)) {
+    leave_out(&copy, head, head);
+    if (brace != NULL) put_missing(copy.stream, changes, n, there);
+    while (next_in(&copy, &found)) {
         size_t i = 0;
         while (i < n && !is_key(text, &found, changes[i].key)) i++;
         if (i == n) continue;
-        (void)fwrite(text + copied, 1, found.value - copied, stream);
-        (void)fputs(changes[i].value, stream);
-        copied = found.value_end;
+        leave_out(&copy, found.value, found.value_end);
+        (void)fputs(changes[i].value, copy.stream);
     }
-    (void)fwrite(text + copied, 1, bytes - copied, stream);
-    return finish_text(stream, &out);
+    return end_editing(&copy);
 }
 
 /* ---- one key less ---- */
@@ -152,18 +170,14 @@ static void widen_member(size_t *begin, size_t *end, const char *text, size_t by
 }
 
 char *weft_config_json_without(const char *text, size_t bytes, const char *key, size_t *out_bytes) {
-    size_t at = 0, copied = 0, begin = 0, end = 0;
-    int depth = 0;
-    char *out = NULL;
+    size_t begin = 0, end = 0;
+    editing copy;
     member found;
-    FILE *stream = open_memstream(&out, out_bytes);
-    if (stream == NULL) return NULL;
-    while (next_member(&found, text, bytes, &at, &depth)) {
+    if (!begin_editing(&copy, text, bytes, out_bytes)) return NULL;
+    while (next_in(&copy, &found)) {
         if (!is_key(text, &found, key)) continue;
         widen_member(&begin, &end, text, bytes, &found);
-        (void)fwrite(text + copied, 1, begin - copied, stream);
-        copied = end;
+        leave_out(&copy, begin, end);
     }
-    (void)fwrite(text + copied, 1, bytes - copied, stream);
-    return finish_text(stream, &out);
+    return end_editing(&copy);
 }

@@ -7,22 +7,8 @@ set -eu
 
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins"
 
-make_text 40
-cat >run.ini <<'INI'
-[run]
-out = out
-[model]
-path = base
-[tokenizer]
-[data]
-path       = games.txt
-document   = line
-context    = 32
-validation = 5
-[train]
-steps        = 6
-global_batch = 4
-micro_batch  = 1
+make_run <<'INI'
+steps = 6
 [eval]
 every = none
 [optimizer]
@@ -35,21 +21,12 @@ r = 4
 [device]
 threads = 1
 INI
+sed -i 's/^path   = model/path   = base/; s/^start  = fresh/start  = weights/' run.ini
 take() { # take NAME: as the directory base
     rm -rf base
     cp -r "$WEFT_SOURCE/tests/golden/bitsandbytes-$1" base
     rm base/expected.safetensors
     cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json base/
-}
-losses() { # losses OUT: one a line
-    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: *//'
-}
-loss() { # loss argument...: of an evaluation
-    "$weft" eval run.ini "$@" --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//'
-}
-near() { # near WHAT TOLERANCE A B
-    awk -v a="$3" -v b="$4" -v most="$2" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && b > 0 && d <= most * a) }' ||
-        failed "$1: $3 and $4"
 }
 
 for name in nf4 storage int8; do
@@ -67,11 +44,11 @@ for name in nf4 storage int8; do
     prints "$weft" generate run.ini --adapter $name/model --prompt e2 --tokens 6
 
     # As numbers, which is what merging gives, it says the same.
-    with=$(loss adapter.from=$name/model adapter.plugin=lora)
+    with=$(loss run.ini adapter.from=$name/model adapter.plugin=lora)
     refused "--dtype" "$weft" merge base $name/model merged
     limit "$weft" merge base $name/model merged --dtype fp32 >log 2>&1 || failed "merge $name" log
     grep -q quantization_config merged/config.json && failed "$name: merged numbers are said to be packed" merged/config.json
-    near "$name: merged" 1e-4 "$with" "$(loss model.path=merged adapter.plugin=none)"
+    near "$name: merged" 1e-4 "$with" "$(loss run.ini model.path=merged adapter.plugin=none)"
     rm -rf merged
 done
 

@@ -27,9 +27,6 @@ INI
 says() { # says FILE TEXT
     grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
 }
-losses() { # losses OUT: a line for each step
-    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl"
-}
 
 # ---- what cannot be is told
 
@@ -70,7 +67,7 @@ first() { # first argument...: the loss of step 1
     losses out
 }
 bare=$(first adapter.lora.dropout=0)
-[ "$(first adapter.lora.dropout=0 adapter.lora.dora=yes | cut -c1-14)" = "$(printf %s "$bare" | cut -c1-14)" ] ||
+[ "$(first adapter.lora.dropout=0 adapter.lora.dora=yes | cut -c1-6)" = "$(printf %s "$bare" | cut -c1-6)" ] ||
     failed "dora begins elsewhere" log
 [ "$(first adapter.plugin=ia3)" = "$bare" ] || failed "ia3 begins elsewhere" log
 [ "$(first adapter.plugin=llama-adapter)" = "$bare" ] || failed "llama-adapter begins elsewhere" log
@@ -93,7 +90,7 @@ cmp -s whole.txt again.txt || failed "checkpointing drops other elements" whole.
 limit "$weft" train run.ini --overwrite train.micro_batch=3 >log 2>&1 || failed "leaves of three rows" log
 losses out >leaves.txt
 alike() { # alike FILE FILE: the last losses are within a millionth
-    { tail -n 1 "$1"; tail -n 1 "$2"; } | sed 's/.*: *//' |
+    { tail -n 1 "$1"; tail -n 1 "$2"; } |
         awk 'NR == 1 { a = $1 } END { d = ($1 - a) / a; exit !(d < 1e-6 && d > -1e-6) }'
 }
 alike whole.txt leaves.txt || failed "leaves of three rows drop other elements" whole.txt leaves.txt
@@ -109,12 +106,6 @@ cmp -s three.txt last.txt || failed "a resume drops other elements" three.txt la
 sed 's|^path   = model|path   = base|; s|^start  = fresh|start  = weights|' run.ini >kept.ini
 limit "$weft" train run.ini --overwrite run.out=first train.steps=2 adapter.plugin=none >log 2>&1 || failed "a base" log
 mv first/model base
-loss() { # loss argument...: of an evaluation
-    limit "$weft" eval "$@" --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//' || failed "eval $*" log
-}
-near() { # near WHAT A B: to a ten-thousandth
-    awk -v a="$2" -v b="$3" 'BEGIN { d = a - b; exit !(a > 0 && d < 1e-4 && d > -1e-4) }' || failed "$1: $2 and $3"
-}
 bare=$(loss kept.ini adapter.plugin=none)
 for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7" "llama-adapter adapter.llama-adapter.length=4" \
     "mlp-head adapter.mlp-head.layers=2 adapter.mlp-head.width=24 adapter.mlp-head.activation=silu"; do
@@ -127,7 +118,7 @@ for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7"
     case $adapter in
     lora* | ia3)
         limit "$weft" merge base out/model merged >log 2>&1 || failed "merge $adapter" log
-        near "$adapter merged" "$with" "$(loss kept.ini adapter.plugin=none model.path=merged)"
+        near "$adapter merged" 1e-4 "$with" "$(loss kept.ini adapter.plugin=none model.path=merged)"
         rm -rf merged
         ;;
     mlp-head*)

@@ -28,13 +28,6 @@ train() { # train argument...: a run, with its words in log
 same() { # same WHAT A B: the same file
     cmp -s "$2" "$3" || failed "$1: $2 and $3 differ"
 }
-loss() { # loss argument...: of an evaluation
-    limit "$weft" eval run.ini --json "$@" 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//' || failed "eval $*" log
-}
-near() { # near WHAT TOLERANCE A B: numbers
-    awk -v a="$3" -v b="$4" -v most="$2" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && d < most) }' ||
-        failed "$1: $3 and $4"
-}
 
 # A base, whose head is tied to its embedding, and one that learned something else.
 train run.out=first train.steps=2 checkpoint.every=none
@@ -65,11 +58,11 @@ says other/model/adapter_config.json '"model.layers.2.self_attn.q_proj"' # not a
 
 # ---- it is read again
 
-with=$(loss --adapter out/model adapter.r=auto train.trainable=all)
-near "by name" 1e-9 "$with" "$(loss --adapter one)"
-near "as a run's directory" 1e-9 "$with" "$("$weft" eval out --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
-[ "$with" != "$(loss)" ] || failed "an adapter that changes nothing"
-[ "$with" != "$(loss --adapter two adapter.r=auto adapter.alpha=auto)" ] || failed "two adapters that are one"
+with=$(loss run.ini --adapter out/model adapter.r=auto train.trainable=all)
+near "by name" 1e-9 "$with" "$(loss run.ini --adapter one)"
+near "as a run's directory" 1e-9 "$with" "$(loss out)"
+[ "$with" != "$(loss run.ini)" ] || failed "an adapter that changes nothing"
+[ "$with" != "$(loss run.ini --adapter two adapter.r=auto adapter.alpha=auto)" ] || failed "two adapters that are one"
 limit "$weft" generate run.ini --adapter one --prompt e2 --tokens 8 --temperature 0 --json >a.txt 2>log || failed "generate" log
 limit "$weft" generate out --prompt e2 --tokens 8 --temperature 0 --json --no-cache >b.txt 2>log || failed "generate of a run" log
 same "with the cache and without" a.txt b.txt
@@ -99,13 +92,11 @@ refused "'model.embed_tokens' is tied to the head" "$weft" merge base out/model 
 [ ! -e merged ] || failed "a refused merge left something"
 train run.out=plain train.trainable=adapter,*norm.weight
 limit "$weft" merge base plain/model merged >log 2>&1 || failed "merge" log
-near "a merged model" 1e-5 "$(loss adapter.from=plain/model)" \
-    "$("$weft" eval plain.ini model.path=merged --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
+near "a merged model" 1e-5 "$(loss run.ini adapter.from=plain/model)" "$(loss plain.ini model.path=merged)"
 for file in config.json tokenizer.json model.safetensors; do [ -s "merged/$file" ] || failed "no merged/$file"; done
 limit "$weft" merge base plain/model narrow --dtype bf16 >log 2>&1 || failed "merge to bf16" log
 says narrow/config.json '"bfloat16"'
-near "merged to bf16" 1e-2 "$(loss adapter.from=plain/model)" \
-    "$("$weft" eval plain.ini model.path=narrow --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
+near "merged to bf16" 1e-2 "$(loss run.ini adapter.from=plain/model)" "$(loss plain.ini model.path=narrow)"
 refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
 refused "merged is there already" "$weft" merge base plain/model merged
 
@@ -123,8 +114,7 @@ for rows in mean trained; do
     says grown/config.json '"vocab_size": 513'
     says grown/config.json '"pad_token_id": 512'
     says grown/tokenizer.json '"<pad>"'
-    near "merged with a token, $rows" 1e-5 "$("$weft" eval token --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')" \
-        "$("$weft" eval plain.ini model.path=grown --json 2>log | grep -o '"loss": *[0-9.e+-]*' | sed 's/.*: *//')"
+    near "merged with a token, $rows" 1e-5 "$(loss token)" "$(loss plain.ini model.path=grown)"
     rm -rf grown
 done
 says token/model/adapter_config.json '"ensure_weight_tying": true'

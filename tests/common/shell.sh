@@ -114,3 +114,25 @@ global_batch = 12
 micro_batch  = 1
 INI
 }
+losses() { # losses OUT: of the steps of a run, one a line
+    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: *//'
+}
+agree() { # agree WHAT TOLERANCE A B: losses of two runs, of six steps, that learn
+    losses "$3" >a.txt
+    losses "$4" >b.txt
+    paste a.txt b.txt | awk -v most="$2" '
+        { apart = $1 > $2 ? $1 - $2 : $2 - $1; if (apart > most * $2) bad = 1; last = $1 }
+        NR == 1 { first = $1 }
+        END { exit bad || NR != 6 || last >= first }' || { paste a.txt b.txt >log; failed "$1" log; }
+}
+loss() { # loss argument...: of an evaluation; one that fails has words in place of a number, which equal no other's
+    if limit "$weft" eval "$@" --json >evaluated 2>log; then
+        grep -o '"loss": *[0-9.e+-]*' evaluated | sed 's/.*: *//'
+    else
+        echo "no loss of eval $*: $(head -n 1 log)"
+    fi
+}
+near() { # near WHAT MOST A B: two numbers, of which the first is above 0 and the other less than MOST away
+    awk -v a="$3" -v b="$4" -v most="$2" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && d < most) }' ||
+        failed "$1: $3 and $4"
+}

@@ -44,17 +44,6 @@ train() { # train argument...: a run, with its words in log
 says() { # says FILE TEXT
     grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
 }
-losses() { # losses OUT: one a line
-    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: *//'
-}
-agree() { # agree WHAT TOLERANCE A B: losses of two runs, of six steps, that learn
-    losses "$3" >a.txt
-    losses "$4" >b.txt
-    paste a.txt b.txt | awk -v most="$2" '
-        { apart = $1 > $2 ? $1 - $2 : $2 - $1; if (apart > most * $2) bad = 1; last = $1 }
-        NR == 1 { first = $1 }
-        END { exit bad || NR != 6 || last >= first }' || { paste a.txt b.txt >log; failed "$1" log; }
-}
 
 # Two models in numbers: one whose rows are 40 and 88 long, so that blocks go on in the next row and the last of a matrix
 # is begun, and one of whole blocks.

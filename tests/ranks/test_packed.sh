@@ -95,17 +95,6 @@ cmp -s one/model/model.safetensors again/model/model.safetensors || failed "a mo
 
 cp -r one/model plain
 mv unpacked.safetensors plain/model.safetensors
-losses() { # losses OUT: one a line
-    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: *//'
-}
-agree() { # agree WHAT TOLERANCE A B: losses of two runs, of six steps, that learn
-    losses "$3" >a.txt
-    losses "$4" >b.txt
-    paste a.txt b.txt | awk -v most="$2" '
-        { apart = $1 > $2 ? $1 - $2 : $2 - $1; if (apart > most * $2) bad = 1; last = $1 }
-        NR == 1 { first = $1 }
-        END { exit bad || NR != 6 || last >= first }' || { paste a.txt b.txt >log; failed "$1" log; }
-}
 train run.out=a model.path=one/model model.start=weights || failed "packed from a file" log
 train run.out=b model.plugin=plain model.path=plain model.start=weights || failed "plain from a file" log
 agree "packed and plain linears" 2e-6 a b

@@ -23,9 +23,6 @@ INI
 train() { # train argument...: a run, with its words in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1
 }
-losses() { # losses OUT: one a line
-    grep -o '"loss": *[0-9.e+-]*' "$1/metrics.jsonl" | sed 's/.*: *//'
-}
 optimizer_bytes() { # optimizer_bytes argument...: of the plan
     "$weft" plan run.ini "$@" 2>>log | awk '$1 == "optimizer" { gsub(",", "", $(NF - 1)); print $(NF - 1) }'
 }
