@@ -7,12 +7,12 @@
 #include "base/join.h"
 #include "base/text.h"
 #include "base/words.h"
+#include "files/safetensors.h"
 #include "model/config_json.h"
 #include "model/convert.h"
 #include "model/packed.h"
 #include "model/packing.h"
 #include "model/quantization.h"
-#include "files/safetensors.h"
 #include "plugin/enter.h"
 
 #include <dirent.h>

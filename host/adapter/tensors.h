@@ -3,8 +3,8 @@
 #ifndef WEFT_HOST_ADAPTER_TENSORS_H
 #define WEFT_HOST_ADAPTER_TENSORS_H
 
-#include "model/declare.h"
 #include "files/safetensors.h"
+#include "model/declare.h"
 
 #define WEFT_ADAPTER_WEIGHTS "adapter_model.safetensors"
 #define WEFT_ADAPTER_CONFIG  "adapter_config.json"

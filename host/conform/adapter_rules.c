@@ -7,6 +7,7 @@
 #include "conform/later.h"
 #include "plugin/services.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -126,7 +127,8 @@ static weft_status be_found(const weft_subject *subject, weft_error *err) {
     (void)snprintf(link, sizeof link, "found/weft-adapter-%s.so", subject->options->id);
     if (mkdir("found", 0700) != 0 || symlink(subject->options->file, link) != 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be made", link);
-    if (getcwd(link, sizeof link - 8) == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "where am I?");
+    if (getcwd(link, sizeof link - 8) == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be told: %s", strerror(errno));
     return setenv("WEFT_PLUGIN_PATH", strcat(link, "/found"), 1) == 0 ? WEFT_OK
                                                                       : weft_error_set(err, WEFT_E_MEMORY, "no memory");
 }

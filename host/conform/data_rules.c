@@ -9,6 +9,7 @@
 #include "session/judge_data.h"
 #include "step/judge_leaf.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -507,7 +508,8 @@ static weft_status each_wrong(weft_subject *wrong, const char **path, weft_error
     const char *right = *path, *slash = strrchr(right, '/');
     char here[WEFT_PATH_BYTES], made[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
-    if (getcwd(here, sizeof here) == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "where am I?");
+    if (getcwd(here, sizeof here) == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be told: %s", strerror(errno));
     status = weft_path_join(made, here, slash == NULL ? right : slash + 1, err);
     *path = made;
     for (int w = 0; w < WEFT_N_WRONG && status == WEFT_OK; w++) {

@@ -1,13 +1,14 @@
 /* host/conform/tokenizer_rules.c: what a tokenizer has to keep to. */
 #include "conform/rule.h"
 
-#include "base/templates.h"
 #include "base/join.h"
+#include "base/templates.h"
 #include "conform/later.h"
 #include "conform/wrong_files.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -377,7 +378,7 @@ static weft_status refuses_wrong_files(weft_subject *subject, weft_error *err) {
     options.directory = directory;
     wrong.options = &options;
     if (status == WEFT_OK && getcwd(here, sizeof here) == NULL)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "where am I?");
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be told: %s", strerror(errno));
     if (status == WEFT_OK) status = weft_path_join(directory, here, "wrong", err);
     if (status == WEFT_OK) status = weft_path_join(path, directory, name[0] == '\0' ? "none" : name, err);
     if (status == WEFT_OK) status = weft_path_join(right, subject->options->directory, name, err);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -42,7 +43,8 @@ weft_status weft_wrong_make(const char *path, weft_wrong wrong, const char *righ
     switch (wrong) {
     case WEFT_WRONG_MISSING: return WEFT_OK;
     case WEFT_WRONG_DIRECTORY:
-        return mkdir(path, 0700) == 0 ? WEFT_OK : weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be made", path);
+        if (mkdir(path, 0700) == 0) return WEFT_OK;
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be made: %s", path, strerror(errno));
     case WEFT_WRONG_EMPTY: return weft_file_replace(path, "", 0, err);
     case WEFT_WRONG_JUNK: return make_junk(path, err);
     default: return make_cut(path, right, err);

@@ -4,8 +4,8 @@
  * they do not, its read-ahead begins small again and again: a file of 1 GB then took 1.3 s, where one program that
  * reads from front to back takes 0.45. So a thread of its own goes through the files in their order, and readers wait
  * until it has passed what they want. It is only a help: where it cannot go on, readers go on without it. */
-#ifndef WEFT_HOST_MODEL_AHEAD_H
-#define WEFT_HOST_MODEL_AHEAD_H
+#ifndef WEFT_HOST_FILES_AHEAD_H
+#define WEFT_HOST_FILES_AHEAD_H
 
 #include "files/safetensors.h"
 

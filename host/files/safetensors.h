@@ -5,8 +5,8 @@
  * where the offsets count from the end of the header and the tensors cover the data without gap or overlap. Everything
  * that is not so is refused with file and tensor; after a successful open each tensor's bytes are there and as many as
  * its shape needs. This stage knows nothing of models: which names and shapes are wanted is weights.c's affair. */
-#ifndef WEFT_HOST_MODEL_SAFETENSORS_H
-#define WEFT_HOST_MODEL_SAFETENSORS_H
+#ifndef WEFT_HOST_FILES_SAFETENSORS_H
+#define WEFT_HOST_FILES_SAFETENSORS_H
 
 #include <stdbool.h>
 #include <weft/base.h>

@@ -1,6 +1,6 @@
 /* host/files/safetensors_parts.h: what the files that read safetensors share; safetensors.h is for all others. */
-#ifndef WEFT_HOST_MODEL_SAFETENSORS_PARTS_H
-#define WEFT_HOST_MODEL_SAFETENSORS_PARTS_H
+#ifndef WEFT_HOST_FILES_SAFETENSORS_PARTS_H
+#define WEFT_HOST_FILES_SAFETENSORS_PARTS_H
 
 #include "files/safetensors.h"
 

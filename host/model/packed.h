@@ -4,8 +4,8 @@
 #ifndef WEFT_HOST_MODEL_PACKED_H
 #define WEFT_HOST_MODEL_PACKED_H
 
-#include "model/declare.h"
 #include "files/safetensors.h"
+#include "model/declare.h"
 
 /* A parameter's tensor in a file of numbers of `dtype`: name, type and shape. */
 weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype);

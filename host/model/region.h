@@ -4,9 +4,9 @@
 #ifndef WEFT_HOST_MODEL_REGION_H
 #define WEFT_HOST_MODEL_REGION_H
 
+#include "files/safetensors.h"
 #include "model/hold.h"
 #include "model/peers.h"
-#include "files/safetensors.h"
 #include "model/staged.h"
 
 enum {

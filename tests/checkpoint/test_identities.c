@@ -1,8 +1,8 @@
 /* What a resume refuses, what it lets pass, and what stays on record. */
 #include "rig.h"
 
-#include "model/convert.h"
 #include "files/safetensors.h"
+#include "model/convert.h"
 
 static char two[65], four[65];
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "checkpoint/manifest.h"
-#include "model/declare.h"
 #include "files/safetensors.h"
+#include "model/declare.h"
 #include "plugin/services.h"
 #include <weft/plugin.h>
 

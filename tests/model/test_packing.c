@@ -2,10 +2,10 @@
  * quantisation, int8 by rows, fp8; and a matrix is packed alike however it is cut. */
 #include <weft/blocks.h>
 
+#include "files/safetensors.h"
 #include "fixture.h"
 #include "model/convert.h"
 #include "model/packing.h"
-#include "files/safetensors.h"
 #include "plugin/services.h"
 #include "suite.h"
 

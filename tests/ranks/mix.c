@@ -3,8 +3,8 @@
  *     rank_mix FROM.safetensors TO.safetensors
  *
  * FROM holds fp32 alone. Fails unless layer 1, which is a unit, then has both types. */
-#include "model/convert.h"
 #include "files/safetensors.h"
+#include "model/convert.h"
 
 #include <stdlib.h>
 
