@@ -233,7 +233,7 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     if (status == WEFT_OK) status = start_adapter(engine, &region, files, err);
     weft_safetensors_close(files);
     if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
-    return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, directory, err) : status;
+    return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, NULL, directory, err) : status;
 }
 
 static weft_status make_fresh(weft_engine *engine, weft_error *err) {

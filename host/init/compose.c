@@ -22,7 +22,7 @@ typedef struct composer {
     const weft_init_wish *wish;
     weft_peek peek;
     int64_t max_context, parameters; /* of the model */
-    int32_t dtype;                   /* of its files */
+    int32_t dtype, packed;           /* of the numbers in its files, and of blocks; packed 0: there are none */
     int64_t longest;                 /* of the documents, but for the longest of all */
     int64_t global_batch;
     weft_fit fit;
@@ -142,7 +142,7 @@ static weft_status ask_model(composer *self, weft_error *err) {
         status = weft_weights_check(plan.declared, run->settings.model.path, err);
     self->dtype = WEFT_F32;
     if (status == WEFT_OK && !self->wish->fresh)
-        status = weft_weights_dtype(&self->dtype, run->settings.model.path, err);
+        status = weft_weights_dtype(&self->dtype, &self->packed, run->settings.model.path, err);
     if (status == WEFT_OK) {
         self->max_context = plan.declared->info.max_context;
         self->parameters = weft_declared_numel(plan.declared, false);
@@ -226,21 +226,39 @@ static void say_precision(composer *self, const weft_device_info *device) {
     weft_draft_set(self->draft, "train", "precision", is_half ? "bf16" : "fp32", "%s", why);
 }
 
+/* What is packed is never trained. */
+static void say_adapter(composer *self) {
+    if (self->packed == 0) return;
+    weft_draft_set(self->draft, "adapter", "plugin", "lora",
+                   "The files are packed in %s, which stays as it is: updates of low rank learn beside it. weft merge "
+                   "makes one model of both.",
+                   weft_dtype_name(self->packed));
+}
+
 /* Larger models learn at smaller rates. */
-static void say_method(composer *self) {
+static void say_rate(composer *self) {
     const int64_t n = self->parameters;
     char count[WEFT_UNIT_SIZE];
     const char *lr = n < 10000000 ? "1e-3" : n < 100000000 ? "3e-4" : n < 1000000000 ? "1e-4" : "2e-5";
+    if (self->packed != 0)
+        weft_draft_set(self->draft, "optimizer", "lr", "2e-4",
+                       "Usual for updates of low rank, whatever the model's size. Halve it where the loss jumps.");
+    else
+        weft_draft_set(
+            self->draft, "optimizer", "lr", lr,
+            "Usual for %s parameters: 1e-3 below 10 million, 3e-4 below 100 million, 1e-4 below a billion, 2e-5 "
+            "from there on. Halve it where the loss jumps.",
+            weft_unit_count(count, n));
+}
+
+static void say_method(composer *self) {
     weft_draft_set(self->draft, "train", "clip", "1.0",
                    "A step's gradient is no longer than that: one odd row does no harm.");
     weft_draft_set(self->draft, "train", "schedule", "cosine", "The rate falls to zero over the run.");
     weft_draft_set(self->draft, "train", "warmup", "0.05", "It rises over the first twentieth of the steps.");
     weft_draft_set(self->draft, "optimizer", "plugin", "adamw",
                    "Two moments for each number that is trained: it takes rates that suit nearly everything.");
-    weft_draft_set(self->draft, "optimizer", "lr", lr,
-                   "Usual for %s parameters: 1e-3 below 10 million, 3e-4 below 100 million, 1e-4 below a billion, 2e-5 "
-                   "from there on. Halve it where the loss jumps.",
-                   weft_unit_count(count, n));
+    say_rate(self);
     weft_draft_set(self->draft, "optimizer", "weight_decay", "0.01", "A little, as usual for fine-tuning.");
     weft_draft_set(self->draft, "device", "plugin", "cpu", "All processors that this process may use.");
 }
@@ -374,6 +392,7 @@ weft_status weft_init_compose(weft_draft *out, char *told, size_t size, const we
     say_model(&self);
     status = ask_model(&self, err);
     if (status != WEFT_OK) return status;
+    say_adapter(&self);
     say_data(&self);
     status = read_lengths(&self, &evaluates, err);
     if (status != WEFT_OK) return status;

@@ -234,16 +234,19 @@ weft_status weft_weights_load(const weft_region *region, const char *directory, 
     return status;
 }
 
-weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err) {
+weft_status weft_weights_dtype(int32_t *out, int32_t *packed, const char *directory, weft_error *err) {
     static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     int64_t elements[3] = {0, 0, 0};
     int best = 0;
     weft_safetensors *files = NULL;
     const weft_status status = weft_safetensors_open_directory(&files, directory, err);
     if (status != WEFT_OK) return status;
-    for (int32_t i = 0; i < files->n_tensors; i++)
+    if (packed != NULL) *packed = 0;
+    for (int32_t i = 0; i < files->n_tensors; i++) {
         for (int k = 0; k < 3; k++)
             if (files->tensors[i].dtype == dtypes[k]) elements[k] += files->tensors[i].numel;
+        if (packed != NULL && *packed == 0) *packed = weft_packed_type(&files->tensors[i]);
+    }
     for (int k = 1; k < 3; k++)
         if (elements[k] > elements[best]) best = k;
     weft_safetensors_close(files);

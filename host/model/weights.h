@@ -50,8 +50,9 @@ weft_status weft_weights_check_files(const weft_declared *declared, const weft_s
 /* The tensor that holds a parameter, under the first of its names that is there; NULL: none. */
 const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft_parameter *parameter);
 
-/* The type in which a directory's files hold most of their elements. */
-weft_status weft_weights_dtype(int32_t *out, const char *directory, weft_error *err);
+/* The type in which a directory's files hold most of their numbers, and that of blocks which they hold: 0: none;
+ * `packed` may be NULL. */
+weft_status weft_weights_dtype(int32_t *out, int32_t *packed, const char *directory, weft_error *err);
 
 /* Writes all parameters but those of an adapter: model.safetensors, or model-00001-of-0000N.safetensors and their index
  * where one file would hold more than shard_bytes of data; config.json as it was read with dtype in place of its own,

@@ -183,8 +183,8 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
         return weft_config_reject(
             run->config, "train", "trainable", err,
             "asks to train '%s', which is stored in %s, and what is packed is never trained; name "
-            "what else is to be: head, or parameter names in which * stands for any text, as "
-            "*norm.weight",
+            "what else is to be: adapter, with [adapter] plugin = lora, head, or parameter names in which * stands "
+            "for any text, as *norm.weight",
             parameters[wanted].name, weft_dtype_name(parameters[wanted].dtype));
     if (self->spec.training && self->base_is_trained)
         return weft_config_reject(run->config, "model", "base", err,

@@ -52,6 +52,12 @@ for name in nf4 storage int8; do
     rm -rf merged
 done
 
+# A first configuration has an adapter, for nothing else of it could learn.
+take nf4
+prints "$weft" init base games.txt -o first.ini
+grep -A1 '^\[adapter\]' first.ini | grep -q '^plugin *= lora' || failed "init of a packed model has no adapter" first.ini
+limit "$weft" train first.ini --overwrite train.steps=2 >log 2>&1 || failed "train what init wrote" log
+
 # One result for all strategies.
 if [ -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
     for name in nf4 int8; do

@@ -112,9 +112,9 @@ END_TEST
 START_TEST(the_type_of_a_directory_is_that_of_most_of_it) {
     weft_error err = WEFT_ERROR_INIT;
     int32_t dtype = 0;
-    ck_assert_ok(weft_weights_dtype(&dtype, llama_golden(golden[_i].name), &err), err);
+    ck_assert_ok(weft_weights_dtype(&dtype, NULL, llama_golden(golden[_i].name), &err), err);
     ck_assert_int_eq(dtype, golden[_i].dtype);
-    ck_assert_int_ne(weft_weights_dtype(&dtype, "/nowhere", &err), WEFT_OK);
+    ck_assert_int_ne(weft_weights_dtype(&dtype, NULL, "/nowhere", &err), WEFT_OK);
 }
 END_TEST
 
