@@ -52,6 +52,11 @@ static void say_jsonl(composer *self) {
         weft_draft_set(self->draft, "data", "format", "jsonl",
                        "Its lines are objects, though its name does not say so.");
     if (peek->field[0] == '\0') return; /* the plugin says what is missing */
+    if (!one && strcmp(peek->field, "text") != 0)
+        weft_log(weft_services(), WEFT_LOG_WARN,
+                 "%s has texts in the fields %s, of which %s alone is learned: [data] plugin = instruct with columns = "
+                 "QUESTION, ANSWER learns one from another",
+                 self->wish->data, peek->fields, peek->field);
     if (one) weft_draft_set(self->draft, "data", "field", peek->field, "The only field that holds text.");
     else
         weft_draft_set(self->draft, "data", "field", peek->field,
@@ -101,6 +106,9 @@ static void say_answers(composer *self) {
                        "What it looks like, though its name does not say so.");
     if (self->peek.separator[0] != '\0')
         weft_draft_set(draft, "data", "separator", self->peek.separator, "What stands between the fields of its rows.");
+    if (self->peek.columns[0] != '\0')
+        weft_draft_set(draft, "data", "columns", self->peek.columns,
+                       "The question's column and the answer's: there are these two.");
     if (!has_template(self->wish->model))
         weft_draft_set(draft, "data", "template", "alpaca",
                        "The model brings no chat template of its own. Others: llama2, llama3, chatml, mistral, gemma.");
@@ -112,6 +120,11 @@ static void say_data(composer *self) {
         say_answers(self);
         return;
     }
+    if (self->peek.is_table)
+        weft_log(weft_services(), WEFT_LOG_WARN,
+                 "%s is a table with the columns %s, of which none are known as question and answer: its lines are "
+                 "learned as text. [data] plugin = instruct with columns = QUESTION, ANSWER learns one from another",
+                 self->wish->data, self->peek.fields);
     weft_draft_set(self->draft, "data", "plugin", "text",
                    games ? "Chess games in PGN: the moves of each, on one line, are a document."
                          : "Plain text, or JSONL: an object a line.");

@@ -9,18 +9,30 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_BYTES = 4 << 20, MOST_OBJECTS = 200 };
+enum { MOST_BYTES = 4 << 20, MOST_OF_A_LINE = 256 << 20, MOST_OBJECTS = 200 };
 
-/* The begin of a regular file; of anything else nothing. */
+/* Makes room for as many bytes again. */
+static bool grow(char **text, size_t *room) {
+    char *more = realloc(*text, 2 * *room + 1);
+    if (more == NULL) return false;
+    *text = more;
+    *room *= 2;
+    return true;
+}
+
+/* The begin of a regular file, with its first line whole if that is at all possible; of anything else nothing. */
 static weft_status read_begin(char **text, size_t *n, bool *is_whole, const char *path, weft_error *err) {
     const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat about;
+    size_t room = MOST_BYTES;
     ssize_t got = 0;
     *n = 0;
     *is_whole = true;
-    *text = malloc(MOST_BYTES + 1);
+    *text = malloc(room + 1);
     if (*text != NULL && file >= 0 && fstat(file, &about) == 0 && S_ISREG(about.st_mode)) {
-        while (*n < MOST_BYTES && (got = read(file, *text + *n, MOST_BYTES - *n)) > 0) *n += (size_t)got;
+        do {
+            while (*n < room && (got = read(file, *text + *n, room - *n)) > 0) *n += (size_t)got;
+        } while (*n == room && room < MOST_OF_A_LINE && memchr(*text, '\n', *n) == NULL && grow(text, &room));
         *is_whole = about.st_size <= (off_t)*n;
     }
     if (file >= 0) (void)close(file);
@@ -60,8 +72,11 @@ static void choose_field(weft_peek *out, json_t *sizes) {
 /* ---- questions with answers ---- */
 
 /* The pairs of names that data plugin `instruct` knows by itself. */
-static const char *const pairs[][2] = {
-    {"instruction", "output"}, {"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}};
+static const char *const pairs[][2] = {{"instruction", "output"},
+                                       {"instruction", "response"},
+                                       {"prompt", "completion"},
+                                       {"prompt", "response"},
+                                       {"question", "answer"}};
 enum { N_PAIRS = sizeof pairs / sizeof pairs[0] };
 
 static bool is_instruct(const json_t *object) {
@@ -72,7 +87,7 @@ static bool is_instruct(const json_t *object) {
     return false;
 }
 
-/* An array of JSON: its first record. */
+/* An array of JSON: its first record. Of one that is empty the plugin says so. */
 static bool is_instruct_array(const char *text) {
     const char *at = text + strspn(text, " \t\r\n");
     json_t *first = NULL;
@@ -80,44 +95,97 @@ static bool is_instruct_array(const char *text) {
     if (*at != '[') return false;
     at++;
     at += strspn(at, " \t\r\n");
+    if (*at == ']') return true;
     first = json_loads(at, JSON_DISABLE_EOF_CHECK | JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
     is = json_is_object(first) && is_instruct(first);
     json_decref(first);
     return is;
 }
 
-/* Whether the header, the first line, names the column. */
-static bool has_column(const char *text, char between, const char *name) {
-    const size_t line = strcspn(text, "\r\n"), n = strlen(name);
-    for (size_t at = 0; at < line;) {
-        const char *end = memchr(text + at, between, line - at);
-        const size_t length = end != NULL ? (size_t)(end - text) - at : line - at;
-        const bool quoted = length > 1 && text[at] == '"' && text[at + length - 1] == '"';
-        if (length - 2 * quoted == n && strncmp(text + at + quoted, name, n) == 0) return true;
-        at += length + 1;
+/* ---- tables ---- */
+
+enum { MOST_COLUMNS = 64 };
+
+/* The first row of a table. Names that are longer are cut, and more columns left out: these are not asked for. */
+typedef struct header {
+    char names[MOST_COLUMNS][64];
+    int n;
+} header;
+
+/* Behind empty lines and "sep=;", which spreadsheets write. */
+static const char *find_header(const char *text, char *between) {
+    text += strspn(text, " \t\r\n");
+    if (*between != ',' || strncmp(text, "sep=", 4) != 0 || text[4] == '\0' || strcspn(text, "\r\n") != 5) return text;
+    *between = text[4];
+    return text + 5 + strspn(text + 5, " \t\r\n");
+}
+
+/* One name, with or without quotes; the place behind it. */
+static const char *read_name(char *out, size_t size, const char *at, char between) {
+    size_t n = 0;
+    const bool quoted = *at == '"';
+    for (at += quoted; *at != '\0'; at++) {
+        if (quoted && at[0] == '"' && at[1] == '"') at++;
+        else if (quoted ? *at == '"' : *at == between || *at == '\n' || *at == '\r') break;
+        if (n + 1 < size) out[n++] = *at;
     }
+    out[n] = '\0';
+    return quoted && *at == '"' ? at + 1 : at;
+}
+
+static void read_header(header *out, const char *at, char between) {
+    for (out->n = 0; out->n < MOST_COLUMNS; at++) {
+        at = read_name(out->names[out->n], sizeof out->names[0], at, between);
+        out->n++;
+        if (*at != between) break;
+    }
+}
+
+static bool has_column(const header *columns, const char *name) {
+    for (int i = 0; i < columns->n; i++)
+        if (strcmp(columns->names[i], name) == 0) return true;
     return false;
 }
 
-static bool is_instruct_table(const char *text, char between) {
-    for (size_t i = 0; i < N_PAIRS; i++)
-        if (has_column(text, between, pairs[i][0]) && has_column(text, between, pairs[i][1])) return true;
-    return false;
+/* Names that [data] columns can list. */
+static bool can_be_listed(const char *name) {
+    return name[0] != '\0' && strlen(name) < 63 && strpbrk(name, ",;#\"\n\r") == NULL;
 }
 
-/* CSV, whose fields are not separated by commas everywhere. */
-static void look_for_columns(weft_peek *out, const char *text) {
+/* What they are to the plugin: a pair that it knows, the only two that there are, or nothing. */
+static void judge_columns(weft_peek *out, const header *columns) {
+    for (size_t i = 0; i < N_PAIRS && !out->is_instruct; i++)
+        out->is_instruct = has_column(columns, pairs[i][0]) && has_column(columns, pairs[i][1]);
+    if (!out->is_instruct && columns->n == 2 && can_be_listed(columns->names[0]) && can_be_listed(columns->names[1])) {
+        (void)snprintf(out->columns, sizeof out->columns, "%s, %s", columns->names[0], columns->names[1]);
+        out->is_instruct = true;
+    }
+    out->is_table = columns->n > 1;
+    for (int i = 0; i < columns->n; i++)
+        weft_words_append(out->fields, sizeof out->fields, "%s%s", i > 0 ? ", " : "", columns->names[i]);
+    weft_words_tame(out->fields);
+}
+
+/* CSV, whose fields are not separated by commas everywhere: by what makes most columns of the first row. */
+static void look_for_columns(weft_peek *out, const char *text, bool csv) {
     static const char signs[] = ",;\t|";
     static const char *const names[] = {"", "semicolon", "tab", "bar"};
-    for (size_t i = 0; i < sizeof names / sizeof *names && !out->is_instruct; i++) {
-        out->is_instruct = is_instruct_table(text, signs[i]);
+    char between = csv ? ',' : '\t';
+    const char *first = find_header(text, &between);
+    header columns, others;
+    read_header(&columns, first, between);
+    for (size_t i = 1; csv && between == ',' && i < sizeof names / sizeof *names; i++) {
+        read_header(&others, first, signs[i]);
+        if (others.n <= columns.n) continue;
+        columns = others;
         (void)snprintf(out->separator, sizeof out->separator, "%s", names[i]);
     }
+    judge_columns(out, &columns);
 }
 
 static void look_for_answers(weft_peek *out, const char *path, const char *text) {
-    if (weft_words_end_in_any_case(path, ".tsv")) out->is_instruct = is_instruct_table(text, '\t');
-    else if (weft_words_end_in_any_case(path, ".csv")) look_for_columns(out, text);
+    const bool csv = weft_words_end_in_any_case(path, ".csv");
+    if (csv || weft_words_end_in_any_case(path, ".tsv")) look_for_columns(out, text, csv);
     else if (is_instruct_array(text)) {
         out->is_instruct = true;
         if (!weft_words_end_in_any_case(path, ".json")) (void)snprintf(out->format, sizeof out->format, "json");
@@ -162,13 +230,16 @@ static void count_lines(weft_peek *out, const char *text, size_t n) {
 }
 
 weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err) {
-    char *text = NULL;
+    char *whole = NULL, *text = NULL;
     size_t n = 0;
     json_t *sizes = json_object();
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
-    status = read_begin(&text, &n, &out->is_whole, path, err);
+    status = read_begin(&whole, &n, &out->is_whole, path, err);
     if (status == WEFT_OK) {
+        const size_t mark = strncmp(whole, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+        text = whole + mark;
+        n -= mark;
         out->is_pgn = weft_words_end_in_any_case(path, ".pgn") || strncmp(text, "[Event \"", 8) == 0;
         out->is_named_so = weft_words_end_in_any_case(path, out->is_pgn ? ".pgn" : ".jsonl");
         out->is_jsonl = !out->is_pgn && (read_objects(out, sizes, text, n, out->is_whole) || out->is_named_so);
@@ -177,6 +248,6 @@ weft_status weft_peek_file(weft_peek *out, const char *path, weft_error *err) {
         else count_lines(out, text, n);
     }
     json_decref(sizes);
-    free(text);
+    free(whole);
     return status;
 }

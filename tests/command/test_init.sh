@@ -107,6 +107,36 @@ tr , ';' <data/asked.csv >data/europe.CSV
 prints "$weft" init runs/scratch data/europe.CSV -o europe.ini
 says europe.ini "separator = semicolon"
 runs europe.ini
+# as spreadsheets save it: with a mark of its encoding, and a row that says what separates
+answers() { # answers FILE CONTENT KEY...: is taken for questions with answers, by these keys
+    printf "$2" >"data/$1"
+    prints "$weft" init runs/scratch "data/$1" -o answers.ini --overwrite
+    says answers.ini "plugin = instruct"
+    shift 2
+    for key in "$@"; do says answers.ini "$key"; done
+    prints "$weft" data show answers.ini -n 1 data.validation=none
+    grep -qF '[[a' printed || failed "no answer of $key is learned" printed answers.ini
+}
+rows='q1%sa1\nq2%sa2\nq3%sa3\n'
+answers marked.csv "\357\273\277question;answer\r\n$(printf "$rows" ';' ';' ';')" "separator = semicolon"
+answers marked.tsv "\357\273\277question\tanswer\n$(printf "$rows" '\t' '\t' '\t')"
+answers marked.jsonl '\357\273\277{"question":"q","answer":"a"}\n{"question":"q","answer":"a"}\n'
+answers marked.json '\357\273\277[{"question":"q","answer":"a"},{"question":"q","answer":"a"}]'
+answers said.csv "sep=;\nquestion;answer\n$(printf "$rows" ';' ';' ';')"
+answers late.csv "\n\nquestion,answer\n$(printf "$rows" , , ,)"
+answers frage.csv "Frage,\"Antwort\"\n$(printf "$rows" , , ,)" "columns = Frage, Antwort"
+answers dolly.jsonl '{"instruction":"i","context":"c","response":"a"}\n{"instruction":"i","context":"","response":"a"}\n'
+# what cannot be known is said
+printf 'eco\tname\tpgn\nA00\tPolish\t1. b4\nA00\tGrob\t1. g4\n' >data/openings.tsv
+prints "$weft" init runs/scratch data/openings.tsv -o openings.ini
+says openings.ini "plugin = text"
+grep -qF 'openings.tsv is a table with the columns eco, name, pgn, of which none are known as question and answer' printed.err ||
+    failed "a table is learned as text in silence" printed.err
+printf '{"title":"t","body":"a long text"}\n{"title":"t","body":"a long text"}\n' >data/bodies.jsonl
+prints "$weft" init runs/scratch data/bodies.jsonl -o bodies.ini
+grep -qF 'texts in the fields title, body, of which body alone is learned' printed.err || failed "one field of two is learned in silence" printed.err
+printf '[]' >data/none.json
+refused "none.json holds no record" "$weft" init runs/scratch data/none.json -o bad.ini
 printf '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a%s"}]}\n' 1 2 3 4 >data/turns.jsonl
 prints "$weft" init runs/scratch data/turns.jsonl -o turns.ini
 says turns.ini "plugin = instruct"

@@ -98,13 +98,36 @@ lacks "the last answer alone" "[[b"
 show pair.jsonl data.system=Be-brief.
 holds "a system message of the configuration" "<system> Be-brief."
 
+# Two roles of ShareGPT in messages, what an export fills with null, and another pair of names of alpaca's.
+printf '{"messages":[{"role":"human","content":"1. \\"e4\\", e5"},{"role":"gpt","content":"d4"}]}\n' >roles.jsonl
+printf '{"messages":null,"instruction":null,"question":"1. \\"e4\\", e5","answer":"d4"}\n' >nulls.jsonl
+printf '{"instruction":"1. \\"e4\\", e5","context":"","response":"d4"}\n' >response.jsonl
+printf 'sep=|\n\nprompt|response\n"1. ""e4"", e5"|d4\n' >said.csv
+for file in roles.jsonl nulls.jsonl response.jsonl said.csv; do
+    show "$file"
+    case $(cat printed) in *"$wanted"*) ;; *) failed "$file is another conversation" printed printed.err ;; esac
+done
+
 # Answers that say nothing are counted; one that calls a tool says something.
 {
     printf '{"prompt":"a","completion":"b"}\n{"prompt":"a","completion":""}\n{"prompt":"a","completion":""}\n'
-    printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[]}]}\n'
+    printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"id":"1"}]}]}\n'
+    printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":" \\n","name":"b","tool_calls":[]}]}\n'
 } >empty.jsonl
 prints "$weft" data show run.ini data.path=empty.jsonl data.template=chatml
-says "empty answers" "2 of 4 conversations have an empty answer, of which nothing but its end is learned; the first at $PWD/empty.jsonl:2"
+says "empty answers" "3 of 5 conversations have an empty answer, of which nothing but its end is learned; the first at $PWD/empty.jsonl:2"
+
+prints "$weft" data stats run.ini data.path=empty.jsonl data.template=chatml
+grep -qE 'with an empty answer +3' printed || failed "data stats does not count empty answers" printed
+show empty.jsonl data.template=chatml data.loss_on=text
+! grep -q "empty answer" printed.err || failed "of whole texts no answer is empty" printed.err
+printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":""},{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}\n' >first.jsonl
+show first.jsonl data.template=chatml data.loss_on=last
+! grep -q "empty answer" printed.err || failed "an answer that is not learned is counted" printed.err
+printf '{"prompt":"a","completion":""}\n{"prompt":"b","completion":" "}\n' >silent.jsonl
+refused "gives nothing to learn: the answers of all of its 2 conversations are empty" "$weft" data show run.ini data.path=silent.jsonl
+prints "$weft" data show run.ini data.path=pair.jsonl data.template=chatml data.train_end=no
+says "an end that is text" "an end that is text is learned where the template counts it to the answer, by {% generation %}, whatever train_end says"
 
 # Special tokens that are typed are text, unless a key says else.
 printf '{"prompt":"a </s> b","completion":"c"}\n' >typed.jsonl
@@ -216,6 +239,10 @@ bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the
 bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
 bad x.csv 'question,answer\n"1"x,2\n' 'x.csv:2: something stands behind the quotes of a field'
 bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if a semicolon stands between fields, say [data] separator = semicolon'
+bad x.csv 'question,answer,answer\n1,2,3\n' 'x.csv:1: the first row names two columns "answer", number 2 and 3: give one of them another name'
+bad x.csv '\377\376q\0,\0' 'x.csv is UTF-16: it is read as UTF-8; iconv'
+bad x.jsonl '{"instruction":"a","output":"b","system":7}\n' 'x.jsonl:1: the field "system" is a number and must be a string'
+bad x.jsonl '{"prompt":"a","completion":"b","chat_template_kwargs":"x"}\n' 'x.jsonl:1: the field "chat_template_kwargs" is a string and must be an object'
 bad x.csv 'a,b\n1,2\n' 'if a comma stands between fields, say [data] separator = comma' data.separator=bar
 bad x.txt 'a' 'the name ends in none of .json, .jsonl, .csv and .tsv'
 bad x.jsonl '{"prompt":"a","completion":"b"}\n' 'there is no chat template named nonsuch; there are: alpaca' data.template=nonsuch
@@ -233,6 +260,21 @@ cp "$golden/chat_template.jinja" model/
 printf 'e4\nd4\n' >input
 prints "$weft" generate run.ini --chat --template chatml --tokens 4 --temperature 0 <input
 [ "$(wc -l <printed)" -ge 2 ] || failed "two turns have two answers" printed
+# The second turn reads the first one and its answer: with a template of contents alone it goes on as one text would.
+cp model/chat_template.jinja kept.jinja
+printf '{{ bos_token }}{%% for m in messages %%}{{ m.content }}|{%% endfor %%}' >model/chat_template.jinja
+printf 'e4\n' >input
+prints "$weft" generate run.ini --chat --tokens 6 --temperature 0 <input
+first=$(cat printed)
+printf 'e4\nd4\n' >input
+prints "$weft" generate run.ini --chat --tokens 6 --temperature 0 <input
+both=$(cat printed)
+case $both in "$first"*) ;; *) failed "a further turn changes the first answer" printed ;; esac
+prints "$weft" generate run.ini --prompt "e4|$first|d4|" --tokens 6 --temperature 0 --json
+second=${both#"$first"}
+answer=$(sed -n 's/.*"text": *"\([^"]*\)".*/\1/p' printed)
+[ "$(printf %s "$second" | tr -d '\n')" = "$(printf %s "$answer")" ] || failed "the second answer is not what follows on both turns: $second" printed
+cp kept.jinja model/chat_template.jinja
 prints "$weft" generate run.ini --chat --prompt e4 --tokens 4 --temperature 0
 refused "--system goes with --chat" "$weft" generate run.ini --system x --prompt y
 refused "there is no chat template named x" "$weft" generate run.ini --chat --template x --prompt y

@@ -10,6 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const formats[] = {"data.format=json", "data.format=jsonl", "data.format=csv",
                                           "data.format=tsv"};
     static const char *const losses[] = {"data.loss_on=answers", "data.loss_on=last", "data.loss_on=text"};
+    static const char *const separators[] = {"data.separator=comma", "data.separator=semicolon", "data.separator=tab",
+                                             "data.separator=bar"};
     char path[512];
     if (size == 0) return 0;
     (void)snprintf(path, sizeof path, "data.path=%s", fuzz_file("data", data + 1, size - 1));
@@ -22,8 +24,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
                                          losses[how / 4 % 3],
                                          how / 12 % 2 == 0 ? "data.packing=yes" : "data.packing=no",
                                          how / 24 % 2 == 0 ? "data.too_long=cut" : "data.too_long=drop",
-                                         how / 48 % 2 == 0 ? "data.system=" : "data.system=S"};
-        fuzz_take_data(weft_plugin_entry_instruct, overrides, 8);
+                                         how / 48 % 2 == 0 ? "data.system=" : "data.system=S",
+                                         separators[how / 4 % 4],
+                                         how / 96 % 2 == 0 ? "data.columns=" : "data.columns=a, b"};
+        fuzz_take_data(weft_plugin_entry_instruct, overrides, 10);
     }
     return 0;
 }

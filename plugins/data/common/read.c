@@ -46,6 +46,14 @@ static weft_status fill(char *bytes, const input *source, int file, weft_error *
     return WEFT_OK;
 }
 
+/* The mark at its begin says so. */
+static weft_status judge_encoding(const char *bytes, const input *source, weft_error *err) {
+    if (source->n < 2 || (memcmp(bytes, "\xFF\xFE", 2) != 0 && memcmp(bytes, "\xFE\xFF", 2) != 0)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "[data] %s = %s is UTF-16: it is read as UTF-8; iconv -f UTF-16 -t UTF-8 makes it that",
+                          source->key, source->path);
+}
+
 int data_name_ends(const char *path, const char *end) {
     const size_t n = strlen(path), m = strlen(end);
     return n >= m && strcasecmp(path + n - m, end) == 0;
@@ -63,6 +71,7 @@ weft_status data_file_read(char **bytes, size_t *n, const weft_host *host, const
         else status = weft_error_set(err, WEFT_E_MEMORY, "no memory to read the %zu bytes of %s", source.n, path);
     }
     if (file >= 0) (void)close(file);
+    if (status == WEFT_OK) status = judge_encoding(all, &source, err);
     if (status != WEFT_OK) {
         host->release(host, all);
         return status;

@@ -59,6 +59,7 @@ static void add_counts(instruct_counts *to, const instruct_counts *from) {
     to->dropped += from->dropped;
     to->idle += from->idle;
     to->empty += from->empty;
+    to->silent += from->silent;
     if (from->ended > 0) to->end_id = from->end_id;
 }
 

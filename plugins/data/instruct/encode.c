@@ -151,15 +151,12 @@ static weft_status judge_ids(const instruct_encoder *with, const instruct_record
     return WEFT_OK;
 }
 
-/* Whether an answer says nothing: no text, and nothing else for the template to write, as a call is. */
-static int has_empty_answer(const instruct_sample *sample) {
-    for (size_t i = 0; i < json_array_size(sample->messages); i++) {
-        const json_t *message = json_array_get(sample->messages, i), *content = json_object_get(message, "content");
-        const char *role = json_string_value(json_object_get(message, "role"));
-        if (role == NULL || strcmp(role, "assistant") != 0 || json_object_size(message) > 2) continue;
-        if (json_is_null(content) || (json_is_string(content) && json_string_length(content) == 0)) return 1;
-    }
-    return 0;
+static void count_answers(instruct_counts *counts, const instruct_sample *sample, const instruct_config *config) {
+    size_t all = 0, empty = 0;
+    instruct_sample_answers(sample, config, &all, &empty);
+    counts->silent += empty > 0 && empty == all;
+    counts->empty += empty > 0;
+    if (empty > 0 && counts->first_empty == 0) counts->first_empty = counts->records;
 }
 
 /* A target has something before it. */
@@ -178,10 +175,7 @@ weft_status instruct_encode(instruct_ids *out, instruct_counts *counts, const in
     weft_status status = instruct_sample_read(&sample, record, with->config, err);
     if (status != WEFT_OK) return status;
     counts->records++;
-    if (has_empty_answer(&sample)) {
-        counts->empty++;
-        if (counts->first_empty == 0) counts->first_empty = counts->records;
-    }
+    count_answers(counts, &sample, with->config);
     status = call_tokenizer(&text, with, record, &sample, err);
     if (status == WEFT_OK) status = judge_ids(with, record, text.ids.data, text.ids.n, err);
     if (status == WEFT_OK) {

@@ -103,12 +103,27 @@ static weft_status cut_array(instruct_file *file, const weft_host *host, size_t 
     return status;
 }
 
+/* Each column that has a name has one of its own: the fields of two could not be told apart. */
+static weft_status judge_names(const instruct_file *file, const instruct_record *row, weft_error *err) {
+    const size_t n = json_array_size(file->header);
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = i + 1; k < n; k++) {
+            const json_t *name = json_array_get(file->header, i);
+            if (json_string_length(name) > 0 && json_equal(name, json_array_get(file->header, k)))
+                return instruct_fail(err, row,
+                                     "the first row names two columns \"%.60s\", number %zu and %zu: give one of them "
+                                     "another name",
+                                     json_string_value(name), i + 1, k + 1);
+        }
+    return WEFT_OK;
+}
+
 /* Tables for people whose decimals have commas are written with semicolons, by the same name. */
 static weft_status judge_header(const instruct_file *file, const instruct_record *row, weft_error *err) {
     static const char others[] = ";\t|,";
     static const char *const names[] = {"semicolon", "tab", "bar", "comma"};
     const char *header = json_string_value(json_array_get(file->header, 0));
-    if (file->format != FORMAT_CSV || json_array_size(file->header) != 1) return WEFT_OK;
+    if (file->format != FORMAT_CSV || json_array_size(file->header) != 1) return judge_names(file, row, err);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (others[i] != file->separator && strchr(header, others[i]) != NULL)
             return instruct_fail(err, row,
@@ -116,6 +131,15 @@ static weft_status judge_header(const instruct_file *file, const instruct_record
                                  "separator = %s",
                                  header, names[i], names[i]);
     return WEFT_OK;
+}
+
+/* "sep=;" in front of the names, as spreadsheets write and read it, is taken as it says. */
+static int says_separator(instruct_file *file, const instruct_record *row) {
+    if (file->format != FORMAT_CSV || row->n < 5 || memcmp(row->bytes, "sep=", 4) != 0 ||
+        !is_blank(row->bytes + 5, row->n - 5))
+        return 0;
+    file->separator = row->bytes[4];
+    return 1;
 }
 
 /* The first row has the names of the columns. */
@@ -128,7 +152,8 @@ static weft_status cut_table(instruct_file *file, const weft_host *host, size_t 
         end = instruct_row_end(file->bytes, file->n, at, file->format == FORMAT_CSV);
         whole.n = end - at;
         for (size_t i = at; i < end; i++) line += file->bytes[i] == '\n';
-        if (is_blank(row.bytes, whole.n) && end == file->n) break;
+        if (is_blank(row.bytes, whole.n) && (end == file->n || file->header == NULL)) continue;
+        if (file->header == NULL && says_separator(file, &whole)) continue;
         if (file->header == NULL) {
             status = instruct_row_fields(&file->header, &whole, err);
             if (status == WEFT_OK) status = judge_header(file, &whole, err);

@@ -8,7 +8,7 @@
 
 WEFT_KEYS_TABLE(instruct_config, INSTRUCT_KEYS)
 
-enum { MOST_FILES = 64, N_COUNTS = 7 };
+enum { MOST_FILES = 64, N_COUNTS = 8 };
 
 struct weft_data {
     const weft_host *host;
@@ -123,7 +123,9 @@ static void tell_end(const weft_data *data, const instruct_counts *counts) {
     if (answers == 0) return;
     if (ended == 0) {
         weft_log(data->host, WEFT_LOG_WARN,
-                 "no special token ends the answers of this template, so the model does not learn to end there");
+                 "none of this tokenizer's special tokens ends the answers of this template: an end that is text is "
+                 "learned where the template counts it to the answer, by {%% generation %%}, whatever train_end says, "
+                 "and nowhere else");
         return;
     }
     (void)data->job->decode(data->job, &sink, &counts->end_id, 1, WEFT_DECODE_KEEP_SPECIAL, &err);
@@ -159,15 +161,20 @@ static void tell_empty(const weft_data *data, const instruct_file *files, const 
     const instruct_record *first = counts->empty == 0 ? NULL : nth_record(files, counts->first_empty);
     if (first != NULL)
         weft_log(data->host, WEFT_LOG_WARN,
-                 "%llu of %llu conversations have an empty answer, of which nothing but its end is learned; the first "
-                 "at %s:%llu",
-                 (unsigned long long)counts->empty, (unsigned long long)counts->records, first->file->path,
+                 "%llu of %llu conversations have an empty answer, of which %s is learned; the first at %s:%llu",
+                 (unsigned long long)counts->empty, (unsigned long long)counts->records,
+                 data->config.train_end ? "nothing but its end" : "nothing", first->file->path,
                  (unsigned long long)first->line);
 }
 
-static weft_status tell_idle(const weft_data *data, const char *key, const char *path, const instruct_file *files,
-                             const instruct_counts *counts, weft_error *err) {
+static weft_status judge_targets(const weft_data *data, const char *key, const char *path, const instruct_file *files,
+                                 const instruct_counts *counts, weft_error *err) {
     const instruct_record *first = counts->idle == 0 ? NULL : nth_record(files, counts->first_idle);
+    if (counts->silent == counts->records)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "[data] %s = %s gives nothing to learn: the answers of all of its %llu conversations are "
+                              "empty",
+                              key, path, (unsigned long long)counts->records);
     if (counts->idle + counts->dropped == counts->records)
         return weft_error_set(
             err, WEFT_E_DATA,
@@ -188,11 +195,13 @@ static weft_status encode_files(data_corpus *out, weft_data *data, const instruc
     instruct_counts counts;
     weft_status status = instruct_corpus_encode(out, &counts, &with, files, n, err);
     if (status != WEFT_OK) return status;
+    status = judge_targets(data, key, path, files, &counts, err);
+    if (status != WEFT_OK) return status;
     tell_cuts(data, path, &counts);
     tell_empty(data, files, &counts);
     if (strcmp(key, "path") == 0) data->counts = counts;
     if (strcmp(key, "path") == 0) tell_end(data, &counts);
-    return tell_idle(data, key, path, files, &counts, err);
+    return WEFT_OK;
 }
 
 /* How often an epoch has document d: whole times, and one more for as many as the rest of the weight says, drawn. */
@@ -366,13 +375,17 @@ static weft_status instruct_leaf(const weft_data *data, weft_leaf *out, const we
 }
 
 static const char *get_count(const weft_data *data, uint32_t i, uint64_t *out) {
-    static const char *const names[N_COUNTS] = {"conversations read",         "of them without a target",
-                                                "of them too long, left out", "of them too long, cut at their front",
-                                                "ids cut off there",          "answers too long, cut at their end",
+    static const char *const names[N_COUNTS] = {"conversations read",
+                                                "of them without a target",
+                                                "of them with an empty answer",
+                                                "of them too long, left out",
+                                                "of them too long, cut at their front",
+                                                "ids cut off there",
+                                                "answers too long, cut at their end",
                                                 "ids cut off there"};
     const instruct_counts *c = &data->counts;
-    const uint64_t values[N_COUNTS] = {c->records,    c->idle,      c->dropped,         c->cut,
-                                       c->cut_tokens, c->shortened, c->shortened_tokens};
+    const uint64_t values[N_COUNTS] = {c->records, c->idle,       c->empty,     c->dropped,
+                                       c->cut,     c->cut_tokens, c->shortened, c->shortened_tokens};
     if (i >= N_COUNTS) return NULL;
     *out = values[i];
     return names[i];

@@ -83,6 +83,10 @@ weft_status instruct_sample_read(instruct_sample *out, const instruct_record *re
                                  weft_error *err);
 void instruct_sample_free(instruct_sample *sample);
 
+/* Of the answers that are learned of it (loss_on), which all go into the two counts, how many say nothing: neither text
+ * nor anything that templates write in its place, as calls of tools. loss_on = text: none is counted. */
+void instruct_sample_answers(const instruct_sample *sample, const instruct_config *config, size_t *all, size_t *empty);
+
 /* "FILE:LINE: " and the sentence; WEFT_E_DATA. */
 weft_status instruct_fail(weft_error *err, const instruct_record *record, const char *format, ...) WEFT_PRINTF(3, 4);
 
@@ -94,7 +98,8 @@ typedef struct instruct_counts {
     uint64_t dropped;                     /* too long, left out */
     uint64_t idle;                        /* without a target */
     uint64_t first_idle;                  /* record, from 1; 0: none */
-    uint64_t empty, first_empty;          /* those with an answer of no text, which end at once; so, too */
+    uint64_t empty, first_empty;          /* those that learn an answer which says nothing; so, too */
+    uint64_t silent;                      /* of these, those that learn no other one */
     int32_t end_id;                       /* an end token that was seen; -1: none */
     int32_t reserved;
 } instruct_counts;

@@ -25,6 +25,28 @@ static void field_names(char *out, size_t size, const json_t *object) {
     }
 }
 
+static int says_something(const json_t *value) {
+    const char *text = json_string_value(value);
+    if (text != NULL) return strspn(text, " \t\r\n") < json_string_length(value);
+    return json_array_size(value) > 0 || json_object_size(value) > 0;
+}
+
+void instruct_sample_answers(const instruct_sample *sample, const instruct_config *config, size_t *all, size_t *empty) {
+    static const char *const names[] = {"content", "tool_calls", "function_call", "reasoning_content", "thinking"};
+    *all = *empty = 0;
+    for (size_t i = 0; config->loss_on != LOSS_TEXT && i < json_array_size(sample->messages); i++) {
+        const json_t *message = json_array_get(sample->messages, i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        int says = 0;
+        if (role == NULL || strcmp(role, "assistant") != 0) continue;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+            says = says || says_something(json_object_get(message, names[k]));
+        if (config->loss_on == LOSS_LAST) *all = *empty = 0;
+        *all += 1;
+        *empty += !says;
+    }
+}
+
 /* A row of a table as an object by its header. */
 static weft_status read_row(json_t **out, const instruct_record *record, weft_error *err) {
     const json_t *header = record->file->header;
@@ -98,16 +120,27 @@ static weft_status add_history(json_t *messages, const instruct_record *record, 
     return json_is_array(history) ? WEFT_OK : instruct_fail(err, record, "\"history\" is no array");
 }
 
+/* A string, or nothing. */
+static weft_status may_have_text(json_t **out, const instruct_record *record, const json_t *object, const char *name,
+                                 weft_error *err) {
+    *out = json_object_get(object, name);
+    if (*out == NULL || json_is_null(*out) || json_is_string(*out)) return WEFT_OK;
+    return instruct_fail(err, record, "the field \"%s\" is %s and must be a string", name, kind_of(*out));
+}
+
+/* Some write response for output, and context for input. */
+static const char *either(const json_t *object, const char *name, const char *other) {
+    return json_object_get(object, name) == NULL && json_object_get(object, other) != NULL ? other : name;
+}
+
 /* The input stands behind the instruction, and both by themselves for templates that have a place for each. */
 static weft_status from_alpaca(json_t *messages, const instruct_record *record, const json_t *object, weft_error *err) {
-    json_t *instruction = NULL, *output = NULL, *input = json_object_get(object, "input"), *last = NULL, *both = NULL;
-    const json_t *system = json_object_get(object, "system");
+    json_t *instruction = NULL, *output = NULL, *input = NULL, *system = NULL, *last = NULL, *both = NULL;
     weft_status status = need_text(&instruction, record, object, "instruction", err);
-    if (status == WEFT_OK) status = need_text(&output, record, object, "output", err);
-    if (status == WEFT_OK && input != NULL && !json_is_null(input) && !json_is_string(input))
-        status = instruct_fail(err, record, "the field \"input\" is %s and must be a string", kind_of(input));
-    if (status == WEFT_OK && json_string_length(system) > 0)
-        add_message(messages, "system", json_object_get(object, "system"));
+    if (status == WEFT_OK) status = need_text(&output, record, object, either(object, "output", "response"), err);
+    if (status == WEFT_OK) status = may_have_text(&input, record, object, either(object, "input", "context"), err);
+    if (status == WEFT_OK) status = may_have_text(&system, record, object, "system", err);
+    if (status == WEFT_OK && json_string_length(system) > 0) add_message(messages, "system", system);
     if (status == WEFT_OK) status = add_history(messages, record, json_object_get(object, "history"), err);
     if (status != WEFT_OK) return status;
     both = json_string_length(input) == 0
@@ -155,6 +188,7 @@ static weft_status from_conversations(json_t *messages, const instruct_record *r
 
 static weft_status from_messages(json_t *messages, const instruct_record *record, const json_t *given, const char *name,
                                  weft_error *err) {
+    static const char *const foreign[][2] = {{"human", "user"}, {"gpt", "assistant"}};
     if (!json_is_array(given))
         return instruct_fail(err, record, "the field \"%s\" is %s and must be an array", name, kind_of(given));
     for (size_t i = 0; i < json_array_size(given); i++) {
@@ -162,18 +196,27 @@ static weft_status from_messages(json_t *messages, const instruct_record *record
         if (!json_is_string(json_object_get(message, "role")))
             return instruct_fail(err, record, "message %zu of \"%s\" needs \"role\", a string", i + 1, name);
         copy = json_copy(message);
+        /* ShareGPT's two, which no template knows */
+        for (size_t k = 0; k < 2; k++)
+            if (strcmp(json_string_value(json_object_get(message, "role")), foreign[k][0]) == 0)
+                (void)json_object_set_new(copy, "role", json_string(foreign[k][1]));
         if (json_object_get(copy, "content") == NULL) (void)json_object_set_new(copy, "content", json_null());
         (void)json_array_append_new(messages, copy);
     }
     return WEFT_OK;
 }
 
+/* Exports fill what a record does not have with null. */
+static json_t *a_value(const json_t *object, const char *name) {
+    json_t *value = json_object_get(object, name);
+    return json_is_null(value) ? NULL : value;
+}
+
 /* What one of the pairs that people use has, or NULL. */
 static const char *const *known_pair(const json_t *object) {
     static const char *const pairs[][2] = {{"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
-        if (json_object_get(object, pairs[i][0]) != NULL && json_object_get(object, pairs[i][1]) != NULL)
-            return pairs[i];
+        if (a_value(object, pairs[i][0]) != NULL && json_object_get(object, pairs[i][1]) != NULL) return pairs[i];
     return NULL;
 }
 
@@ -188,7 +231,7 @@ static weft_status by_columns(json_t *messages, const instruct_record *record, c
 static weft_status read_messages(json_t *messages, const instruct_record *record, const instruct_config *config,
                                  const json_t *object, weft_error *err) {
     const char *const *pair = known_pair(object);
-    const json_t *given = json_object_get(object, "messages"), *turns = json_object_get(object, "conversations");
+    const json_t *given = a_value(object, "messages"), *turns = a_value(object, "conversations");
     char names[512];
     weft_status status = WEFT_OK;
     if (config->columns[0] != '\0') return by_columns(messages, record, object, config->columns, err);
@@ -196,7 +239,8 @@ static weft_status read_messages(json_t *messages, const instruct_record *record
     if (json_is_array(turns) && json_object_get(json_array_get(turns, 0), "from") != NULL)
         return from_conversations(messages, record, turns, err);
     if (turns != NULL) return from_messages(messages, record, turns, "conversations", err);
-    if (json_object_get(object, "instruction") != NULL) return from_alpaca(messages, record, object, err);
+    if (a_value(object, "instruction") != NULL && (pair == NULL || json_object_get(object, "output") != NULL))
+        return from_alpaca(messages, record, object, err);
     if (pair != NULL && json_is_array(json_object_get(object, pair[0]))) {
         status = from_messages(messages, record, json_object_get(object, pair[0]), pair[0], err);
         return status == WEFT_OK ? from_messages(messages, record, json_object_get(object, pair[1]), pair[1], err)
@@ -222,17 +266,20 @@ static void put_system(json_t *messages, const instruct_config *config) {
 }
 
 /* What templates take beside messages. */
-static json_t *other_variables(const json_t *object) {
-    static const char *const names[] = {"tools", "documents", "enable_thinking", "chat_template_kwargs"};
-    json_t *out = NULL;
-    for (size_t i = 0; i < 4; i++) {
-        json_t *value = json_object_get(object, names[i]);
-        if (value == NULL || json_is_null(value)) continue;
-        if (out == NULL) out = json_object();
-        if (i == 3) (void)json_object_update(out, value);
-        else (void)json_object_set(out, names[i], value);
-    }
-    return out;
+static weft_status read_variables(json_t **out, const instruct_record *record, const json_t *object, weft_error *err) {
+    static const char *const names[] = {"tools", "documents", "enable_thinking"};
+    json_t *more = a_value(object, "chat_template_kwargs");
+    if (more != NULL && !json_is_object(more))
+        return instruct_fail(err, record, "the field \"chat_template_kwargs\" is %s and must be an object {...}",
+                             kind_of(more));
+    *out = json_object();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (a_value(object, names[i]) != NULL) (void)json_object_set(*out, names[i], a_value(object, names[i]));
+    if (more != NULL) (void)json_object_update(*out, more);
+    if (json_object_size(*out) > 0) return WEFT_OK;
+    json_decref(*out);
+    *out = NULL;
+    return WEFT_OK;
 }
 
 weft_status instruct_sample_read(instruct_sample *out, const instruct_record *record, const instruct_config *config,
@@ -246,7 +293,8 @@ weft_status instruct_sample_read(instruct_sample *out, const instruct_record *re
     if (status == WEFT_OK && json_array_size(out->messages) == 0)
         status = instruct_fail(err, record, "the conversation has no message");
     if (status == WEFT_OK) put_system(out->messages, config);
-    if (status == WEFT_OK && record->file->header == NULL) out->variables = other_variables(object);
+    if (status == WEFT_OK && record->file->header == NULL)
+        status = read_variables(&out->variables, record, object, err);
     json_decref(object);
     if (status != WEFT_OK) instruct_sample_free(out);
     return status;

@@ -32,12 +32,6 @@ static weft_status judge_text(const text_source *source, weft_error *err) {
     const unsigned char *bytes = (const unsigned char *)source->bytes;
     const size_t looked_at = source->n < 65536 ? source->n : 65536;
     size_t zeros = 0;
-    const int marked = source->n >= 2 &&
-                       ((bytes[0] == 0xFF && bytes[1] == 0xFE) || (bytes[0] == 0xFE && bytes[1] == 0xFF));
-    if (marked)
-        return weft_error_set(err, WEFT_E_DATA,
-                              "[data] %s = %s is UTF-16: it is read as UTF-8; iconv -f UTF-16 -t UTF-8 makes it that",
-                              source->key, source->path);
     for (size_t i = 0; i < looked_at; i++) zeros += bytes[i] == 0;
     if (source->format == FORMAT_JSONL || looked_at < 64) return WEFT_OK;
     if (zeros * 16 < looked_at && count_strange(bytes, looked_at) * 3 < looked_at) return WEFT_OK;
