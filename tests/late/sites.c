@@ -10,7 +10,7 @@
 
 #include "late.h"
 
-enum { FRAMES = 7, OWN = 2, CALLERS = 4, MOST_SITES = 256 };
+enum { FRAMES = 7, OWN = 2, CALLERS = 4, MOST_SITES = 256, MOST_LINE = 4096 };
 
 static struct {
     const char *kind;
@@ -75,7 +75,10 @@ static void write_callers(FILE *file, void *const callers[CALLERS]) {
 void late_write_sites(void) {
     const char *path = getenv("WEFT_LATE_SITES");
     FILE *file = path == NULL ? NULL : fopen(path, "a");
+    static char all[MOST_SITES * MOST_LINE];
     if (file == NULL) return;
+    /* Other ranks write there too: all lines are added at once, or some would be torn by theirs. */
+    (void)setvbuf(file, all, _IOFBF, sizeof all);
     for (int i = 0; i < n_sites; i++) {
         (void)fprintf(file, "%s %016llx %lld", sites[i].kind, (unsigned long long)sites[i].number,
                       (long long)sites[i].calls);
