@@ -4,7 +4,10 @@
 #include "conform/rule.h"
 
 #include "adapter/attach.h"
+#include "adapter/tensors.h"
 #include "conform/later.h"
+#include "conform/recorded.h"
+#include "plugin/enter.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -12,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <weft/random.h>
 
 /* The model that adapters are tried on is this project's own, with its keys as they are by default. */
 static weft_status declare_model(weft_declared **out, const weft_subject *subject, weft_error *err) {
@@ -25,14 +29,20 @@ static weft_status declare_model(weft_declared **out, const weft_subject *subjec
     return status;
 }
 
-static weft_status attach(weft_declared **out, const weft_subject *subject, uint8_t poison, weft_error *err) {
+/* source NULL: a new one. */
+static weft_status attach_from(weft_declared **out, const weft_subject *subject, uint8_t poison,
+                               const weft_adapter_source *source, weft_error *err) {
     weft_status status = WEFT_OK;
     *out = NULL;
     status = declare_model(out, subject, err);
     if (status == WEFT_OK)
         status = weft_adapter_attach(*out, weft_subject_host(poison), weft_subject_table(subject, adapter),
-                                     subject->config, NULL, err);
+                                     subject->config, source, err);
     return status;
+}
+
+static weft_status attach(weft_declared **out, const weft_subject *subject, uint8_t poison, weft_error *err) {
+    return attach_from(out, subject, poison, NULL, err);
 }
 
 /* ---- before it computes ---- */
@@ -75,7 +85,159 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status declares_later(weft_subject *subject, weft_error *err) {
+/* The first instance records once more, after the second has: neither counts calls. */
+static weft_status records_alike(weft_subject *subject, weft_error *err) {
+    weft_declared *one = NULL, *two = NULL;
+    weft_recorded first = {0}, second = {0}, again = {0};
+    weft_status status = attach(&one, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = attach(&two, subject, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&first, one, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&second, two, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&again, one, err);
+    if (status == WEFT_OK && !weft_recorded_same(&first, &second))
+        status = WEFT_BROKEN(err, "a second instance records other operators, or the same with other arguments");
+    else if (status == WEFT_OK && !weft_recorded_same(&first, &again))
+        status = WEFT_BROKEN(err, "asked again, it records other operators, or the same with other arguments");
+    weft_recorded_free(&first);
+    weft_recorded_free(&second);
+    weft_recorded_free(&again);
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+/* ---- in a later host ---- */
+
+static weft_status record_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
+    weft_recorded ones = {0}, twos = {0};
+    weft_status status = weft_recorded_make(&ones, one, err);
+    if (status == WEFT_OK) {
+        status = weft_recorded_make(&twos, two, err);
+        status = weft_later_judge(status, status == WEFT_OK && weft_recorded_same(&ones, &twos), "operators", err);
+    }
+    weft_recorded_free(&ones);
+    weft_recorded_free(&twos);
+    return status;
+}
+
+static bool same_names(const weft_adapter_list *a, const weft_adapter_list *b) {
+    bool is_same = a->n == b->n;
+    for (int32_t i = 0; i < a->n && is_same; i++)
+        is_same = memcmp(&a->entries[i].tensor, &b->entries[i].tensor, sizeof a->entries[i].tensor) == 0;
+    return is_same;
+}
+
+static weft_status name_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
+    weft_adapter_list ones = {0}, twos = {0};
+    weft_status status = weft_adapter_list_make(&ones, one, true, err);
+    if (status == WEFT_OK) {
+        status = weft_adapter_list_make(&twos, two, true, err);
+        status =
+            weft_later_judge(status, status == WEFT_OK && same_names(&ones, &twos), "names or shapes in files", err);
+    }
+    weft_adapter_list_free(&ones);
+    weft_adapter_list_free(&twos);
+    return status;
+}
+
+/* What `merge` is given: some rows of a site's weight, and all that the adapter has added, drawn. */
+typedef struct merging {
+    const weft_declared *declared;
+    float **values; /* [n_parameters]: made when they are asked for */
+} merging;
+
+static void draw(float *out, int64_t n, uint64_t what) {
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)(weft_random(83, WEFT_RANDOM_SAMPLE, what, (uint64_t)i).v[0] >> 8) * 0x1p-24f - 0.5f;
+}
+
+static const float *value_of(void *context, const weft_weight *weight) {
+    const merging *self = context;
+    const weft_parameter *p = &self->declared->parameters[weight->parameter];
+    float **at = &self->values[weight->parameter];
+    if (*at == NULL) {
+        *at = malloc((size_t)p->numel * sizeof **at + 1);
+        if (*at == NULL) abort(); /* which the parent tells as the end of this process */
+        draw(*at, p->numel, (uint64_t)weight->parameter);
+    }
+    return *at;
+}
+
+enum { MERGED_ROWS = 4 };
+
+static weft_status merge_site(float *w, merging *self, uint32_t site, weft_error *err) {
+    const weft_declared *declared = self->declared;
+    const weft_site *view = &declared->sites[site].view;
+    const weft_merge what = {.struct_size = (uint32_t)sizeof what,
+                             .w = w,
+                             .first = view->out > MERGED_ROWS ? 1 : 0,
+                             .rows = view->out > MERGED_ROWS ? MERGED_ROWS : view->out,
+                             .site = site,
+                             .context = self,
+                             .values = value_of};
+    weft_status status;
+    draw(w, what.rows * view->in, site);
+    WEFT_PLUGIN_CALL(status, declared->adapter_plugin, merge, err, declared->adapter, &what);
+    return status;
+}
+
+static weft_status compare_merged(merging *one, merging *two, uint32_t site, weft_error *err) {
+    const int64_t n = MERGED_ROWS * one->declared->sites[site].view.in;
+    float *w = calloc((size_t)n * 2 + 1, sizeof *w);
+    weft_status status = w == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to merge")
+                                   : merge_site(w, one, site, err);
+    if (status == WEFT_OK && w != NULL) {
+        status = merge_site(w + n, two, site, err);
+        status = weft_later_judge(status, memcmp(w, w + n, (size_t)n * sizeof *w) == 0, "merged weights", err);
+    }
+    free(w);
+    return status;
+}
+
+static bool is_merged(const weft_declared_site *site) {
+    return site->claimed && site->view.whole < 0 && site->view.weight != NULL && site->view.kind != WEFT_SITE_HEAD;
+}
+
+static weft_status merge_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
+    merging ones = {one, calloc((size_t)one->n_parameters + 1, sizeof(float *))};
+    merging twos = {two, calloc((size_t)two->n_parameters + 1, sizeof(float *))};
+    weft_status status =
+        ones.values != NULL && twos.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    for (int32_t i = 0; i < one->n_sites && status == WEFT_OK && one->adapter_plugin->merge != NULL; i++)
+        if (is_merged(&one->sites[i])) status = compare_merged(&ones, &twos, (uint32_t)i, err);
+    for (int32_t i = 0; i < one->n_parameters; i++) {
+        if (ones.values != NULL) free(ones.values[i]);
+        if (twos.values != NULL) free(twos.values[i]);
+    }
+    free(ones.values);
+    free(twos.values);
+    return status;
+}
+
+/* What it makes of a file of its own; that it takes it at all is R91's to say. */
+static weft_status continue_later(const weft_subject *subject, const weft_subject *later, const weft_declared *made,
+                                  weft_error *err) {
+    const weft_adapter_plugin *table = made->adapter_plugin;
+    char plain[128];
+    const char *text = table->config_json == NULL ? NULL : table->config_json(made->adapter);
+    weft_adapter_source source = {(uint32_t)sizeof source, 0, "adapter_config.json", plain, 0};
+    weft_declared *one = NULL, *two = NULL;
+    weft_error said = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    (void)snprintf(plain, sizeof plain, "{\"peft_type\": \"%s\"}", subject->options->id);
+    if (text != NULL) source.config_text = text;
+    source.config_bytes = strlen(source.config_text);
+    if (attach_from(&one, subject, WEFT_POISON_ONE, &source, &said) == WEFT_OK) {
+        status = attach_from(&two, later, WEFT_POISON_ONE, &source, err);
+        status =
+            weft_later_judge(status, status == WEFT_OK && same_claims(one, two), "weights or claims from a file", err);
+    }
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+static weft_status works_later(weft_subject *subject, weft_error *err) {
     const weft_subject *later = weft_later(subject);
     weft_declared *one = NULL, *two = NULL;
     weft_status status = later == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter")
@@ -84,6 +246,10 @@ static weft_status declares_later(weft_subject *subject, weft_error *err) {
         status = attach(&two, later, WEFT_POISON_ONE, err);
         status = weft_later_judge(status, status == WEFT_OK && same_claims(one, two), "weights or claims", err);
     }
+    if (status == WEFT_OK) status = record_later(one, two, err);
+    if (status == WEFT_OK) status = name_later(one, two, err);
+    if (status == WEFT_OK) status = merge_later(one, two, err);
+    if (status == WEFT_OK && later != NULL) status = continue_later(subject, later, one, err);
     weft_declared_destroy(one);
     weft_declared_destroy(two);
     return status;
@@ -166,5 +332,7 @@ const weft_rule weft_rules_adapter[] = {
     {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
     {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same, true},
     {"R93", "adapter", "gives its memory back", gives_back, false},
-    {"R94", "adapter", "declares and claims the same in a host whose structs are longer", declares_later, false},
+    {"R94", "adapter", "declares, records, names and merges the same in a host whose structs are longer", works_later,
+     false},
+    {"R95", "adapter", "records the same operators whenever it is asked", records_alike, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -55,11 +55,11 @@ static weft_status sums(weft_subject *subject, weft_error *err) {
 }
 
 /* One that does not end is told by the ranks before this rule's time is over. */
-static weft_status exchange(const weft_subject *subject, const char *later, weft_error *err) {
+static weft_status exchange(const weft_subject *subject, const char *how, weft_error *err) {
     char ini[WEFT_PATH_BYTES], seconds[32];
     weft_status status = weft_own_ini(ini, subject, err);
     const char *const words[] = {"plugins", "exchange", ini, "run.out=exchanged", "--ranks", "3", "--seconds",
-                                 seconds,   later,      NULL};
+                                 seconds,   how,        NULL};
     (void)snprintf(seconds, sizeof seconds, "%g", subject->options->seconds);
     if (status == WEFT_OK) status = can_start(subject, err);
     return status == WEFT_OK ? weft_own_command(subject, words, true, err) : status;
@@ -73,8 +73,13 @@ static weft_status exchanges_later(weft_subject *subject, weft_error *err) {
     return exchange(subject, "--later", err);
 }
 
+static weft_status exchanges_at_once(weft_subject *subject, weft_error *err) {
+    return exchange(subject, "--at-once", err);
+}
+
 const weft_rule weft_rules_comm[] = {
     {"R110", "comm", "sums what ranks have where the run leaves that to it", sums, true},
     {"R111", "comm", "exchanges any count, in any group, ended by wait, test and join alike", exchanges, true},
     {"R112", "comm", "exchanges the same for a host whose structs are longer", exchanges_later, true},
+    {"R113", "comm", "keeps exchanges apart that are under way at once", exchanges_at_once, true},
     {NULL, NULL, NULL, NULL, false}};

@@ -302,12 +302,65 @@ static void draw_clip(weft_device_call *c, int shape) {
 
 enum { N_SHAPES = 3 };
 
+/* Momentum, with a weight decay: as long as an optimizer's body is, and with all that it may ask for. */
+WEFT_HP(update_hp, float lr; float momentum; float decay;)
+/* clang-format off */
+WEFT_ELEMENTWISE(momentum, update_hp, 1,
+    s0 = hp->momentum * s0 + g;
+    w -= hp->lr * range->lr_scale * (s0 + hp->decay * range->decay * w);
+)
+/* clang-format on */
+
+static weft_status invoke_update(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
+    return run->kernels->update(run->device, run->stream, (const weft_update *)(const void *)args, err);
+}
+static const weft_kernel update_kernel = {.name = "update", .invoke = invoke_update};
+
+enum { RANGES = 2, WIDER = 48, PARTS = sizeof(weft_range) + WIDER };
+
+/* Rows of a table as an optimizer's host makes it: with a gap between them, and as wide as a later one's. */
+static void fill_ranges(char *rows, int64_t stride, int64_t n) {
+    for (int32_t r = 0; rows != NULL && r < RANGES; r++) {
+        const weft_range row = {.struct_size = (uint32_t)stride,
+                                .offset = r == 0 ? 0 : n - n / 3,
+                                .length = r == 0 ? n / 2 : n / 3,
+                                .lr_scale = r == 0 ? 1.0f : 0.25f,
+                                .decay = r == 0 ? 1.0f : 0.0f};
+        memset(rows + r * stride, 0x77, (size_t)stride);
+        memcpy(rows + r * stride, &row, sizeof row);
+    }
+}
+
+static void put_one(float *at, float value) {
+    if (at != NULL) *at = value;
+}
+
+/* The first shape is a step that is left out: everything stays. */
+static void draw_update(weft_device_call *c, int shape) {
+    const int64_t stride = shape == 1 ? (int64_t)sizeof(weft_range) : PARTS;
+    const update_hp hp = {0.125f, 0.9f, 0.25f};
+    int32_t *skip = NULL;
+    void *at = NULL;
+    BEGIN(c, update, weft_update, "update");
+    a->kernel = &momentum;
+    a->n = shape == 2 ? 1027 : 96, a->n_ranges = RANGES, a->range_stride = (uint32_t)stride;
+    (void)SUM(c, weft_update, weight, a->n, WEFT_F32);
+    (void)IN(c, weft_update, gradient, a->n, WEFT_F32);
+    (void)SUM(c, weft_update, states, a->n, WEFT_F32);
+    at = IN(c, weft_update, hp, (int64_t)(sizeof hp / sizeof(float)), WEFT_F32);
+    if (at != NULL) memcpy(at, &hp, sizeof hp);
+    fill_ranges(IN(c, weft_update, ranges, RANGES * stride / (int64_t)sizeof(int32_t), WEFT_I32), stride, a->n);
+    put_one(IN(c, weft_update, coefficient, 1, WEFT_F32), 0.5f);
+    skip = IN(c, weft_update, skip, 1, WEFT_I32);
+    if (skip != NULL) *skip = shape == 0;
+    c->kernels[0] = &update_kernel;
+}
+
 bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype) {
-    static void (*const kernels[])(weft_device_call * c,
-                                   int shape) = {draw_matmul,    draw_sum_rows,   draw_norm,       draw_rope,
-                                                 draw_attention, draw_activation, draw_embedding,  draw_head,
-                                                 draw_scale,     draw_add,        draw_multiply,   draw_dropout,
-                                                 draw_row_norms, draw_prefix,     draw_square_sum, draw_clip};
+    static void (*const kernels[])(weft_device_call * c, int shape) = {
+        draw_matmul,    draw_sum_rows, draw_norm,       draw_rope, draw_attention, draw_activation,
+        draw_embedding, draw_head,     draw_scale,      draw_add,  draw_multiply,  draw_dropout,
+        draw_row_norms, draw_prefix,   draw_square_sum, draw_clip, draw_update};
     memset(out, 0, sizeof *out);
     if (number >= N_SHAPES * (int32_t)(sizeof kernels / sizeof kernels[0])) return false;
     out->dtype = dtype;

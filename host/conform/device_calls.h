@@ -7,6 +7,8 @@
 
 #include "tensor/kernels.h"
 
+#include <weft/optimizer.h>
+
 enum { WEFT_CALL_OPERANDS = 20 };
 
 typedef struct weft_call_operand {
@@ -24,6 +26,7 @@ typedef struct weft_device_call {
         weft_kernel_args kernel;
         weft_square_sum square_sum;
         weft_clip clip;
+        weft_update update;
     } args;
     const weft_kernel *kernels[2]; /* that take them, in this order; NULL: none */
     weft_call_operand operands[WEFT_CALL_OPERANDS];

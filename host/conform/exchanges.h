@@ -3,7 +3,8 @@
  *
  * Counts are 0, 1 and odd ones, the group is the world and two of its ranks in another order, and each exchange is
  * ended once by `wait`, once by `test` and once by `join`. What goes to another place is in error as much as what does
- * not come. */
+ * not come. At once: sixteen of them under way together, in the world and between two of its ranks, ended in six
+ * orders. */
 #ifndef WEFT_HOST_CONFORM_EXCHANGES_H
 #define WEFT_HOST_CONFORM_EXCHANGES_H
 
@@ -11,6 +12,6 @@
 
 /* seconds: that one exchange may take; this process ends with a line about it where it takes longer, whatever slot does
  * not come back. [collective] */
-weft_status weft_exchanges_try(weft_platform *platform, double seconds, weft_error *err);
+weft_status weft_exchanges_try(weft_platform *platform, bool at_once, double seconds, weft_error *err);
 
 #endif

@@ -6,6 +6,7 @@
 #include <weft/host.h>
 
 enum { WEFT_LATER_BYTES = 48, WEFT_LATER_PATTERN = 0x77 }; /* how much longer, and what is there */
+enum { WEFT_SHORTER_BYTES = 16 }; /* struct_size of a request that nobody may take: below that of all in SDK 1.0 */
 
 /* A longer copy of n structs of `size` bytes, which their struct_size says; each is followed by `filler`. To be freed;
  * NULL: no memory. [any-thread] */

@@ -278,6 +278,14 @@ static weft_status model_declare(weft_model *made, const weft_builder *builder, 
     return status;
 }
 
+static weft_value model_forward(const weft_model *made, uint32_t segment, weft_graph *g, const weft_ops *ops,
+                                weft_value carry) {
+    weft_ops *later = LATER(ops);
+    const weft_value given = model->forward(made, segment, g, later, carry);
+    free(later);
+    return given;
+}
+
 static const void *later_model(const void *real) {
     static weft_model_plugin table;
     model = real;
@@ -285,6 +293,7 @@ static const void *later_model(const void *real) {
     table.create = model_create;
     table.info = model_info;
     table.declare = model_declare;
+    table.forward = model_forward;
     return &table;
 }
 
@@ -317,12 +326,70 @@ static weft_status adapter_declare(weft_adapter *made, const weft_adapter_job *j
     return status;
 }
 
+/* ADAPTED: what is recorded at a site. */
+#define ADAPTED(name, parameters, ...)                                                                                 \
+    static weft_value adapter_##name parameters {                                                                      \
+        weft_ops *later = LATER(ops);                                                                                  \
+        const weft_value given = adapter->name(made, site, g, later, __VA_ARGS__);                                     \
+        free(later);                                                                                                   \
+        return given;                                                                                                  \
+    }
+
+ADAPTED(linear,
+        (const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
+         weft_weight *weight),
+        x, weight)
+ADAPTED(embedding,
+        (const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value ids,
+         weft_weight *table),
+        ids, table)
+ADAPTED(head, (const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x), x)
+
+/* The arguments are a request that an adapter hands on: zeros ask for nothing. */
+static weft_value adapter_attention(const weft_adapter *made, uint32_t site, weft_graph *g, const weft_ops *ops,
+                                    weft_value q, weft_value k, weft_value v, weft_value starts,
+                                    const weft_attention_args *args) {
+    weft_ops *later = LATER(ops);
+    weft_attention_args *plain = weft_later_copy(args, 1, sizeof *args, 0);
+    const weft_value given = adapter->attention(made, site, g, later, q, k, v, starts, plain == NULL ? args : plain);
+    free(plain);
+    free(later);
+    return given;
+}
+
+static weft_status adapter_tensor(const weft_adapter *made, const char *parameter, weft_adapter_tensor *out,
+                                  weft_error *err) {
+    weft_adapter_tensor *later = LATER(out);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, adapter, tensor, err, made, parameter, later);
+    ANSWER(out, later, "weft_adapter_tensor");
+    return status;
+}
+
+static weft_status adapter_merge(const weft_adapter *made, const weft_merge *what, weft_error *err) {
+    weft_merge *later = LATER(what);
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, adapter, merge, err, made, later);
+    free(later);
+    return status;
+}
+
+/* An optional slot that the plugin fills. */
+#define EXCHANGE_SLOT(table, slot)                                                                                     \
+    if ((table).slot != NULL) (table).slot = adapter_##slot
+
 static const void *later_adapter(const void *real) {
     static weft_adapter_plugin table;
     adapter = real;
     COPY_TABLE(table, adapter);
     table.create = adapter_create;
     table.declare = adapter_declare;
+    EXCHANGE_SLOT(table, linear);
+    EXCHANGE_SLOT(table, embedding);
+    EXCHANGE_SLOT(table, attention);
+    EXCHANGE_SLOT(table, head);
+    EXCHANGE_SLOT(table, tensor);
+    EXCHANGE_SLOT(table, merge);
     return &table;
 }
 
@@ -357,21 +424,29 @@ static weft_status exchange_plain(weft_exchange_fn *how, weft_comm *made, weft_c
     return status;
 }
 
+static weft_status must_refuse(weft_exchange_fn *how, weft_comm *made, const weft_exchange *what, const char *sort,
+                               const char *by, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT;
+    weft_comm_handle *none = NULL;
+    if (how(made, &none, what, &said) == WEFT_OK)
+        return weft_error_set(err, WEFT_E_PLUGIN, "it takes a weft_exchange that %s: it refuses it, by %s", sort, by);
+    if (said.text[0] == '\0')
+        return weft_error_set(err, WEFT_E_PLUGIN, "it refuses a weft_exchange that %s without a sentence", sort);
+    return WEFT_OK;
+}
+
 static weft_status exchange(weft_exchange_fn *how, weft_comm *made, weft_comm_handle **out, const weft_exchange *what,
                             weft_error *err) {
     weft_exchange *asking = LATER(what);
-    weft_error said = WEFT_ERROR_INIT;
-    weft_comm_handle *none = NULL;
-    weft_status status = how(made, &none, asking, &said);
+    weft_exchange shorter = *what;
+    weft_status status = must_refuse(how, made, asking,
+                                     "asks for something behind its end, as SDK 1.0 has it, and does without",
+                                     "weft_struct_known", err);
     free(asking);
+    shorter.struct_size = WEFT_SHORTER_BYTES;
     if (status == WEFT_OK)
-        status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "it takes a weft_exchange that asks for something behind its end, as SDK 1.0 has it, "
-                                "and does without: it refuses it, by weft_struct_known");
-    else if (said.text[0] == '\0')
-        status = weft_error_set(err, WEFT_E_PLUGIN, "it refuses a weft_exchange that asks for more without a sentence");
-    else status = exchange_plain(how, made, out, what, err);
-    return status;
+        status = must_refuse(how, made, &shorter, "is shorter than SDK 1.0 has it", "WEFT_WHOLE", err);
+    return status == WEFT_OK ? exchange_plain(how, made, out, what, err) : status;
 }
 
 /* Of a barrier nothing but the group is looked at. */

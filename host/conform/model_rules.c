@@ -5,6 +5,7 @@
 #include "base/join.h"
 #include "base/text.h"
 #include "conform/later.h"
+#include "conform/recorded.h"
 #include "model/declare.h"
 
 #include <ctype.h>
@@ -40,34 +41,74 @@ static bool same_model(const weft_declared *a, const weft_declared *b) {
     return true;
 }
 
+/* Two instances of one model, the second by a table or with memory of its own. */
+typedef struct pair {
+    weft_declared *one, *two;
+    weft_recorded ones, twos;
+} pair;
+
+static void pair_free(pair *p) {
+    weft_recorded_free(&p->ones);
+    weft_recorded_free(&p->twos);
+    weft_declared_destroy(p->one);
+    weft_declared_destroy(p->two);
+}
+
+static weft_status first_of(pair *p, const weft_subject *subject, char path[WEFT_PATH_BYTES], weft_error *err) {
+    weft_status status = find_config(path, subject, err);
+    memset(p, 0, sizeof *p);
+    return status == WEFT_OK ? declare(&p->one, subject, path, WEFT_POISON_ONE, err) : status;
+}
+
 static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    weft_declared *one = NULL, *two = NULL;
-    weft_status status = find_config(path, subject, err);
-    if (status == WEFT_OK) status = declare(&one, subject, path, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = declare(&two, subject, path, WEFT_POISON_TWO, err);
-    if (status == WEFT_OK && !same_model(one, two))
+    pair p;
+    weft_status status = first_of(&p, subject, path, err);
+    if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK && !same_model(p.one, p.two))
         status =
             WEFT_BROKEN(err, "a second instance declares other modules, weights or segments for the same config.json");
-    weft_declared_destroy(one);
-    weft_declared_destroy(two);
+    pair_free(&p);
     return status;
 }
 
-static weft_status declares_later(weft_subject *subject, weft_error *err) {
+/* The first instance records once more, after the second has: neither counts calls. */
+static weft_status records_alike(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_recorded again = {0};
+    pair p;
+    weft_status status = first_of(&p, subject, path, err);
+    if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&p.twos, p.two, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&again, p.one, err);
+    if (status == WEFT_OK && !weft_recorded_same(&p.ones, &p.twos))
+        status = WEFT_BROKEN(err, "a second instance records other operators, or the same with other arguments");
+    else if (status == WEFT_OK && !weft_recorded_same(&p.ones, &again))
+        status = WEFT_BROKEN(err, "asked again, it records other operators, or the same with other arguments");
+    weft_recorded_free(&again);
+    pair_free(&p);
+    return status;
+}
+
+static weft_status works_later(weft_subject *subject, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     const weft_subject *later = weft_later(subject);
-    weft_declared *one = NULL, *two = NULL;
-    weft_status status = find_config(path, subject, err);
+    pair p;
+    weft_status status = first_of(&p, subject, path, err);
     if (later == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
-    if (status == WEFT_OK) status = declare(&one, subject, path, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
     if (status == WEFT_OK) {
-        status = declare(&two, later, path, WEFT_POISON_ONE, err);
-        status =
-            weft_later_judge(status, status == WEFT_OK && same_model(one, two), "modules, weights or segments", err);
+        status = declare(&p.two, later, path, WEFT_POISON_ONE, err);
+        status = weft_later_judge(status, status == WEFT_OK && same_model(p.one, p.two), "modules, weights or segments",
+                                  err);
+        if (status == WEFT_OK) {
+            status = weft_recorded_make(&p.twos, p.two, err);
+            status =
+                weft_later_judge(status, status == WEFT_OK && weft_recorded_same(&p.ones, &p.twos), "operators", err);
+        }
     }
-    weft_declared_destroy(one);
-    weft_declared_destroy(two);
+    pair_free(&p);
     return status;
 }
 
@@ -163,5 +204,6 @@ const weft_rule weft_rules_model[] = {
     {"R80", "model", "declares the same whenever it is asked", declares_alike, false},
     {"R81", "model", "takes a wrong config.json or says what is wrong", refuses_with_words, false},
     {"R82", "model", "gives its memory back", gives_back, false},
-    {"R83", "model", "declares the same in a host whose structs are longer", declares_later, false},
+    {"R83", "model", "declares and records the same in a host whose structs are longer", works_later, false},
+    {"R84", "model", "records the same operators whenever it is asked", records_alike, false},
     {NULL, NULL, NULL, NULL, false}};

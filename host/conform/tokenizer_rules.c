@@ -3,6 +3,7 @@
 
 #include "base/join.h"
 #include "base/templates.h"
+#include "conform/conversations.h"
 #include "conform/later.h"
 #include "conform/wrong_files.h"
 #include "plugin/call.h"
@@ -306,6 +307,7 @@ static weft_status rule_later(weft_subject *subject, weft_error *err) {
     if (status == WEFT_OK && widened != NULL) {
         status = weft_later_judge(instance_open(&later, widened, err), true, "", err);
         if (status == WEFT_OK) status = same_in_both(&self, &later, &room[0], &room[1], err);
+        if (status == WEFT_OK) status = weft_conversations_later(later.table, later.made, err);
     }
     instance_close(&later);
     instance_close(&self);
@@ -400,6 +402,7 @@ const weft_rule weft_rules_tokenizer[] = {
     {"R65", "tokenizer", "decodes ids that are no token's to nothing", rule_any, false},
     {"R66", "tokenizer", "encodes alike in several threads at once", threads_alike, false},
     {"R67", "tokenizer", "gives its memory back", gives_back, false},
-    {"R68", "tokenizer", "gives the same ids to a host whose structs are longer", rule_later, false},
+    {"R68", "tokenizer", "gives the same ids, also of conversations, to a host whose structs are longer", rule_later,
+     false},
     {"R69", "tokenizer", "takes no wrong file, and names the one that it refuses", refuses_wrong_files, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -39,6 +39,16 @@ for version in $versions; do
 done
 echo "the documents say the versions of the kinds"
 
+# Each struct that a plugin is given or fills is in the list of what a rule tries longer, or of what none does.
+tries=$(sed -n '/^## Which rule tries which struct/,/^`tests/p' "$source/docs/abi.md")
+given=$(awk -F'|' '/^\| (request|told|table|answer) \|/ { print $4; if ($2 == " answer ") print $5 }' "$source/docs/abi.md" |
+    grep -o '`weft_[a-z0-9_]*`')
+[ "$(echo "$given" | wc -l)" -ge 50 ] || fail "abi.md does not say what plugins are given: $given"
+for struct in $given; do
+    echo "$tries" | grep -qF "$struct" || fail "abi.md does not say which rule tries $struct"
+done
+echo "abi.md says of each struct that a plugin is given or fills which rule tries it"
+
 n=0
 for header in "$source"/sdk/include/weft/*.h; do
     name=$(basename "$header")

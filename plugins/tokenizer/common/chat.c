@@ -119,6 +119,9 @@ static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error
         if (!weft_struct_take(&message, sizeof message, at))
             status =
                 weft_error_set(err, WEFT_E_UNSUPPORTED, "message %zu asks for what this tokenizer does not know", i);
+        else if (!WEFT_WHOLE(&message, weft_chat_message))
+            status = weft_error_set(err, WEFT_E_PLUGIN, "message %zu has struct_size %u; at least %u is needed", i,
+                                    message.struct_size, WEFT_SIZE_1_0(weft_chat_message));
         else status = message_json(&one, &message, i, err);
         if (status == WEFT_OK) (void)json_array_append_new(array, one);
     }
@@ -194,6 +197,9 @@ weft_status chat_render(chat_text *out, const chat_templates *self, const weft_c
     memset(out, 0, sizeof *out);
     if (!weft_struct_take(&asked, sizeof asked, chat))
         return weft_error_set(err, WEFT_E_UNSUPPORTED, "a conversation asks for what this tokenizer does not know");
+    if (!WEFT_WHOLE(&asked, weft_chat))
+        return weft_error_set(err, WEFT_E_PLUGIN, "a conversation has struct_size %u; at least %u is needed",
+                              asked.struct_size, WEFT_SIZE_1_0(weft_chat));
     status = find_template(&found, self, asked.named, err);
     if (status == WEFT_OK) status = messages_json(&messages, &asked, err);
     if (status == WEFT_OK) status = jinja_begin(&out->render, found, err);
