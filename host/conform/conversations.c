@@ -117,9 +117,8 @@ static weft_status asks_less(desk *d, const weft_chat *plain, weft_error *err) {
     messages[MESSAGES - 1].struct_size = WEFT_SHORTER_BYTES;
     shorter = *plain;
     shorter.messages = messages;
-    return status == WEFT_OK
-               ? must_refuse(d, &shorter, "a weft_chat_message that is shorter than SDK 1.0 has it", err)
-               : status;
+    return status == WEFT_OK ? must_refuse(d, &shorter, "a weft_chat_message that is shorter than SDK 1.0 has it", err)
+                             : status;
 }
 
 /* The template of the tokenizer's files, or the first one that it knows by name. */

@@ -195,6 +195,11 @@ static weft_status run_kernel(bench *b, weft_device_call *call, const weft_kerne
     weft_status status = WEFT_OK;
     if (room < 0 || room > (int64_t)1 << 28)
         return WEFT_BROKEN(err, "%s asks for %lld bytes of workspace", kernel->name, (long long)room);
+    if (kernel->workspace != NULL && kernel->workspace(&run, &call->args.kernel) != room)
+        return WEFT_BROKEN(err,
+                           "%s asks for other bytes of workspace when it is asked again: a plan asks once, and the "
+                           "step has no more",
+                           kernel->name);
     if (room > 0) status = put(b, &workspace, NULL, room, poison, err);
     if (room > 0) workspace.offset = 0; /* as a buffer of its own begins */
     if (kernel->workspace != NULL) memcpy((char *)&call->args + kernel->workspace_field, &workspace, sizeof workspace);

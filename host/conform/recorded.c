@@ -60,8 +60,7 @@ static bool same_node(const weft_node *a, const weft_node *b) {
     bool is_same = a->op == b->op && strcmp(a->label, b->label) == 0 && a->n_inputs == b->n_inputs &&
                    same_values(a->inputs, b->inputs, a->n_inputs) && a->output.id == b->output.id &&
                    a->width == b->width && a->places == b->places && same_weight(a->weight, b->weight);
-    for (int i = 0; i < WEFT_NODE_CONSTANTS; i++)
-        is_same = is_same && same_weight(a->constants[i], b->constants[i]);
+    for (int i = 0; i < WEFT_NODE_CONSTANTS; i++) is_same = is_same && same_weight(a->constants[i], b->constants[i]);
     if (a->table != NULL || b->table != NULL)
         is_same = is_same && a->table != NULL && b->table != NULL && a->table->index == b->table->index;
     if (a->custom != NULL || b->custom != NULL)

@@ -192,6 +192,11 @@ void weft_engine_release(weft_engine *engine) {
     free(engine->parameter_refs);
     free(engine->compute_refs);
     free(engine->compute_dtypes);
+    engine->tables = NULL; /* so that what has been refused may be allocated again */
+    engine->group_ranges = NULL;
+    engine->parameter_refs = NULL;
+    engine->compute_refs = NULL;
+    engine->compute_dtypes = NULL;
 }
 
 /* States begin at zero, and the count of updates with them; the loss scale as its keys say. */

@@ -67,8 +67,8 @@ static const char *chat_named(uint32_t i) {
 }
 
 static const void *chat_extension(const weft_tokenizer *tokenizer, const char *id) {
-    static const weft_tokenizer_chat table = {(uint32_t)sizeof table, 0, chat_check, chat_render, chat_encode,
-                                              chat_named,             NULL};
+    static const weft_tokenizer_chat table = {
+        (uint32_t)sizeof table, 0, chat_check, chat_render, chat_encode, chat_named, NULL};
     (void)tokenizer;
     return strcmp(id, WEFT_TOKENIZER_CHAT) == 0 ? &table : NULL;
 }

@@ -6,9 +6,11 @@
  * outside the process' own books. */
 #include "golden.h"
 #include "base/sizes.h"
+#include "plan/budget.h"
 #include "plan/copies.h"
 #include "suite.h"
 #include "measure/arrival.h"
+#include "engine/buffers.h"
 #include "engine/compute.h"
 #include "train_rig.h"
 #include "session/opening.h"
@@ -196,6 +198,42 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     check_account(rig.engine);
     train_rig_close(&rig);
     ck_assert_int_eq(counted.now, 0);
+    row_data_free(&data);
+}
+END_TEST
+
+/* A plan that is a part off in one line, as two of its figures that disagree would leave it: what is not planned is
+ * refused where it is cut, and what nothing uses once all is. The arena is one part, whose plan is its price. */
+static void refuse_line(train_rig *rig, weft_account_line line, int64_t by, const char *want) {
+    weft_error err = WEFT_ERROR_INIT;
+    int64_t *planned = &rig->engine->plan.bytes.line[line];
+    char start[96];
+    *planned += by;
+    (void)snprintf(start, sizeof start, "the plan has %lld bytes of %s", (long long)*planned, weft_account_name(line));
+    ck_assert_int_eq(weft_engine_allocate(rig->engine, &err), WEFT_E_HOST);
+    ck_assert_msg(strncmp(err.text, start, strlen(start)) == 0, "%s", err.text);
+    ck_assert_msg(strstr(err.text, want) != NULL, "%s", err.text);
+    weft_engine_release(rig->engine);
+    *planned -= by;
+}
+
+START_TEST(other_bytes_than_planned_are_refused) {
+    static const weft_account_line lines[] = {WEFT_ACCOUNT_PARAMETERS, WEFT_ACCOUNT_GRADIENTS, WEFT_ACCOUNT_OPTIMIZER,
+                                              WEFT_ACCOUNT_FIXED};
+    const int64_t part = weft_buffer_part(1);
+    const char *overrides[] = {ADAMW};
+    weft_error err = WEFT_ERROR_INIT;
+    row_data data;
+    train_rig rig;
+    weft_plan_spec spec;
+    row_data_golden(&data, "llama-gqa");
+    spec = train_rig_spec(&data, 1, true);
+    train_rig_open(&rig, "llama-gqa", &data, overrides, 2);
+    ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
+    refuse_line(&rig, lines[_i], part, "have a use");
+    refuse_line(&rig, lines[_i], -part, "left");
+    ck_assert_msg(weft_engine_allocate(rig.engine, &err) == WEFT_OK, "%s", err.text);
+    train_rig_close(&rig);
     row_data_free(&data);
 }
 END_TEST
@@ -553,6 +591,7 @@ int main(void) {
     TCase *tests = tcase_create("memory");
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, planned_bytes_are_taken_and_lived_in, 0, N_SETTINGS);
+    tcase_add_loop_test(tests, other_bytes_than_planned_are_refused, 0, 4);
     tcase_add_test(tests, an_evaluation_takes_what_it_needs_alone);
     tcase_add_loop_test(tests, loading_puts_every_page_of_the_weights_in_place, 0, 4);
     tcase_add_loop_test(tests, a_generation_takes_what_it_plans, 0, 4);
