@@ -117,6 +117,8 @@
       "pinned: load only files whose SHA-256 stands in pin or in pin_list, also of those that come with Weft.")        \
     K(F64, compile_seconds, "300", "[0,inf)", "s", WEFT_SAME,                                                          \
       "Longest call of a strategy, after which the process ends with a sentence; 0: any.")                             \
+    K(F64, call_seconds, "60", "[0,inf)", "s", 0,                                                                      \
+      "A call of a plugin that has lasted so long in a run is told, and goes on; 0: none is.")                         \
     K(I64, compile_events, "16M", "[1,64M]", "events", WEFT_SAME, "Most events of one program of a strategy.")
 /* clang-format on */
 

@@ -22,15 +22,8 @@ void weft_watch_explain(char *out, size_t size, const char *why) {
                    can_resume ? "; --resume goes on from the newest checkpoint" : "");
 }
 
-/* "in step 12, at event 33, REDUCE model.layers.1 leaf 2" */
 static void say_place(char *out, size_t size, const weft_rank_view *rank) {
-    char when[64];
-    (void)snprintf(when, sizeof when, "%s%s %llu", rank->evaluates ? "in the evaluation " : "",
-                   rank->evaluates || rank->event < 0 ? "after step" : "in step", (unsigned long long)rank->step);
-    if (rank->step == 0)
-        (void)snprintf(when, sizeof when, "%s", rank->evaluates ? "in the evaluation at the start" : "before step 1");
-    if (rank->event < 0) (void)snprintf(out, size, "%s", when);
-    else (void)snprintf(out, size, "%s, at event %d, %s", when, (int)rank->event, rank->text);
+    weft_pulse_say_place(out, size, rank->evaluates, rank->step, rank->event, rank->text);
 }
 
 static void say_end(char *out, size_t size, int32_t status) {

@@ -153,3 +153,25 @@ void weft_pulse_go(void) {
 void weft_pulse_patience(int64_t seconds) {
     store_relaxed(&own->patience, seconds > 1000000 ? 1000000 : (int32_t)seconds);
 }
+
+void weft_pulse_say_place(char *out, size_t size, bool evaluates, uint64_t step, int32_t event, const char *text) {
+    char when[64];
+    (void)snprintf(when, sizeof when, "%s%s %llu", evaluates ? "in the evaluation " : "",
+                   evaluates || event < 0 ? "after step" : "in step", (unsigned long long)step);
+    if (step == 0)
+        (void)snprintf(when, sizeof when, "%s", evaluates ? "in the evaluation at the start" : "before step 1");
+    if (event < 0) (void)snprintf(out, size, "%s", when);
+    else (void)snprintf(out, size, "%s, at event %d, %s", when, (int)event, text);
+}
+
+void weft_pulse_place(char *out, size_t size) {
+    char text[WEFT_PULSE_TEXT];
+    memcpy(text, own->texts[atomic_load(&own->text) & 1], sizeof text);
+    text[sizeof text - 1] = '\0';
+    weft_pulse_say_place(out, size, atomic_load(&own->evaluates) != 0, atomic_load(&own->step),
+                         atomic_load(&own->event), text);
+}
+
+bool weft_pulse_waits(void) {
+    return atomic_load(&own->state) == WEFT_PULSE_WAITS;
+}

@@ -65,4 +65,11 @@ void weft_pulse_wait(void);
 void weft_pulse_go(void); /* the wait has ended */
 void weft_pulse_patience(int64_t seconds);
 
+/* Where it is, "in step 12, at event 33, REDUCE model.layers.1 leaf 2", and whether it waits for another. [any-thread]
+ */
+void weft_pulse_place(char *out, size_t size);
+bool weft_pulse_waits(void);
+/* The same of what a record says. event: -1: between two passes. [any-thread] */
+void weft_pulse_say_place(char *out, size_t size, bool evaluates, uint64_t step, int32_t event, const char *text);
+
 #endif

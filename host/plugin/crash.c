@@ -93,10 +93,29 @@ void weft_crash_add(const char *sha256, const void *address) {
     take_picture();
 }
 
+/* Odd while the record of the first thread changes. */
+static _Atomic uint64_t changes;
+
+static void note_change(void) {
+    const uint64_t n = atomic_load_explicit(&changes, memory_order_relaxed);
+    if (first == &doing) atomic_store_explicit(&changes, n + 1, memory_order_release);
+}
+
 weft_doing weft_crash_doing(weft_doing now) {
     const weft_doing before = doing;
+    note_change();
     doing = now;
+    note_change();
     return before;
+}
+
+bool weft_crash_main_call(weft_doing *out, uint64_t *number) {
+    const uint64_t before = atomic_load_explicit(&changes, memory_order_acquire);
+    if (first == NULL || before % 2 != 0) return false;
+    *out = *first;
+    atomic_thread_fence(memory_order_acquire);
+    *number = before;
+    return atomic_load_explicit(&changes, memory_order_relaxed) == before;
 }
 
 weft_doing weft_crash_current(void) {

@@ -11,6 +11,7 @@
 #ifndef WEFT_HOST_PLUGIN_CRASH_H
 #define WEFT_HOST_PLUGIN_CRASH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, on a stack of their own. Once, early in main. [main] */
@@ -33,6 +34,10 @@ weft_doing weft_crash_doing(weft_doing now);
 
 /* What this thread is doing. Safe in a signal handler. [any-thread] */
 weft_doing weft_crash_current(void);
+
+/* What the thread of weft_crash_install is doing, as another thread sees it, and the call's number, which no other has.
+ * False: it is just changing. [any-thread] */
+bool weft_crash_main_call(weft_doing *out, uint64_t *number);
 
 /* What the calls are for, "training", a text that lives as long as the process; NULL, as at first: for all. Gives what
  * it was. [main] [hot] */

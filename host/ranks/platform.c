@@ -1,6 +1,7 @@
 /* host/ranks/platform.c: see platform.h. */
 #include "ranks/platform.h"
 
+#include "launch/lasting.h"
 #include "launch/pulse.h"
 #include "launch/rendezvous.h"
 #include "launch/sidecar.h"
@@ -85,6 +86,7 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
     weft_status status = WEFT_OK;
     weft_platform *self = calloc(1, sizeof *self);
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the device and the ranks");
+    weft_lasting_begin(run->settings.plugins.call_seconds);
     status = open_comm(self, run, err);
     if (status == WEFT_OK) status = open_device(self, run, err);
     if (status == WEFT_OK) status = attach_comm(self, err);
@@ -115,6 +117,7 @@ void weft_platform_close(weft_platform *self, bool failed) {
     free(self->groups);
     free(self->nodes);
     free(self);
+    weft_lasting_end();
 }
 
 int32_t weft_platform_rank(const weft_platform *self) {

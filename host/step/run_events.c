@@ -115,13 +115,23 @@ static weft_status on_norm(void *context, const weft_event *event, const weft_ev
     return status == WEFT_OK ? weft_values_norm(self, event, err) : status;
 }
 
+/* The device runs the optimizer's body: of a crash, and of a call that lasts, both are named. */
+static weft_status run_update(const weft_engine *engine, const weft_update *args, weft_error *err) {
+    static char slot[760];
+    char title[700];
+    weft_doing before;
+    weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
+    (void)snprintf(slot, sizeof slot, "update, with the body of %s", title);
+    before = weft_plugin_enter(engine->kernels, slot);
+    return weft_plugin_leave(before, engine->kernels->update(engine->device, NULL, args, err), err);
+}
+
 static weft_status update_group(weft_stepper *self, int32_t index, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_span *states = &engine->plan.holds[WEFT_HOLD_STATES]->spans[index];
     const weft_span *gradients = &engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index];
     const weft_span *parameters = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index];
     weft_update args = {.struct_size = (uint32_t)sizeof args};
-    weft_status status = WEFT_OK;
     WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
     args.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
     args.weight_dtype = parameters->dtype;
@@ -137,9 +147,7 @@ static weft_status update_group(weft_stepper *self, int32_t index, weft_error *e
     args.coefficient = engine->scalars.coefficient;
     args.skip = engine->scalars.skip;
     args.n = states->n;
-    if (args.n == 0) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
-    return status;
+    return args.n == 0 ? WEFT_OK : run_update(engine, &args, err);
 }
 
 static weft_status on_step(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -172,9 +180,14 @@ static void tell_watcher(void *context, int32_t index) {
     weft_pulse_event(self->step, index, text);
 }
 
+/* Without one what is told is told by this process alone, if a call lasts: its kind is enough, and costs nothing. */
+static void tell_nobody(void *context, int32_t index) {
+    const weft_stepper *self = context;
+    weft_pulse_event(self->step, index, weft_event_kind_name(self->stage->program->events[index].kind));
+}
+
 static weft_exec_table exec_table(weft_stepper *self) {
-    weft_exec_table table = {.context = self};
-    if (weft_pulse_is_watched()) table.begin = tell_watcher;
+    weft_exec_table table = {.context = self, .begin = weft_pulse_is_watched() ? tell_watcher : tell_nobody};
     table.run[WEFT_EVENT_COUNT] = on_count;
     table.run[WEFT_EVENT_FORWARD] = on_forward;
     table.run[WEFT_EVENT_RECOMPUTE] = on_recompute;

@@ -1,0 +1,104 @@
+/* host/launch/lasting.c: see lasting.h. */
+#include "launch/lasting.h"
+
+#include "launch/pulse.h"
+#include "plugin/crash.h"
+#include "plugin/services.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    double seconds;
+    int32_t users;
+    bool is_begun, is_over;
+    weft_doing told; /* the last one */
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static double now(void) {
+    struct timespec time;
+    (void)clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s in training, in step 12, at event
+ * 33, STEP, and goes on ..." */
+static void tell(const weft_doing *call) {
+    const char *const mode = weft_crash_current_mode();
+    char line[1400], place[WEFT_PULSE_TEXT + 96] = "";
+    weft_pulse_place(place, sizeof place);
+    (void)snprintf(line, sizeof line,
+                   "%s:%s (%s) has been in its %s for %g s%s%s, %s, and goes on; whoever needs this process waits. "
+                   "[plugins] call_seconds says after how long that is told",
+                   call->kind, call->id, call->file == NULL ? "of the program itself" : call->file, call->what,
+                   self.seconds, mode == NULL ? "" : ", in ", mode == NULL ? "" : mode, place);
+    weft_services_say(WEFT_LOG_WARN, line); /* also of a rank that says nothing else */
+    self.told = *call;
+}
+
+/* Not again of each step; and what waits for another rank is not the one to name. */
+static bool is_news(const weft_doing *call) {
+    return call->kind != NULL && call->what != NULL && !weft_pulse_waits() &&
+           (call->id != self.told.id || call->what != self.told.what);
+}
+
+static void wait_a_little(double seconds) {
+    const double until = now() + seconds;
+    double whole = 0;
+    const long nanoseconds = (long)(1e9 * modf(until, &whole));
+    const struct timespec time = {(time_t)whole, nanoseconds};
+    (void)pthread_cond_timedwait(&self.ended, &self.lock, &time);
+}
+
+static void *look(void *unused) {
+    const double tick = fmin(self.seconds / 4, 1);
+    weft_doing call = {0};
+    uint64_t number = 0, last = 0;
+    double since = now();
+    (void)unused;
+    (void)pthread_mutex_lock(&self.lock);
+    while (!self.is_over) {
+        wait_a_little(tick);
+        if (!weft_crash_main_call(&call, &number) || number != last) {
+            last = number;
+            since = now();
+        } else if (now() - since >= self.seconds && is_news(&call)) tell(&call);
+    }
+    (void)pthread_mutex_unlock(&self.lock);
+    return NULL;
+}
+
+/* Signals are for the threads that there were. */
+void weft_lasting_begin(double seconds) {
+    pthread_condattr_t by_clock;
+    sigset_t all, before;
+    if (self.users++ > 0 || !(seconds > 0)) return;
+    (void)pthread_condattr_init(&by_clock);
+    (void)pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&self.ended, &by_clock);
+    (void)pthread_condattr_destroy(&by_clock);
+    self.seconds = seconds;
+    self.is_over = false;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    self.is_begun = pthread_create(&self.thread, NULL, look, NULL) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!self.is_begun) (void)pthread_cond_destroy(&self.ended);
+}
+
+void weft_lasting_end(void) {
+    if (--self.users > 0 || !self.is_begun) return;
+    (void)pthread_mutex_lock(&self.lock);
+    self.is_over = true;
+    (void)pthread_cond_signal(&self.ended);
+    (void)pthread_mutex_unlock(&self.lock);
+    (void)pthread_join(self.thread, NULL);
+    (void)pthread_cond_destroy(&self.ended);
+    self.is_begun = false;
+}
