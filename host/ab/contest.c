@@ -7,6 +7,7 @@
 #include "ab/page_place.h"
 #include "base/clock.h"
 #include "launch/signals.h"
+#include "plugin/crash.h"
 #include "program/phases.h"
 
 #include <math.h>
@@ -46,7 +47,9 @@ static weft_status one_step(weft_ab_contest *self, weft_ab_arm *arm, int64_t ste
     double phases[WEFT_N_PHASES] = {0};
     weft_step_result result = {0};
     const double begin = weft_clock_seconds();
+    const char *const before = weft_crash_arm(arm->spec->label);
     const weft_status status = weft_stepper_train(stepper, &result, (uint64_t)step, lr, session->clip, err);
+    (void)weft_crash_arm(before);
     if (status == WEFT_E_NUMERIC) return note_divergence(self, arm, step, err);
     out->seconds = weft_clock_seconds() - begin;
     out->targets = result.n_targets;
@@ -319,7 +322,9 @@ int32_t weft_ab_winner(const weft_ab_contest *contest) {
 /* The lender last. */
 static void close_sessions(weft_ab_contest *self) {
     for (int32_t i = self->n - 1; i >= 0; i--) {
+        const char *const before = weft_crash_arm(self->arms[i].spec->label);
         weft_session_close(self->arms[i].session);
+        (void)weft_crash_arm(before);
         self->arms[i].session = NULL;
     }
 }

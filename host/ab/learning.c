@@ -3,6 +3,7 @@
 
 #include "ab/open_arms.h"
 #include "launch/signals.h"
+#include "plugin/crash.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -128,11 +129,13 @@ static weft_status train_arm(lesson *self, int32_t i, weft_error *err) {
     char seed[48];
     int64_t steps = 0;
     weft_session *session = NULL;
+    const char *before = NULL;
     weft_status status = WEFT_OK;
     if (overrides == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the settings of an arm");
     for (size_t k = 0; k < spec->n_overrides; k++) overrides[k] = spec->overrides[k];
     (void)snprintf(seed, sizeof seed, "run.seed=%lld", (long long)(arm->run_seed + self->seed));
     overrides[spec->n_overrides] = seed;
+    before = weft_crash_arm(spec->label);
     status = weft_ab_open_session(&session, self->contest, spec, overrides, spec->n_overrides + (self->seed > 0),
                                   WEFT_SESSION_PROFILE, NULL, err);
     free((void *)overrides);
@@ -146,6 +149,7 @@ static weft_status train_arm(lesson *self, int32_t i, weft_error *err) {
             self->contest->learning.steps = steps;
     }
     weft_session_close(session);
+    (void)weft_crash_arm(before);
     return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
 }
 

@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "fit/room.h"
 #include "measure/survey.h"
+#include "plugin/crash.h"
 #include "report/contrast.h"
 #include "session/coherence.h"
 
@@ -174,11 +175,13 @@ static weft_status open_arm(weft_ab_contest *self, int32_t i, weft_error *err) {
     weft_ab_arm *arm = &self->arms[i];
     const weft_ab_spec *spec = arm->spec;
     const weft_session *lender = i > 0 && spec->shares_data ? self->arms[0].session : NULL;
+    const char *const before = weft_crash_arm(spec->label);
     weft_status status =
         open_alone(&arm->session, self, spec, spec->overrides, spec->n_overrides, WEFT_SESSION_STEPS, lender, err);
     if (status == WEFT_OK) status = check_platform(&self->arms[0], arm, err);
     if (status == WEFT_OK) status = survey_arm(arm, err);
     if (status == WEFT_OK) status = hold_against_first(&self->arms[0], arm, err);
+    (void)weft_crash_arm(before);
     return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
 }
 
@@ -208,7 +211,9 @@ weft_status weft_ab_open_arms(weft_ab_contest *self, weft_error *err) {
     }
     if (status == WEFT_OK) status = weft_peers_agree(&self->meeting.peers, check_room(self, err), err);
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
+        const char *const before = weft_crash_arm(self->arms[i].spec->label);
         status = fill(self, self->arms[i].session, err);
+        (void)weft_crash_arm(before);
         if (status != WEFT_OK) status = weft_ab_name(&self->arms[i], err);
     }
     return status;

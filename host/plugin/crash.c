@@ -35,6 +35,7 @@ static size_t n_files;
 static _Thread_local weft_doing doing;
 static const weft_doing *first; /* the record of the thread that installed the handlers */
 static const char *_Atomic current_mode;
+static const char *_Atomic current_arm;
 static _Atomic uint64_t current_step;
 static _Atomic int32_t current_rank = -1;
 static _Atomic int32_t nowhere;
@@ -128,6 +129,14 @@ const char *weft_crash_mode(const char *mode) {
 
 const char *weft_crash_current_mode(void) {
     return atomic_load(&current_mode);
+}
+
+const char *weft_crash_arm(const char *arm) {
+    return atomic_exchange(&current_arm, arm);
+}
+
+const char *weft_crash_current_arm(void) {
+    return atomic_load(&current_arm);
 }
 
 uint64_t weft_crash_current_step(void) {
@@ -253,6 +262,10 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     put_text(&out, signal_name(number));
     put_text(&out, ") ");
     put_place(&out, context);
+    if (atomic_load(&current_arm) != NULL) {
+        put_text(&out, ", in arm ");
+        put_text(&out, atomic_load(&current_arm));
+    }
     if (atomic_load(&current_rank) >= 0) {
         put_text(&out, ", rank ");
         put_number(&out, (uint64_t)atomic_load(&current_rank));

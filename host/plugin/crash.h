@@ -44,6 +44,11 @@ bool weft_crash_main_call(weft_doing *out, uint64_t *number);
 const char *weft_crash_mode(const char *mode);
 const char *weft_crash_current_mode(void); /* [any-thread] */
 
+/* Of several that one process runs, which one the calls are for: "strategy.plugin=ddp", a text that stays until another
+ * is given; NULL, as at first: it is the only one. Gives what it was. [main] [hot] */
+const char *weft_crash_arm(const char *arm);
+const char *weft_crash_current_arm(void); /* [any-thread] */
+
 /* The optimizer step that runs; 0: none. [main] [hot] */
 void weft_crash_step(uint64_t step);
 uint64_t weft_crash_current_step(void); /* [any-thread] */

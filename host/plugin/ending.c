@@ -18,12 +18,13 @@ bool weft_ending_is_early(void) {
 static void at_exit(void) {
     const weft_doing now = weft_crash_current();
     const uint64_t step = weft_crash_current_step();
-    const char *mode = weft_crash_current_mode();
-    char when[80] = "";
+    const char *mode = weft_crash_current_mode(), *arm = weft_crash_current_arm();
+    char when[400] = "";
     if (!weft_ending_is_early()) return;
     (void)fflush(stdout);
     (void)snprintf(when, sizeof when, "%s%s", mode != NULL && now.kind != NULL ? ", in " : "",
                    mode != NULL && now.kind != NULL ? mode : "");
+    if (arm != NULL) (void)snprintf(when + strlen(when), sizeof when - strlen(when), ", in arm %.256s", arm);
     if (step != 0)
         (void)snprintf(when + strlen(when), sizeof when - strlen(when), ", at step %llu", (unsigned long long)step);
     if (now.kind == NULL)

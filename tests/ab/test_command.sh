@@ -145,6 +145,24 @@ threads=2
 ab 1 run.ini --vary device.threads=1,2 --rounds 1 --steps 1
 says err "differ in the device or communicator ([device] threads = 1 and [device] threads = 2)"
 
+# A plugin that ends the process, by a crash or without one, is told with the arm that it was called for: in a step, and as
+# the arms are opened.
+mkdir -p plugins
+faulty() { # faulty ID PERL: sgd with that change
+    perl -0pe "s/optimizer, 1, \"sgd\"/optimizer, 1, \"$1\"/; $2" "$WEFT_SOURCE/plugins/optimizer/sgd/sgd.c" >"$1.c"
+    build optimizer "$1" "${CC:-cc}" -fno-math-errno -ffp-contract=off "$1.c"
+}
+faulty crash 's/(    sgd_hp \*out = hp;)/$1\n    if (step->update == 2) *(volatile int *)0 = 1;/'
+faulty leave 's/(static weft_status sgd_create\(.*?\{\n)/$1    exit(0);\n/s; s/^/#include <stdlib.h>\n/'
+for id in crash leave; do
+    status=0
+    WEFT_PLUGIN_PATH=$dir/plugins limit "$weft" ab run.ini --vary "optimizer.plugin=sgd,$id" --rounds 1 --steps 1 --learn 0 \
+        >said 2>err || status=$?
+    [ "$status" != 0 ] || fail "an arm whose optimizer is $id ends well"
+    grep -qF ", in arm optimizer.plugin=$id" err || fail "the arm of $id is not named"
+done
+says err "optimizer:leave ($dir/plugins/weft-optimizer-leave.so) ended the process in its create, in arm optimizer.plugin=leave: its work"
+
 # On ranks, whose launcher hands the answer on.
 if has mpich; then
     if is_full; then
