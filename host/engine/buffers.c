@@ -101,6 +101,38 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
     return status;
 }
 
+static weft_update_region region_of_group(const weft_engine *engine, int32_t group) {
+    const weft_plan *plan = &engine->plan;
+    const weft_span *states = &plan->holds[WEFT_HOLD_STATES]->spans[group];
+    const weft_span *gradients = &plan->holds[WEFT_HOLD_GRADIENTS]->spans[group];
+    const weft_span *parameters = &plan->holds[WEFT_HOLD_PARAMETERS]->spans[group];
+    weft_update_region out = {.struct_size = (uint32_t)sizeof out, .n = states->n};
+    out.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
+    out.weight_dtype = parameters->dtype;
+    out.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));
+    for (int64_t i = 0; i < plan->n_states; i++) {
+        out.states[i] = weft_ref_at(engine->state[i].ref, plan->holds[WEFT_HOLD_STATES + i]->spans[group].at);
+        out.state_dtypes[i] = plan->states[i].dtype;
+    }
+    out.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[group] * (int64_t)sizeof(weft_range));
+    out.range_stride = (uint32_t)sizeof(weft_range);
+    out.n_ranges = engine->group_ranges[group + 1] - engine->group_ranges[group];
+    return out;
+}
+
+/* What the optimizer goes through in a step: it stays where it is. */
+static weft_status list_regions(weft_engine *engine, weft_error *err) {
+    const int32_t n_groups = engine->plan.layout->n_trainable_groups;
+    engine->n_regions = 0;
+    engine->regions = calloc((size_t)n_groups + 1, sizeof *engine->regions);
+    if (engine->regions == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of %d groups", (int)n_groups);
+    for (int32_t g = 0; g < n_groups; g++)
+        if (engine->plan.holds[WEFT_HOLD_STATES]->spans[g].n > 0)
+            engine->regions[engine->n_regions++] = region_of_group(engine, g);
+    return WEFT_OK;
+}
+
 static weft_status take_parameters(weft_engine *engine, weft_error *err) {
     const weft_hold *hold = engine->plan.holds[WEFT_HOLD_PARAMETERS];
     weft_status status =
@@ -127,6 +159,7 @@ static weft_status take_training(weft_engine *engine, weft_error *err) {
         status = weft_account_cut(&engine->account, &engine->state[i], engine->plan.holds[WEFT_HOLD_STATES + i]->bytes,
                                   WEFT_ACCOUNT_OPTIMIZER, err);
     if (status == WEFT_OK) status = take_ranges(engine, err);
+    if (status == WEFT_OK) status = list_regions(engine, err);
     return status == WEFT_OK ? weft_norm_extents_take(engine, err) : status;
 }
 
@@ -189,6 +222,7 @@ void weft_engine_release(weft_engine *engine) {
     weft_account_close(&engine->account);
     free(engine->tables);
     free(engine->group_ranges);
+    free(engine->regions);
     free(engine->parameter_refs);
     free(engine->compute_refs);
     free(engine->compute_dtypes);

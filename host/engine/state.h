@@ -66,9 +66,11 @@ typedef struct weft_engine {
     weft_slot_ref partials;              /* sums that wait (weft_unit_sum) */
     weft_fetcher fetchers[1 + WEFT_MAX_STATES];
     weft_slot_ref state[WEFT_MAX_STATES];
-    weft_slot_ref *tables; /* [declared->n_tables] */
-    weft_slot_ref ranges;  /* weft_range rows of all trainable groups */
-    int64_t *group_ranges; /* [n_trainable_groups + 1]: first row of each group */
+    weft_slot_ref *tables;       /* [declared->n_tables] */
+    weft_slot_ref ranges;        /* weft_range rows of all trainable groups */
+    int64_t *group_ranges;       /* [n_trainable_groups + 1]: first row of each group */
+    weft_update_region *regions; /* [n_regions] groups that this rank updates a part of, in their order */
+    int32_t n_regions;
     weft_slot_ref extents; /* weft_extent rows (engine/norm_extents.h) */
     weft_norm_table norm_tables[WEFT_N_NORM_TABLES];
     weft_slot_ref key_values; /* generation */

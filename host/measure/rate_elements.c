@@ -25,22 +25,26 @@ static weft_ref region_at(const flat *self, int32_t index) {
 
 static weft_status run_update(const flat *self, weft_error *err) {
     const weft_engine *engine = self->engine;
-    weft_update args = {.struct_size = (uint32_t)sizeof args};
+    weft_update_region region = {.struct_size = (uint32_t)sizeof region,
+                                 .weight = region_at(self, REGION_WEIGHT),
+                                 .gradient = region_at(self, REGION_GRADIENT),
+                                 .ranges = weft_ref_at(self->small, AT_RANGE),
+                                 .n = self->n,
+                                 .n_ranges = 1,
+                                 .range_stride = (uint32_t)sizeof(weft_range)};
+    weft_update args = {.struct_size = (uint32_t)sizeof args,
+                        .hp = weft_ref_at(self->small, AT_HP),
+                        .coefficient = weft_ref_at(self->small, AT_COEFFICIENT),
+                        .skip = weft_ref_at(self->small, AT_SKIP),
+                        .regions = &region,
+                        .n_regions = 1,
+                        .region_stride = (uint32_t)sizeof region};
     weft_status status = WEFT_OK;
-    WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
-    args.weight = region_at(self, REGION_WEIGHT);
-    args.gradient = region_at(self, REGION_GRADIENT);
     for (int64_t i = 0; i < engine->plan.n_states; i++) {
-        args.states[i] = region_at(self, REGION_STATES + (int32_t)i);
-        args.state_dtypes[i] = engine->plan.states[i].dtype;
+        region.states[i] = region_at(self, REGION_STATES + (int32_t)i);
+        region.state_dtypes[i] = engine->plan.states[i].dtype;
     }
-    args.hp = weft_ref_at(self->small, AT_HP);
-    args.ranges = weft_ref_at(self->small, AT_RANGE);
-    args.range_stride = (uint32_t)sizeof(weft_range);
-    args.n_ranges = 1;
-    args.coefficient = weft_ref_at(self->small, AT_COEFFICIENT);
-    args.skip = weft_ref_at(self->small, AT_SKIP);
-    args.n = self->n;
+    WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
     WEFT_PLUGIN_CALL(status, engine->kernels, update, err, engine->device, NULL, &args);
     return status;
 }

@@ -126,28 +126,17 @@ static weft_status run_update(const weft_engine *engine, const weft_update *args
     return weft_plugin_leave(before, engine->kernels->update(engine->device, NULL, args, err), err);
 }
 
-static weft_status update_group(weft_stepper *self, int32_t index, weft_error *err) {
-    const weft_engine *engine = self->engine;
-    const weft_span *states = &engine->plan.holds[WEFT_HOLD_STATES]->spans[index];
-    const weft_span *gradients = &engine->plan.holds[WEFT_HOLD_GRADIENTS]->spans[index];
-    const weft_span *parameters = &engine->plan.holds[WEFT_HOLD_PARAMETERS]->spans[index];
-    weft_update args = {.struct_size = (uint32_t)sizeof args};
+static weft_status update_groups(const weft_engine *engine, weft_error *err) {
+    weft_update args = {.struct_size = (uint32_t)sizeof args,
+                        .hp = engine->scalars.hp,
+                        .coefficient = engine->scalars.coefficient,
+                        .skip = engine->scalars.skip,
+                        .regions = engine->regions,
+                        .n_regions = engine->n_regions,
+                        .region_stride = (uint32_t)sizeof *engine->regions};
+    if (args.n_regions == 0) return WEFT_OK;
     WEFT_PLUGIN_ASK(args.kernel, engine->optimizer_plugin, update, engine->optimizer);
-    args.weight = weft_ref_at(engine->parameters.ref, weft_span_at(parameters, states->first));
-    args.weight_dtype = parameters->dtype;
-    args.gradient = weft_ref_at(engine->gradients.ref, weft_span_at(gradients, states->first));
-    for (int64_t i = 0; i < engine->plan.n_states; i++) {
-        args.states[i] = weft_ref_at(engine->state[i].ref, engine->plan.holds[WEFT_HOLD_STATES + i]->spans[index].at);
-        args.state_dtypes[i] = engine->plan.states[i].dtype;
-    }
-    args.hp = engine->scalars.hp;
-    args.ranges = weft_ref_at(engine->ranges.ref, engine->group_ranges[index] * (int64_t)sizeof(weft_range));
-    args.range_stride = (uint32_t)sizeof(weft_range);
-    args.n_ranges = engine->group_ranges[index + 1] - engine->group_ranges[index];
-    args.coefficient = engine->scalars.coefficient;
-    args.skip = engine->scalars.skip;
-    args.n = states->n;
-    return args.n == 0 ? WEFT_OK : run_update(engine, &args, err);
+    return run_update(engine, &args, err);
 }
 
 static weft_status on_step(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
@@ -159,8 +148,7 @@ static weft_status on_step(void *context, const weft_event *event, const weft_ev
     status = prepare_update(self, err);
     if (status == WEFT_OK)
         status = weft_order_send(&self->order, engine->scalars.hp, self->hp, engine->plan.hp_bytes, NULL, err);
-    for (int32_t g = 0; g < engine->plan.layout->n_trainable_groups && status == WEFT_OK; g++)
-        status = update_group(self, g, err);
+    if (status == WEFT_OK) status = update_groups(engine, err);
     if (status == WEFT_OK && engine->ranks.world == 1) status = weft_compute_copy_refresh(engine, true, err);
     return status == WEFT_OK ? weft_values_step(self, event, err) : status;
 }

@@ -172,27 +172,34 @@ weft_status reference_clip(weft_device *d, weft_stream *s, const weft_clip *a, w
     return WEFT_OK;
 }
 
-weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err) {
-    const char *ranges = reference_view(a->ranges);
-    weft_elementwise_call call = {.struct_size = (uint32_t)sizeof call,
-                                  .weight = reference_view(a->weight),
-                                  .gradient = reference_view(a->gradient),
-                                  .hp = reference_view(a->hp),
-                                  .coefficient = *(const float *)reference_view(a->coefficient)};
-    (void)d;
-    (void)s;
-    (void)err;
-    if (*(const int32_t *)reference_view(a->skip) != 0) return WEFT_OK;
+static weft_status update_region(const weft_elementwise *kernel, weft_elementwise_call *call,
+                                 const weft_update_region *region, weft_error *err) {
+    const char *ranges = reference_view(region->ranges);
+    call->weight = reference_view(region->weight);
+    call->gradient = reference_view(region->gradient);
     for (int i = 0; i < WEFT_MAX_STATES; i++) {
-        if (a->state_dtypes[i] > WEFT_F32)
+        if (region->state_dtypes[i] > WEFT_F32)
             return weft_error_set(err, WEFT_E_UNSUPPORTED, "device plain keeps states in fp32 alone");
-        call.states[i] = reference_view(a->states[i]);
+        call->states[i] = reference_view(region->states[i]);
     }
-    for (int64_t i = 0; i < a->n_ranges; i++) {
-        call.range = (const weft_range *)(const void *)(ranges + i * a->range_stride);
-        call.begin = call.range->offset;
-        call.end = call.range->offset + call.range->length;
-        a->kernel->cpu(&call);
+    for (int64_t i = 0; i < region->n_ranges; i++) {
+        call->range = (const weft_range *)(const void *)(ranges + i * region->range_stride);
+        call->begin = call->range->offset;
+        call->end = call->range->offset + call->range->length;
+        kernel->cpu(call);
     }
     return WEFT_OK;
+}
+
+weft_status reference_update(weft_device *d, weft_stream *s, const weft_update *a, weft_error *err) {
+    weft_elementwise_call call = {.struct_size = (uint32_t)sizeof call,
+                                  .hp = reference_view(a->hp),
+                                  .coefficient = *(const float *)reference_view(a->coefficient)};
+    weft_status status = WEFT_OK;
+    (void)d;
+    (void)s;
+    if (*(const int32_t *)reference_view(a->skip) != 0) return WEFT_OK;
+    for (int32_t i = 0; i < a->n_regions && status == WEFT_OK; i++)
+        status = update_region(a->kernel, &call, weft_update_region_at(a, i), err);
+    return status;
 }

@@ -221,15 +221,23 @@ WEFT_ELEMENTWISE(moments_update, moments_hp, 2, s0 += g; s1 += g * g; w -= hp->l
 static void check_update(int32_t weight, int32_t state, const char *shape) {
     const int64_t n = 1 << 19, bytes = weft_dtype_span(weight, n), state_bytes = weft_dtype_span(state, n);
     const weft_range range = {sizeof range, 0, 0, n, 1.0f, 1.0f};
-    weft_update u = {
-        .struct_size = sizeof u, .kernel = &moments_update, .n = n, .n_ranges = 1, .range_stride = sizeof range};
+    weft_update_region region = {.struct_size = sizeof region,
+                                 .n = n,
+                                 .n_ranges = 1,
+                                 .range_stride = sizeof range,
+                                 .weight_dtype = weight,
+                                 .state_dtypes = {state, state}};
+    weft_update u = {.struct_size = sizeof u,
+                     .kernel = &moments_update,
+                     .regions = &region,
+                     .n_regions = 1,
+                     .region_stride = sizeof region};
     const moved m = {{"weft_update"}, shape, 2 * bytes + 4 * n + 4 * state_bytes, LIMIT};
-    u.weight_dtype = weight, u.state_dtypes[0] = u.state_dtypes[1] = state;
     begin();
-    u.weight = cleared(bytes), u.gradient = cleared(4 * n);
-    u.states[0] = cleared(state_bytes), u.states[1] = cleared(state_bytes);
+    region.weight = cleared(bytes), region.gradient = cleared(4 * n);
+    region.states[0] = cleared(state_bytes), region.states[1] = cleared(state_bytes);
+    region.ranges = put(&work, &range, sizeof range);
     u.hp = cleared(64), u.coefficient = cleared(4), u.skip = cleared(4);
-    u.ranges = put(&work, &range, sizeof range);
     RUN(&work, update, &u);
     end(&m);
 }

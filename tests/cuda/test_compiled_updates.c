@@ -25,11 +25,15 @@ static const weft_elementwise wrong_update = {
 static const char *const architectures[] = {"sm_80", "sm_89", "sm_90"};
 
 static bool tells_registers; /* as ptxas counts them, in the log */
+static int32_t rows = CUDA_UPDATE_FEW;
 
 static nvrtcResult compile_as(nvrtcProgram *out, const weft_elementwise *kernel, const cuda_update_types *types,
                               const char *architecture) {
     char card[64];
-    char *source = cuda_update_source(kernel, types);
+    const cuda_update_types all = {types->weight,
+                                   {types->states[0], types->states[1], types->states[2], types->states[3]},
+                                   rows};
+    char *source = cuda_update_source(kernel, &all);
     const char *options[2 + CUDA_UPDATE_OPTIONS] = {card, cuda_update_options[0], cuda_update_options[1],
                                                     "--ptxas-options=-v"};
     const int n_options = 1 + CUDA_UPDATE_OPTIONS + tells_registers;
@@ -42,7 +46,7 @@ static nvrtcResult compile_as(nvrtcProgram *out, const weft_elementwise *kernel,
     return code;
 }
 
-static const cuda_update_types plain = {WEFT_F32, {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32}};
+static const cuda_update_types plain = {.weight = WEFT_F32, .states = {WEFT_F32, WEFT_F32, WEFT_F32, WEFT_F32}};
 static nvrtcResult compile(nvrtcProgram *out, const weft_elementwise *kernel, const char *architecture) {
     return compile_as(out, kernel, &plain, architecture);
 }
@@ -76,8 +80,9 @@ static void compile_for_cards(const weft_elementwise *kernel) {
 }
 
 START_TEST(every_update_compiles_for_every_card) {
-    const cuda_update_types narrow = {WEFT_BF16, {WEFT_DYN8X256, WEFT_UDYN8X256, WEFT_BF16, WEFT_F32}};
-    const cuda_update_types two = {WEFT_F32, {WEFT_DYN8X256, WEFT_UDYN8X256, 0, 0}};
+    const cuda_update_types narrow = {.weight = WEFT_BF16,
+                                      .states = {WEFT_DYN8X256, WEFT_UDYN8X256, WEFT_BF16, WEFT_F32}};
+    const cuda_update_types two = {.weight = WEFT_F32, .states = {WEFT_DYN8X256, WEFT_UDYN8X256}};
     compile_for_cards_as(&toy_update, &narrow);
     compile_for_cards_as(optimizer_kernel("adamw"), &two);
     compile_for_cards(optimizer_kernel("adamw"));
@@ -134,6 +139,7 @@ START_TEST(no_update_spills) {
     const weft_elementwise *kernel = optimizer_kernel_with(optimizers[_i].id, optimizers[_i].key);
     const size_t n_cards = is_full() ? 3 : 1, n_states = kernel->n_states > 0 ? 3 : 1;
     tells_registers = true;
+    rows = _i % 2 == 0 ? CUDA_UPDATE_MANY : CUDA_UPDATE_FEW;
     for (size_t c = 0; c < n_cards; c++) {
         for (size_t w = 0; w < 2; w++) {
             for (size_t s = 0; s < n_states; s++) {

@@ -2,6 +2,7 @@
  * which fails is told with its name and leaves nothing behind, and what a machine must have. The operators are held
  * against plain C by the tests of tests/device. */
 #include <weft/capture.h>
+#include <weft/dry_run.h>
 #include <weft/transfer.h>
 #include <weft_double.h>
 
@@ -89,16 +90,23 @@ static weft_status update(everything *e, weft_error *err) {
     const weft_range range = {sizeof range, 0, 0, N, 1.0f, 1.0f};
     const float numbers_of_step[2] = {0.5f, 1.0f}; /* hp, coefficient */
     const int32_t skip = 0;
-    weft_update u = {.struct_size = sizeof u, .kernel = &toy_update, .weight = at(e, 0), .gradient = at(e, 1), .n = N};
-    weft_status status;
-    u.states[0] = at(e, 3);
-    u.ranges = at(e, 4);
-    u.hp = (weft_ref){e->memory, 4 * N * 4 + 64};
-    u.coefficient = (weft_ref){e->memory, 4 * N * 4 + 68};
-    u.skip = (weft_ref){e->memory, 4 * N * 4 + 72};
-    u.n_ranges = 1;
-    u.range_stride = sizeof range;
-    status = table->write(e->device, NULL, u.ranges, &range, sizeof range, err);
+    const weft_update_region region = {.struct_size = sizeof region,
+                                       .weight = at(e, 0),
+                                       .gradient = at(e, 1),
+                                       .states = {at(e, 3)},
+                                       .ranges = at(e, 4),
+                                       .n = N,
+                                       .n_ranges = 1,
+                                       .range_stride = sizeof range};
+    const weft_update u = {.struct_size = sizeof u,
+                           .kernel = &toy_update,
+                           .hp = {e->memory, 4 * N * 4 + 64},
+                           .coefficient = {e->memory, 4 * N * 4 + 68},
+                           .skip = {e->memory, 4 * N * 4 + 72},
+                           .regions = &region,
+                           .n_regions = 1,
+                           .region_stride = sizeof region};
+    weft_status status = table->write(e->device, NULL, region.ranges, &range, sizeof range, err);
     if (status == WEFT_OK) status = table->write(e->device, NULL, u.hp, numbers_of_step, 8, err);
     if (status == WEFT_OK) status = table->write(e->device, NULL, u.skip, &skip, 4, err);
     return status == WEFT_OK ? table->update(e->device, NULL, &u, err) : status;
@@ -375,12 +383,72 @@ START_TEST(an_authors_mistake_is_shown) {
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK);
-    weft_update u = {
-        .struct_size = sizeof u, .kernel = &wrong_update, .weight = at(&e, 0), .gradient = at(&e, 1), .n = 0};
-    u.states[0] = u.hp = u.coefficient = u.skip = at(&e, 3);
+    const weft_ref x = at(&e, 3);
+    const weft_update_region region = {
+        .struct_size = sizeof region, .weight = at(&e, 0), .gradient = at(&e, 1), .states = {x}};
+    const weft_update u = {.struct_size = sizeof u,
+                           .kernel = &wrong_update,
+                           .hp = x,
+                           .coefficient = x,
+                           .skip = x,
+                           .regions = &region,
+                           .n_regions = 1,
+                           .region_stride = sizeof region};
     ck_assert_int_eq(table->update(e.device, NULL, &u, &err), WEFT_E_PLUGIN);
     ck_assert_msg(strstr(err.text, "update wrong_update cannot be compiled for the GPU") != NULL, "%s", err.text);
     ck_assert_msg(strstr(err.text, "wrong_update:2") != NULL && strstr(err.text, "momentum") != NULL, "%s", err.text);
+    unmake(&e);
+    ck_assert_int_eq(held, 0);
+}
+END_TEST
+
+/* ---- one launch for all regions of a type ---- */
+
+/* That an update of so many regions would start, some of them with a weight in bf16, and one with nothing in it. */
+static int64_t launches_of(const everything *e, int32_t n, int32_t narrow) {
+    const weft_ref x = at(e, 3);
+    const weft_device_dry_run *dry = NULL;
+    weft_dry_counts counts = {.struct_size = sizeof counts};
+    weft_update_region *regions = calloc((size_t)n + 1, sizeof *regions);
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_update u = {.struct_size = sizeof u,
+                           .kernel = &toy_update,
+                           .hp = x,
+                           .coefficient = x,
+                           .skip = x,
+                           .regions = regions,
+                           .n_regions = n + 1,
+                           .region_stride = sizeof *regions};
+    for (int32_t i = 0; i <= n; i++)
+        regions[i] = (weft_update_region){.struct_size = sizeof *regions,
+                                          .weight = x,
+                                          .gradient = x,
+                                          .states = {x},
+                                          .ranges = x,
+                                          .n = i < n ? 4 : 0,
+                                          .n_ranges = 1,
+                                          .range_stride = sizeof(weft_range),
+                                          .weight_dtype = i < narrow ? WEFT_BF16 : WEFT_F32};
+    ck_assert_int_eq(weft_device_dry_run_find(&dry, table, e->device, &err), WEFT_OK);
+    ck_assert_int_eq(dry->begin(e->device, &err), WEFT_OK);
+    ck_assert_msg(table->update(e->device, NULL, &u, &err) == WEFT_OK, "%s", err.text);
+    dry->counts(e->device, &counts);
+    dry->end(e->device);
+    free(regions);
+    return counts.kernels;
+}
+
+START_TEST(an_update_is_one_launch_for_each_type) {
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK);
+    ck_assert_int_eq(launches_of(&e, 0, 0), 0);
+    ck_assert_int_eq(launches_of(&e, 1, 0), 1);
+    ck_assert_int_eq(launches_of(&e, 48, 0), 1);
+    ck_assert_int_eq(launches_of(&e, 400, 0), 1);
+    ck_assert_int_eq(launches_of(&e, 401, 0), 2);
+    ck_assert_int_eq(launches_of(&e, 60, 20), 2);
     unmake(&e);
     ck_assert_int_eq(held, 0);
 }
@@ -659,6 +727,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
     tcase_add_test(tests, an_update_is_compiled_once_and_kept);
     tcase_add_test(tests, an_authors_mistake_is_shown);
+    tcase_add_test(tests, an_update_is_one_launch_for_each_type);
     tcase_add_test(tests, what_cannot_be_recorded_ends_the_recording);
     tcase_add_test(tests, a_recording_reads_anew);
     tcase_add_test(tests, what_is_written_is_free_again);

@@ -415,23 +415,34 @@ typedef struct update_case {
     int32_t skip;
 } update_case;
 
-static weft_update update_args(run *r, const update_case *t, const weft_range *ranges, int64_t n_ranges) {
+/* An update of one region, or of many: `args` points to `region` then. */
+typedef struct update_call {
+    weft_update args;
+    weft_update_region region;
+} update_call;
+
+static void update_args(update_call *out, run *r, const update_case *t, const weft_range *ranges, int64_t n_ranges) {
     const momentum_hp hp = {0.1f, 0.5f};
     const float coefficient = 0.25f;
-    weft_update args = {.struct_size = sizeof args,
-                        .kernel = &momentum,
-                        .n = t->n,
-                        .n_ranges = n_ranges,
-                        .range_stride = sizeof *ranges};
-    args.weight = put_floats(r, t->w, t->n);
-    args.gradient = put_floats(r, t->g, t->n);
-    args.states[0] = put_floats(r, t->s, t->n);
-    args.states[1] = put_floats(r, t->s, t->n);
-    args.hp = put(r, &hp, sizeof hp);
-    args.ranges = put_at(r, ranges, n_ranges * (int64_t)sizeof *ranges, r->shift / 8 * 8);
-    args.coefficient = put_floats(r, &coefficient, 1);
-    args.skip = put(r, &t->skip, 4);
-    return args;
+    const weft_update_region region = {.struct_size = sizeof region,
+                                       .weight = put_floats(r, t->w, t->n),
+                                       .gradient = put_floats(r, t->g, t->n),
+                                       .states = {put_floats(r, t->s, t->n), put_floats(r, t->s, t->n)},
+                                       .ranges =
+                                           put_at(r, ranges, n_ranges * (int64_t)sizeof *ranges, r->shift / 8 * 8),
+                                       .n = t->n,
+                                       .n_ranges = n_ranges,
+                                       .range_stride = sizeof *ranges};
+    const weft_update args = {.struct_size = sizeof args,
+                              .kernel = &momentum,
+                              .hp = put(r, &hp, sizeof hp),
+                              .coefficient = put_floats(r, &coefficient, 1),
+                              .skip = put(r, &t->skip, 4),
+                              .regions = &out->region,
+                              .n_regions = 1,
+                              .region_stride = sizeof region};
+    out->args = args;
+    out->region = region;
 }
 
 static void split(weft_range *ranges, int64_t n) {
@@ -446,13 +457,13 @@ static void split(weft_range *ranges, int64_t n) {
 static void update_run(run *r, const void *data) {
     const update_case *t = data;
     weft_range ranges[3];
-    weft_update args;
+    update_call u;
     split(ranges, t->n);
-    args = update_args(r, t, ranges, 3);
-    RUN(r, update, &args);
-    get_floats(r, args.weight, t->n);
-    get_floats(r, args.states[0], t->n);
-    get_floats(r, args.states[1], t->n);
+    update_args(&u, r, t, ranges, 3);
+    RUN(r, update, &u.args);
+    get_floats(r, u.region.weight, t->n);
+    get_floats(r, u.region.states[0], t->n);
+    get_floats(r, u.region.states[1], t->n);
 }
 
 START_TEST(update_runs_the_body_over_every_range) {
@@ -486,30 +497,137 @@ START_TEST(update_refuses_what_does_not_fit) {
     const update_case t = {.n = 5, .w = x, .g = x, .s = x};
     weft_error err = WEFT_ERROR_INIT;
     weft_range *seen = NULL, ranges[3];
-    weft_update args;
+    update_call u;
     split(ranges, 5);
-    args = update_args(&r, &t, ranges, 3);
+    update_args(&u, &r, &t, ranges, 3);
     {
-        named_ref refs[] = {{&args.weight, "operand weight", 4, false},
-                            {&args.gradient, "operand gradient", 4, false},
-                            {&args.states[0], "operand states[0]", 4, false},
-                            {&args.states[1], "operand states[1]", 4, false},
-                            {&args.ranges, "operand ranges", 8, false},
-                            {&args.coefficient, "operand coefficient", 4, false},
-                            {&args.skip, "operand skip", 4, false}};
-        REFUSES(&r, update, &args, refs);
+        named_ref refs[] = {{&u.region.weight, "operand weight", 4, false},
+                            {&u.region.gradient, "operand gradient", 4, false},
+                            {&u.region.states[0], "operand states[0]", 4, false},
+                            {&u.region.states[1], "operand states[1]", 4, false},
+                            {&u.region.ranges, "operand ranges", 8, false},
+                            {&u.args.coefficient, "operand coefficient", 4, false},
+                            {&u.args.skip, "operand skip", 4, false}};
+        REFUSES(&r, update, &u.args, refs);
     }
-    RUN(&r, update, &args);
+    RUN(&r, update, &u.args);
     if (is_seen_by_the_host()) {
-        seen = table->host_view(r.device, args.ranges);
+        seen = table->host_view(r.device, u.region.ranges);
         seen[2].offset--; /* an overlap */
-        ck_assert_int_eq(table->update(r.device, NULL, &args, &err), WEFT_E_HOST);
+        ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
         ck_assert_msg(strstr(err.text, "ranges[2]"), "%s", err.text);
         seen[2].offset++;
         seen[2].length++; /* past the end */
-        ck_assert_int_eq(table->update(r.device, NULL, &args, &err), WEFT_E_HOST);
+        ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
     }
     end_run(&r);
+}
+END_TEST
+
+/* Regions of slots of one array; the rest of a slot belongs to nobody. Every fourth weight is bf16, every ninth region
+ * is empty. */
+enum { REGIONS = 53, SLOT = 1536 };
+
+static int64_t region_length(int i) {
+    return i % 9 == 8 ? 0 : 1 + i * 397 % 1500;
+}
+static bool region_is_bf16(int i) {
+    return i % 4 == 3;
+}
+static weft_ref slot_at(weft_ref array, int i) {
+    return (weft_ref){array.buffer, array.offset + (int64_t)i * SLOT * 4};
+}
+
+static void list_regions(weft_update_region *out, size_t stride, const update_call *whole) {
+    for (int i = 0; i < REGIONS; i++) {
+        const weft_update_region region = {
+            .struct_size = sizeof region,
+            .weight = slot_at(whole->region.weight, i),
+            .gradient = slot_at(whole->region.gradient, i),
+            .states = {slot_at(whole->region.states[0], i), slot_at(whole->region.states[1], i)},
+            .ranges = {whole->region.ranges.buffer, whole->region.ranges.offset + i * (int64_t)sizeof(weft_range)},
+            .n = region_length(i),
+            .n_ranges = 1,
+            .range_stride = sizeof(weft_range),
+            .weight_dtype = region_is_bf16(i) ? WEFT_BF16 : 0};
+        memcpy((char *)out + (size_t)i * stride, &region, sizeof region);
+    }
+}
+
+static void regions_run(run *r, const void *data) {
+    const update_case *t = data;
+    const size_t stride = sizeof(weft_update_region) + 24; /* a later SDK's are longer */
+    weft_update_region *regions = calloc(REGIONS, stride);
+    weft_range ranges[REGIONS];
+    update_call u;
+    for (int i = 0; i < REGIONS; i++)
+        ranges[i] = (weft_range){sizeof *ranges, 0, 0, region_length(i), 1.0f + (float)(i % 3), 1.0f};
+    update_args(&u, r, t, ranges, REGIONS);
+    list_regions(regions, stride, &u);
+    u.args.regions = regions;
+    u.args.n_regions = REGIONS;
+    u.args.region_stride = (uint32_t)stride;
+    RUN(r, update, &u.args);
+    memset(regions, 0xff, REGIONS * stride); /* they are the caller's again */
+    get_floats(r, u.region.weight, t->n);
+    get_floats(r, u.region.states[0], t->n);
+    free(regions);
+}
+
+static void expect_region(const float *got, const float *states, const update_case *t, int i) {
+    const uint16_t *stored = (const uint16_t *)(const void *)(t->w + i * SLOT);
+    const int64_t n = region_length(i), first = (int64_t)i * SLOT;
+    const int64_t kept = region_is_bf16(i) ? (n + 1) / 2 : n; /* of the weights' array */
+    for (int64_t k = 0; k < n; k++) {
+        const float state = 0.9f * t->s[first + k] + t->g[first + k] * 0.25f;
+        const float before = region_is_bf16(i) ? float_of_bf16(stored[k]) : t->w[first + k];
+        const float w = before - 0.1f * (1.0f + (float)(i % 3)) * (state + 0.5f * before);
+        HOLDS(states[first + k] == state);
+        if (region_is_bf16(i)) HOLDS(((const uint16_t *)(const void *)(got + first))[k] == bf16_of(bf16_near(w)));
+        else HOLDS(got[first + k] == w);
+    }
+    ck_assert_mem_eq(got + first + kept, t->w + first + kept, (size_t)(SLOT - kept) * 4);
+    ck_assert_mem_eq(states + first + n, t->s + first + n, (size_t)(SLOT - n) * 4);
+}
+
+START_TEST(update_takes_all_regions_of_a_step) {
+    const int64_t n = (int64_t)REGIONS * SLOT;
+    update_case t = {.n = n, .w = numbers(n, 1), .g = numbers(n, 1), .s = numbers(n, 1)};
+    float *got = every_way(regions_run, &t, "update of many regions");
+    for (int i = 0; i < REGIONS; i++) expect_region(got, got + n, &t, i);
+    free(got), free((void *)t.w), free((void *)t.g), free((void *)t.s);
+}
+END_TEST
+
+/* All are judged before any is touched, the last one too. */
+START_TEST(update_judges_every_region_first) {
+    run r = {.device = devices[0], .shift = 8};
+    const float x[5] = {1, 2, 3, 4, 5};
+    const update_case t = {.n = 5, .w = x, .g = x, .s = x};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_update_region regions[2];
+    weft_range ranges[3];
+    update_call u;
+    split(ranges, 5);
+    update_args(&u, &r, &t, ranges, 3);
+    regions[0] = regions[1] = u.region;
+    regions[1].n = 1 << 20;
+    u.args.regions = regions;
+    u.args.n_regions = 2;
+    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
+    regions[1] = u.region;
+    regions[1].struct_size = 8;
+    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
+    u.args.n_regions = 1;
+    u.args.region_stride = 8;
+    ck_assert_int_eq(table->update(r.device, NULL, &u.args, &err), WEFT_E_HOST);
+    ck_assert_msg(strstr(err.text, "1 regions lie 8 bytes apart"), "%s", err.text);
+    u.args.n_regions = 0;
+    RUN(&r, update, &u.args);
+    get_floats(&r, u.region.weight, 5);
+    ck_assert_mem_eq(r.results, x, sizeof x);
+    end_run(&r);
+    free(r.results);
 }
 END_TEST
 
@@ -757,6 +875,8 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, sums_refuse_what_does_not_fit);
     tcase_add_test(tests, update_runs_the_body_over_every_range);
     tcase_add_test(tests, update_refuses_what_does_not_fit);
+    tcase_add_test(tests, update_takes_all_regions_of_a_step);
+    tcase_add_test(tests, update_judges_every_region_first);
     tcase_add_test(tests, convert_rounds_to_nearest_even);
     tcase_add_test(tests, convert_in_pieces_and_within_bounds);
     tcase_add_test(tests, memory_moves_in_out_and_within);

@@ -144,40 +144,55 @@ static weft_ref put_stored(run *r, const stored_case *t, int which) {
     return ref;
 }
 
-static weft_update stored_args(run *r, const stored_case *t) {
-    const stored_hp hp = {0.1f};
-    const float coefficient = 0.25f;
-    const int32_t skip = 0;
+typedef struct stored_call {
+    weft_update args; /* of `region` */
+    weft_update_region region;
+} stored_call;
+
+static weft_update_region stored_region(run *r, const stored_case *t) {
     float gradient[N];
     weft_range ranges[ROWS];
-    weft_update args = {.struct_size = sizeof args,
-                        .kernel = &stored,
-                        .n = N,
-                        .n_ranges = ROWS,
-                        .range_stride = sizeof *ranges,
-                        .weight_dtype = t->weight};
+    weft_update_region region = {.struct_size = sizeof region,
+                                 .n = N,
+                                 .n_ranges = ROWS,
+                                 .range_stride = sizeof *ranges,
+                                 .weight_dtype = t->weight};
     for (int i = 0; i < ROWS; i++)
         ranges[i] = (weft_range){sizeof *ranges, 0, offsets[i], lengths[i], 1.0f + (float)i, 1.0f};
     for (int64_t i = 0; i < N; i++) gradient[i] = start_of(4, i);
-    args.weight = put_stored(r, t, 0);
+    region.weight = put_stored(r, t, 0);
     for (int i = 0; i < STATES; i++) {
-        args.states[i] = put_stored(r, t, 1 + i);
-        args.state_dtypes[i] = t->states[i];
+        region.states[i] = put_stored(r, t, 1 + i);
+        region.state_dtypes[i] = t->states[i];
     }
-    args.gradient = put_floats(r, gradient, N);
-    args.hp = put(r, &hp, sizeof hp);
-    args.ranges = put_at(r, ranges, sizeof ranges, r->shift / 8 * 8);
-    args.coefficient = put_floats(r, &coefficient, 1);
-    args.skip = put(r, &skip, 4);
-    return args;
+    region.gradient = put_floats(r, gradient, N);
+    region.ranges = put_at(r, ranges, sizeof ranges, r->shift / 8 * 8);
+    return region;
+}
+
+static void stored_args(stored_call *out, run *r, const stored_case *t) {
+    const stored_hp hp = {0.1f};
+    const float coefficient = 0.25f;
+    const int32_t skip = 0;
+    const weft_update args = {.struct_size = sizeof args,
+                              .kernel = &stored,
+                              .hp = put(r, &hp, sizeof hp),
+                              .coefficient = put_floats(r, &coefficient, 1),
+                              .skip = put(r, &skip, 4),
+                              .regions = &out->region,
+                              .n_regions = 1,
+                              .region_stride = sizeof out->region};
+    out->args = args;
+    out->region = stored_region(r, t);
 }
 
 static void stored_run(run *r, const void *data) {
     const stored_case *t = data;
-    weft_update args = stored_args(r, t);
-    RUN(r, update, &args);
-    get_bytes(r, args.weight, weft_dtype_span(t->weight, N));
-    for (int i = 0; i < STATES; i++) get_bytes(r, args.states[i], weft_dtype_span(t->states[i], N));
+    stored_call u;
+    stored_args(&u, r, t);
+    RUN(r, update, &u.args);
+    get_bytes(r, u.region.weight, weft_dtype_span(t->weight, N));
+    for (int i = 0; i < STATES; i++) get_bytes(r, u.region.states[i], weft_dtype_span(t->states[i], N));
 }
 
 /* One row of the update on memory, by definition: blocks that the row does not reach stay as they are. */
@@ -227,11 +242,12 @@ static void poisoned_run(run *r, const void *data) {
     const stored_case *t = data;
     const float bad = INFINITY;
     weft_error err = WEFT_ERROR_INIT;
-    weft_update args = stored_args(r, t);
-    const weft_ref at = {args.gradient.buffer, args.gradient.offset + 4 * 700};
+    stored_call u;
+    stored_args(&u, r, t);
+    const weft_ref at = {u.region.gradient.buffer, u.region.gradient.offset + 4 * 700};
     ck_assert_int_eq(table->write(r->device, NULL, at, &bad, 4, &err), WEFT_OK);
-    RUN(r, update, &args);
-    get_bytes(r, args.states[0], weft_dtype_span(t->states[0], N));
+    RUN(r, update, &u.args);
+    get_bytes(r, u.region.states[0], weft_dtype_span(t->states[0], N));
 }
 
 START_TEST(a_number_that_is_not_finite_spoils_its_block_and_no_other) {
@@ -242,23 +258,24 @@ START_TEST(a_number_that_is_not_finite_spoils_its_block_and_no_other) {
 }
 END_TEST
 
-static void refuses(weft_update *args, run *r, weft_status status, const char *text) {
+static void refuses(const stored_call *u, run *r, weft_status status, const char *text) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_int_eq(table->update(r->device, NULL, args, &err), status);
+    ck_assert_int_eq(table->update(r->device, NULL, &u->args, &err), status);
     ck_assert_msg(strstr(err.text, text) != NULL, "%s", err.text);
 }
 
 START_TEST(what_cannot_be_stored_so_is_refused) {
     run r = {.device = devices[0], .shift = 0};
-    weft_update args = stored_args(&r, &cases[2]);
-    args.weight_dtype = WEFT_DYN8X256;
-    refuses(&args, &r, WEFT_E_UNSUPPORTED, "weight is dyn8x256; a weight is fp32 or bf16");
-    args.weight_dtype = 0;
-    args.state_dtypes[1] = WEFT_I8X64;
-    refuses(&args, &r, WEFT_E_UNSUPPORTED, "states[1] is int8x64");
-    args.state_dtypes[1] = WEFT_UDYN8X256;
-    args.n = N - 1;
-    refuses(&args, &r, WEFT_E_HOST, "no multiple of the blocks of 256");
+    stored_call u;
+    stored_args(&u, &r, &cases[2]);
+    u.region.weight_dtype = WEFT_DYN8X256;
+    refuses(&u, &r, WEFT_E_UNSUPPORTED, "weight is dyn8x256; a weight is fp32 or bf16");
+    u.region.weight_dtype = 0;
+    u.region.state_dtypes[1] = WEFT_I8X64;
+    refuses(&u, &r, WEFT_E_UNSUPPORTED, "states[1] is int8x64");
+    u.region.state_dtypes[1] = WEFT_UDYN8X256;
+    u.region.n = N - 1;
+    refuses(&u, &r, WEFT_E_HOST, "no multiple of the blocks of 256");
     end_run(&r);
 }
 END_TEST

@@ -1,6 +1,8 @@
 /* kernels.c: see late.h. Arguments are structs of the same headers: copied whole, as they are now. */
 #include "late.h"
 
+#include <stdlib.h>
+
 #define KERNEL(name, type)                                                                                             \
     static weft_status run_##name(weft_device *device, void *payload, weft_error *err) {                               \
         const weft_status status = late_real.name(device->real, NULL, payload, err);                                   \
@@ -33,7 +35,27 @@ KERNEL(prefix, weft_prefix)
 KERNEL(prefix_backward, weft_prefix)
 KERNEL(square_sum, weft_square_sum)
 KERNEL(clip, weft_clip)
-KERNEL(update, weft_update)
+
+/* What is queued: the arguments, and behind them their regions. */
+static weft_status run_update(weft_device *device, void *payload, weft_error *err) {
+    weft_update *args = payload;
+    args->regions = (const weft_update_region *)(const void *)(args + 1);
+    const weft_status status = late_real.update(device->real, NULL, args, err);
+    late_count(device, -1);
+    return status;
+}
+
+static weft_status queue_update(weft_device *device, weft_stream *s, const weft_update *args, weft_error *err) {
+    const size_t regions = (size_t)args->n_regions * args->region_stride;
+    char *all = malloc(sizeof *args + regions);
+    weft_status status = WEFT_OK;
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an update");
+    memcpy(all, args, sizeof *args);
+    if (regions > 0) memcpy(all + sizeof *args, args->regions, regions);
+    status = late_queue_kernel(device, s, run_update, all, sizeof *args + regions, err);
+    free(all);
+    return status;
+}
 
 #define WORKSPACE(name, type)                                                                                          \
     static int64_t name##_workspace(const weft_device *device, const type *args) {                                     \

@@ -85,6 +85,25 @@ const char *operands_need_rows(operands *c, weft_ref ref, const char *name, int6
     return operands_need(c, ref, name, n, stride / 8, 8);
 }
 
+void operands_regions(operands *c, const weft_update *args) {
+    operands_size(c, "n_regions", args->n_regions, 0);
+    if (c->status != WEFT_OK || args->n_regions == 0) return;
+    if (args->regions != NULL && args->region_stride >= WEFT_SIZE_1_0(weft_update_region) &&
+        args->region_stride % 8 == 0)
+        return;
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "%s on device %s: %d regions lie %u bytes apart from %s on; at least %u, in whole words "
+                               "of 8, are needed.",
+                               c->kernel, operands_device, args->n_regions, args->region_stride,
+                               args->regions == NULL ? "nowhere" : "an address", WEFT_SIZE_1_0(weft_update_region));
+}
+
+void operands_region(operands *c, const weft_update_region *region) {
+    if (c->status == WEFT_OK) *c = OPERANDS(c->kernel, weft_update_region, region, c->err);
+    operands_size(c, "n", region->n, 0);
+    operands_size(c, "n_ranges", region->n_ranges, 0);
+}
+
 void *operands_need_workspace(operands *c, weft_ref ref, int64_t bytes) {
     if (c->status != WEFT_OK || bytes == 0) return NULL;
     return operands_need(c, ref, "workspace", size_ceil_div(bytes, 8), 1, 8);

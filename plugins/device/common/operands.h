@@ -54,6 +54,9 @@ float operands_kept(double p);
 void operands_prefix(operands *c, const weft_prefix *args);
 /* n rows of a public struct, `stride` bytes apart as the caller has them; least: of one in SDK 1.0. */
 const char *operands_need_rows(operands *c, weft_ref ref, const char *name, int64_t n, uint32_t stride, uint32_t least);
+/* The regions of an update lie in an array of the host's; then each of them, as OPERANDS judges arguments. */
+void operands_regions(operands *c, const weft_update *args);
+void operands_region(operands *c, const weft_update_region *region);
 /* NULL when bytes is 0. */
 void *operands_need_workspace(operands *c, weft_ref ref, int64_t bytes);
 

@@ -1,4 +1,5 @@
-/* update.c: an optimizer's element-wise update over a flat region, cut by the table of ranges and then into pieces. */
+/* update.c: an optimizer's element-wise update over flat regions, each cut by its table of ranges and then into pieces.
+ * All of them are judged before any is touched. */
 #include "update_stored.h"
 
 typedef struct update_operands {
@@ -14,11 +15,11 @@ static const weft_range *range_at(const update_operands *o, int64_t i) {
     return (const weft_range *)(const void *)(o->ranges + i * o->stride);
 }
 
-static void look_up_ranges(operands *c, update_operands *o, const weft_update *args) {
-    if (args->n_ranges == 0) return;
-    o->stride = args->range_stride;
-    o->ranges =
-        operands_need_rows(c, args->ranges, "ranges", args->n_ranges, args->range_stride, WEFT_SIZE_1_0(weft_range));
+static void look_up_ranges(operands *c, update_operands *o, const weft_update_region *region) {
+    if (region->n_ranges == 0) return;
+    o->stride = region->range_stride;
+    o->ranges = operands_need_rows(c, region->ranges, "ranges", region->n_ranges, region->range_stride,
+                                   WEFT_SIZE_1_0(weft_range));
 }
 
 /* The rows lie in [0, n), ascending and apart; what lies between two of them is padding. */
@@ -42,10 +43,8 @@ static void check_ranges(operands *c, const update_operands *o, int64_t n_ranges
     }
 }
 
-static void look_up_operands(operands *c, update_operands *o, const weft_update *args) {
-    static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
+static void look_up_shared(operands *c, update_operands *o, const weft_update *args) {
     const weft_elementwise *kernel = args->kernel;
-    int64_t i = 0;
     if (c->status == WEFT_OK &&
         (kernel == NULL || kernel->cpu == NULL || kernel->n_states < 0 || kernel->n_states > WEFT_MAX_STATES)) {
         c->status =
@@ -53,22 +52,33 @@ static void look_up_operands(operands *c, update_operands *o, const weft_update 
                            "update on device cpu: the optimizer's kernel has no CPU loop or not 0 to %d states.",
                            WEFT_MAX_STATES);
     }
-    if (c->status != WEFT_OK) return;
     o->call.struct_size = (uint32_t)sizeof o->call;
-    cpu_stored_look_up(c, &o->stored, &o->stored.weight, args->weight, "weight", args->weight_dtype, args->n);
-    o->call.gradient = operands_need(c, args->gradient, "gradient", args->n, 1, 4);
-    for (i = 0; i < kernel->n_states; i++)
-        cpu_stored_look_up(c, &o->stored, &o->stored.states[i], args->states[i], names[i], args->state_dtypes[i],
-                           args->n);
-    if (!o->stored.is_narrow) {
-        o->call.weight = (float *)(void *)o->stored.weight.at;
-        for (i = 0; i < kernel->n_states; i++) o->call.states[i] = (float *)(void *)o->stored.states[i].at;
-    }
     o->call.hp = operands_need(c, args->hp, "hp", 1, 1, 4);
-    look_up_ranges(c, o, args);
     o->coefficient = operands_need(c, args->coefficient, "coefficient", 1, 1, 4);
     o->skip = operands_need(c, args->skip, "skip", 1, 1, 4);
-    if (c->status == WEFT_OK) check_ranges(c, o, args->n_ranges, args->n);
+    operands_regions(c, args);
+}
+
+/* shared: what look_up_shared has found. */
+static update_operands look_up_region(operands *c, const update_operands *shared, const weft_elementwise *kernel,
+                                      const weft_update_region *region) {
+    static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
+    update_operands o = *shared;
+    int64_t i = 0;
+    operands_region(c, region);
+    if (c->status != WEFT_OK) return o;
+    cpu_stored_look_up(c, &o.stored, &o.stored.weight, region->weight, "weight", region->weight_dtype, region->n);
+    o.call.gradient = operands_need(c, region->gradient, "gradient", region->n, 1, 4);
+    for (i = 0; i < kernel->n_states; i++)
+        cpu_stored_look_up(c, &o.stored, &o.stored.states[i], region->states[i], names[i], region->state_dtypes[i],
+                           region->n);
+    if (!o.stored.is_narrow) {
+        o.call.weight = (float *)(void *)o.stored.weight.at;
+        for (i = 0; i < kernel->n_states; i++) o.call.states[i] = (float *)(void *)o.stored.states[i].at;
+    }
+    look_up_ranges(c, &o, region);
+    if (c->status == WEFT_OK) check_ranges(c, &o, region->n_ranges, region->n);
+    return o;
 }
 
 /* A write that changes nothing: a first byte of zero is replaced by zero. */
@@ -87,7 +97,7 @@ static void touch_states(const weft_elementwise *kernel, const weft_elementwise_
     }
 }
 
-static void update_range(const weft_device *device, const weft_update *args, const update_operands *o,
+static void update_range(const weft_device *device, const weft_elementwise *kernel, const update_operands *o,
                          const weft_range *range) {
     const int64_t pieces = size_ceil_div(range->length, CPU_GRAIN);
 #pragma omp parallel for schedule(static) num_threads(device->threads) if (pieces > 1)
@@ -97,24 +107,31 @@ static void update_range(const weft_device *device, const weft_update *args, con
         call.begin = range->offset + i * CPU_GRAIN;
         call.end = size_min(call.begin + CPU_GRAIN, range->offset + range->length);
         if (o->stored.is_narrow) {
-            cpu_stored_update(device, args->kernel, &o->stored, &call);
+            cpu_stored_update(device, kernel, &o->stored, &call);
             continue;
         }
-        touch_states(args->kernel, &call);
-        args->kernel->cpu(&call);
+        touch_states(kernel, &call);
+        kernel->cpu(&call);
     }
+}
+
+static void update_region(operands *c, const weft_device *device, const weft_update *args,
+                          const update_operands *shared, const weft_update_region *region) {
+    const update_operands o = look_up_region(c, shared, args->kernel, region);
+    for (int64_t i = 0; i < region->n_ranges; i++) update_range(device, args->kernel, &o, range_at(&o, i));
 }
 
 CPU_KERNEL(update, weft_update) {
     operands c = OPERANDS("update", weft_update, args, err);
-    update_operands o = {.stored.block = 1};
-    int64_t i = 0;
+    update_operands shared = {.stored.block = 1};
     (void)s;
     if (c.status != WEFT_OK) return c.status;
-    look_up_operands(&c, &o, args);
-    if (c.status != WEFT_OK) return c.status;
-    if (*o.skip != 0) return WEFT_OK;
-    o.call.coefficient = *o.coefficient;
-    for (i = 0; i < args->n_ranges; i++) update_range(device, args, &o, range_at(&o, i));
+    look_up_shared(&c, &shared, args);
+    for (int32_t i = 0; c.status == WEFT_OK && i < args->n_regions; i++)
+        (void)look_up_region(&c, &shared, args->kernel, weft_update_region_at(args, i));
+    if (c.status != WEFT_OK || *shared.skip != 0) return c.status;
+    shared.call.coefficient = *shared.coefficient;
+    for (int32_t i = 0; i < args->n_regions; i++)
+        update_region(&c, device, args, &shared, weft_update_region_at(args, i));
     return WEFT_OK;
 }

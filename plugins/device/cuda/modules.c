@@ -15,6 +15,7 @@ typedef struct module {
 
 struct cuda_modules {
     module *first;
+    int32_t most;         /* see cuda_update_most */
     char directory[4096]; /* "": nothing is kept */
 };
 
@@ -176,6 +177,18 @@ weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_el
     return WEFT_OK;
 }
 
+int32_t cuda_update_most(const weft_device *device) {
+    return device->modules->most;
+}
+
+/* From CUDA 12.1 on a kernel takes more than 4 KiB of parameters. */
+static weft_status ask_most(cuda_modules *of, weft_error *err) {
+    int driver = 0;
+    const weft_status status = cuda_judge(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", err);
+    of->most = driver >= 12010 ? CUDA_UPDATE_MANY : CUDA_UPDATE_FEW;
+    return status;
+}
+
 weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft_error *err) {
     cuda_modules *of = device->host->alloc(device->host, sizeof *of, _Alignof(max_align_t));
     if (of == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for its updates.");
@@ -189,7 +202,7 @@ weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft
             return weft_error_set(err, WEFT_E_USER, "cache = %s in [device] cannot be made a directory: %s.",
                                   keys->cache, strerror(errno));
     }
-    return WEFT_OK;
+    return ask_most(of, err);
 }
 
 void cuda_modules_close(weft_device *device) {

@@ -6,9 +6,10 @@
 
 /* ---- modules.c ---- */
 
-/* weft_dtype in which weight and states are stored; 0: the kernel has no such state. */
+/* weft_dtype in which weight and states are stored; 0: the kernel has no such state. rows: what a launch's table of
+ * regions has room for, CUDA_UPDATE_FEW or CUDA_UPDATE_MANY. */
 typedef struct cuda_update_types {
-    int32_t weight, states[WEFT_MAX_STATES];
+    int32_t weight, states[WEFT_MAX_STATES], rows;
 } cuda_update_types;
 
 /* The function CUDA_UPDATE of the kernel's module for these types, which is compiled, or found in the cache, at its
@@ -16,11 +17,19 @@ typedef struct cuda_update_types {
 weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel,
                              const cuda_update_types *types, weft_error *err);
 
+/* The largest table of regions that the driver passes to a kernel. */
+int32_t cuda_update_most(const weft_device *device);
+
 /* ---- update_source.c ---- */
 
 #define CUDA_UPDATE         "weft_update"
 #define CUDA_UPDATE_THREADS 256
 #define CUDA_UPDATE_BLOCK   1024 /* elements: four of a thread's, in one access where they lie so */
+
+/* The table is a parameter of the kernel. Those have 4 KiB together, which every driver takes, or 32,764 bytes from
+ * CUDA 12.1 on: a launch that needs no more keeps to the former. */
+#define CUDA_UPDATE_FEW  48
+#define CUDA_UPDATE_MANY 400
 
 /* How it is compiled, beside for which card: products are not joined with sums, as the CPU's loop does not. */
 #define CUDA_UPDATE_OPTIONS 2

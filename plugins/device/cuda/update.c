@@ -1,21 +1,40 @@
-/* update.c: an optimizer's element-wise update over a flat region: one launch, however many ranges there are. */
+/* update.c: an optimizer's element-wise update: one launch for all regions that are stored in one type, however many
+ * regions and ranges there are. */
 #include "modules.h"
 
-/* The kernel's first argument (update_source.c). */
-typedef struct region {
+/* A row of the kernel's first argument (update_text.h). */
+typedef struct update_row {
     void *weight;
     const float *gradient;
     void *states[WEFT_MAX_STATES];
-} region;
-
-typedef struct update_operands {
-    region at;
-    cuda_update_types types;
-    const void *hp;
     const char *ranges;
+    int64_t n_ranges, n;
+    uint32_t range_stride;
+    uint32_t first; /* block of the launch */
+} update_row;
+
+typedef struct update_table {
+    update_row rows[CUDA_UPDATE_MANY];
+} update_table;
+
+/* The kernel's arguments but the table. */
+typedef struct update_shared {
+    const void *hp;
     const float *coefficient;
     const int32_t *skip;
-} update_operands;
+} update_shared;
+
+/* Regions of one type, a launch at a time. */
+typedef struct update_launch {
+    weft_device *device;
+    cudaStream_t stream;
+    update_shared shared;
+    CUfunction function;
+    cuda_update_types types;
+    update_table table;
+    int32_t n_rows;
+    int64_t n_blocks;
+} update_launch;
 
 static void check_kernel(operands *c, const weft_elementwise *kernel) {
     if (c->status != WEFT_OK ||
@@ -27,66 +46,125 @@ static void check_kernel(operands *c, const weft_elementwise *kernel) {
                                WEFT_MAX_STATES);
 }
 
+static int32_t type_of(int32_t dtype) {
+    return dtype == 0 ? WEFT_F32 : dtype;
+}
+
 /* An array of the region, in the type that it is stored in. */
-static void *need_stored(operands *c, int32_t *type, weft_ref ref, const char *name, int32_t dtype, int64_t n,
-                         bool may_pack) {
+static void *need_stored(operands *c, weft_ref ref, const char *name, int32_t dtype, int64_t n, bool may_pack) {
     const bool packed = may_pack && (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256);
-    const int64_t block = weft_dtype_block(dtype == 0 ? WEFT_F32 : dtype);
+    const int32_t type = type_of(dtype);
+    const int64_t block = weft_dtype_block(type);
     int64_t width = 0;
-    *type = dtype == 0 ? WEFT_F32 : dtype;
-    if (c->status == WEFT_OK && *type != WEFT_F32 && *type != WEFT_BF16 && !packed)
+    if (c->status == WEFT_OK && type != WEFT_F32 && type != WEFT_BF16 && !packed)
         c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
                                    "update on device cuda: %s is %s; a weight is fp32 or bf16, a state also in 8-bit "
                                    "blocks.",
-                                   name, weft_dtype_name(*type));
+                                   name, weft_dtype_name(type));
     if (c->status == WEFT_OK && n % block != 0)
         c->status =
             weft_error_set(c->err, WEFT_E_HOST,
                            "update on device cuda: n is %lld, which is no multiple of the blocks of %lld of %s.",
                            (long long)n, (long long)block, name);
     if (c->status != WEFT_OK) return NULL;
-    width = packed ? (int64_t)sizeof(float) : weft_dtype_bytes(*type); /* a block's scale */
-    return operands_need(c, ref, name, weft_dtype_span(*type, n) / width, 1, width);
+    width = packed ? (int64_t)sizeof(float) : weft_dtype_bytes(type); /* a block's scale */
+    return operands_need(c, ref, name, weft_dtype_span(type, n) / width, 1, width);
 }
 
-static void look_up_operands(operands *c, update_operands *o, const weft_update *args) {
-    static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
+static void look_up_shared(operands *c, update_shared *out, const weft_update *args) {
     check_kernel(c, args->kernel);
-    operands_size(c, "n", args->n, 0);
-    operands_size(c, "n_ranges", args->n_ranges, 0);
-    if (c->status != WEFT_OK) return;
-    o->at.weight = need_stored(c, &o->types.weight, args->weight, "weight", args->weight_dtype, args->n, false);
-    o->at.gradient = operands_need(c, args->gradient, "gradient", args->n, 1, 4);
-    for (int64_t i = 0; i < args->kernel->n_states; i++)
-        o->at.states[i] =
-            need_stored(c, &o->types.states[i], args->states[i], names[i], args->state_dtypes[i], args->n, true);
-    o->hp = operands_need(c, args->hp, "hp", 1, 1, 4);
-    if (args->n_ranges > 0)
-        o->ranges = operands_need_rows(c, args->ranges, "ranges", args->n_ranges, args->range_stride,
-                                       WEFT_SIZE_1_0(weft_range));
-    o->coefficient = operands_need(c, args->coefficient, "coefficient", 1, 1, 4);
-    o->skip = operands_need(c, args->skip, "skip", 1, 1, 4);
+    out->hp = operands_need(c, args->hp, "hp", 1, 1, 4);
+    out->coefficient = operands_need(c, args->coefficient, "coefficient", 1, 1, 4);
+    out->skip = operands_need(c, args->skip, "skip", 1, 1, 4);
+    operands_regions(c, args);
+}
+
+static update_row look_up_region(operands *c, const weft_elementwise *kernel, const weft_update_region *region) {
+    static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
+    const int64_t n = region->n;
+    update_row out = {.n = n, .n_ranges = region->n_ranges, .range_stride = region->range_stride};
+    operands_region(c, region);
+    if (c->status != WEFT_OK) return out;
+    out.weight = need_stored(c, region->weight, "weight", region->weight_dtype, n, false);
+    out.gradient = operands_need(c, region->gradient, "gradient", n, 1, 4);
+    for (int64_t i = 0; i < kernel->n_states; i++)
+        out.states[i] = need_stored(c, region->states[i], names[i], region->state_dtypes[i], n, true);
+    if (region->n_ranges > 0)
+        out.ranges = operands_need_rows(c, region->ranges, "ranges", region->n_ranges, region->range_stride,
+                                        WEFT_SIZE_1_0(weft_range));
+    return out;
+}
+
+static cuda_update_types types_of(const weft_update *args, int32_t i) {
+    const weft_update_region *region = weft_update_region_at(args, i);
+    cuda_update_types types = {.weight = type_of(region->weight_dtype)};
+    for (int64_t k = 0; k < args->kernel->n_states; k++) types.states[k] = type_of(region->state_dtypes[k]);
+    return types;
+}
+
+static bool are_alike(const weft_update *args, int32_t i, int32_t k) {
+    const cuda_update_types a = types_of(args, i), b = types_of(args, k);
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+static bool is_first_of_its_types(const weft_update *args, int32_t i) {
+    int32_t k = 0;
+    while (!are_alike(args, k, i)) k++;
+    return k == i;
+}
+
+static int32_t count_alike(const weft_update *args, int32_t i) {
+    int32_t n = 0;
+    for (int32_t k = i; k < args->n_regions; k++) n += are_alike(args, i, k);
+    return n;
+}
+
+static weft_status start(update_launch *l, weft_error *err) {
+    void *values[] = {&l->table, &l->n_rows, &l->shared.hp, &l->shared.coefficient, &l->shared.skip};
+    CUresult code = CUDA_SUCCESS;
+    if (l->n_rows == 0) return WEFT_OK;
+    if (!cuda_dry_kernel())
+        code = l->device->libraries.cuLaunchKernel(l->function, (unsigned)l->n_blocks, 1, 1, CUDA_UPDATE_THREADS, 1, 1,
+                                                   0, l->stream, values, NULL);
+    l->n_rows = 0;
+    l->n_blocks = 0;
+    return cuda_judge_driver(l->device, code, "update", err);
+}
+
+static weft_status add_row(update_launch *l, const update_row *row, weft_error *err) {
+    const int64_t blocks = size_ceil_div(row->n, CUDA_UPDATE_BLOCK);
+    weft_status status = WEFT_OK;
+    if (row->n == 0 || row->n_ranges == 0) return WEFT_OK;
+    if (l->n_rows == l->types.rows || l->n_blocks + blocks > INT32_MAX) status = start(l, err);
+    l->table.rows[l->n_rows] = *row;
+    l->table.rows[l->n_rows].first = (uint32_t)l->n_blocks;
+    l->n_rows++;
+    l->n_blocks += blocks;
+    return status;
+}
+
+/* The regions that are stored as region i is. */
+static weft_status update_alike(update_launch *l, operands *c, const weft_update *args, int32_t i) {
+    weft_status status = WEFT_OK;
+    l->types = types_of(args, i);
+    l->types.rows = count_alike(args, i) <= CUDA_UPDATE_FEW ? CUDA_UPDATE_FEW : cuda_update_most(l->device);
+    if (!cuda_is_dry()) status = cuda_module_find(&l->function, l->device, args->kernel, &l->types, c->err);
+    for (int32_t k = i; k < args->n_regions && status == WEFT_OK; k++) {
+        const update_row row = look_up_region(c, args->kernel, weft_update_region_at(args, k));
+        if (are_alike(args, i, k)) status = add_row(l, &row, c->err);
+    }
+    return status == WEFT_OK ? start(l, c->err) : status;
 }
 
 CUDA_KERNEL(update, weft_update) {
     operands c = OPERANDS("update", weft_update, args, err);
-    update_operands o = {0};
-    CUfunction function = NULL;
-    int64_t stride = 0, n_ranges = 0, n = 0;
-    cudaStream_t stream = NULL;
+    update_launch launch = {.device = device};
     if (c.status != WEFT_OK) return c.status;
-    look_up_operands(&c, &o, args);
-    if (c.status != WEFT_OK) return c.status;
-    stream = cuda_stream(device, s);
-    if (args->n > 0 && args->n_ranges > 0 && cuda_dry_kernel()) return WEFT_OK;
-    c.status = cuda_module_find(&function, device, args->kernel, &o.types, err);
-    if (c.status != WEFT_OK || args->n == 0 || args->n_ranges == 0) return c.status;
-    stride = args->range_stride;
-    n_ranges = args->n_ranges;
-    n = args->n;
-    void *values[] = {&o.at, &o.hp, &o.ranges, &stride, &n_ranges, &n, &o.coefficient, &o.skip};
-    return cuda_judge_driver(device,
-                             device->libraries.cuLaunchKernel(function, (unsigned)size_ceil_div(n, CUDA_UPDATE_BLOCK),
-                                                              1, 1, CUDA_UPDATE_THREADS, 1, 1, 0, stream, values, NULL),
-                             "update", err);
+    look_up_shared(&c, &launch.shared, args);
+    for (int32_t i = 0; c.status == WEFT_OK && i < args->n_regions; i++) /* all, before any is touched */
+        (void)look_up_region(&c, args->kernel, weft_update_region_at(args, i));
+    if (c.status == WEFT_OK) launch.stream = cuda_stream(device, s);
+    for (int32_t i = 0; c.status == WEFT_OK && i < args->n_regions; i++)
+        if (is_first_of_its_types(args, i)) c.status = update_alike(&launch, &c, args, i);
+    return c.status;
 }

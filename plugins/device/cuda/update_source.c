@@ -1,9 +1,11 @@
 /* update_source.c: the text of an optimizer's update as a kernel: what weft/optimizer.h makes into a loop for the CPU,
  * with the same statements for each element.
  *
- * A block takes CUDA_UPDATE_BLOCK neighbours of the flat region. It looks for the first range that ends behind its
- * begin, and goes on to those that reach into it: however many ranges there are, all of them are one launch. The ranges
- * lie on the device, so nobody has judged them; whatever they say, no element outside of [0, n) is touched.
+ * Regions come in a table that is a parameter of the kernel: a launch keeps a copy of it, so a recorded step has it too
+ * and nothing on the device has to be written first. A block finds its region there and takes CUDA_UPDATE_BLOCK
+ * neighbours of it. It looks for the first range that ends behind its begin, and goes on to those that reach into it:
+ * however many ranges there are, all of them are one launch. The ranges lie on the device, so nobody has judged them;
+ * whatever they say, no element outside of [0, n) is touched.
  */
 #include "modules.h"
 #include "update_text.h"
@@ -85,8 +87,9 @@ static void write_body(FILE *to, const char *body) {
 }
 
 static void write_source(FILE *to, const weft_elementwise *kernel, const cuda_update_types *types) {
-    (void)fprintf(to, "#define WEFT_STATES %d\n#define WEFT_THREADS %d\n#define WEFT_BLOCK %d\n%s",
-                  (int)kernel->n_states, CUDA_UPDATE_THREADS, CUDA_UPDATE_BLOCK, declarations);
+    (void)fprintf(to,
+                  "#define WEFT_STATES %d\n#define WEFT_THREADS %d\n#define WEFT_BLOCK %d\n#define WEFT_ROWS %d\n%s",
+                  (int)kernel->n_states, CUDA_UPDATE_THREADS, CUDA_UPDATE_BLOCK, (int)types->rows, declarations);
     (void)fprintf(to, "struct %s {\n#line 1 \"%s\"\n%s\n};\ntypedef %s weft_hp;\n", kernel->hp_name, kernel->hp_name,
                   kernel->hp_fields, kernel->hp_name);
     (void)fprintf(to, "%s#line 1 \"%s\"\n", element_begin, kernel->name);

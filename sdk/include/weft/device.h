@@ -399,28 +399,42 @@ typedef struct weft_prefix {
     weft_ref workspace;
 } weft_prefix;
 
-/* Runs an optimizer's element-wise update over n elements of a flat region (weft/optimizer.h). */
+/* A flat region of n elements that an optimizer updates: a group of parameters, or this rank's part of one. dtypes are
+ * weft_dtype; 0: fp32. A weight may be bf16, a state bf16 or in blocks (weft/dynamic8.h): it is made fp32 before the
+ * body sees it, and rounded once behind it. Ranges begin where blocks do, n is whole blocks, and what lies behind a
+ * range's end in its last block counts as zeros. */
+typedef struct weft_update_region {
+    uint32_t struct_size;
+    uint32_t flags;
+    weft_ref weight;                  /* (n) fp32, or of weight_dtype */
+    weft_ref gradient;                /* (n) fp32, the unscaled sum */
+    weft_ref states[WEFT_MAX_STATES]; /* (n) fp32, or of state_dtypes */
+    weft_ref ranges; /* weft_range rows, ascending and apart, in [0, n); what none covers is left alone */
+    int64_t n, n_ranges;
+    uint32_t range_stride; /* sizeof(weft_range) as the host was compiled */
+    int32_t weight_dtype;
+    int32_t state_dtypes[WEFT_MAX_STATES];
+} weft_update_region;
+
+/* Runs an optimizer's element-wise update (weft/optimizer.h) over all regions that a rank updates in a step. No two
+ * overlap, so a device may take them in any order, or together: one launch for all of one type is what this is for. */
 typedef struct weft_update {
     uint32_t struct_size;
     uint32_t flags;
     const weft_elementwise *kernel;
-    weft_ref weight;                  /* (n) fp32, or of weight_dtype */
-    weft_ref gradient;                /* (n) fp32, the unscaled sum */
-    weft_ref states[WEFT_MAX_STATES]; /* (n) fp32, or of state_dtypes */
-    weft_ref hp;                      /* hp_size bytes */
-    weft_ref ranges;      /* weft_range rows, ascending and apart, in [0, n); what none covers is left alone */
-    weft_ref coefficient; /* one fp32: multiplies the gradient */
-    weft_ref skip;        /* one int32: 1 leaves everything as it is */
-    int64_t n, n_ranges;
-    uint32_t range_stride; /* sizeof(weft_range) as the host was compiled */
-    uint32_t reserved;
-    /* weft_dtype; 0: fp32. A weight may be bf16, a state bf16 or in blocks (weft/dynamic8.h): it is made
-     * fp32 before the body sees it, and rounded once behind it. Ranges begin where blocks do, n is whole blocks, and
-     * what lies behind a range's end in its last block counts as zeros. */
-    int32_t weight_dtype;
-    int32_t state_dtypes[WEFT_MAX_STATES];
-    uint32_t reserved2;
+    weft_ref hp;                       /* hp_size bytes */
+    weft_ref coefficient;              /* one fp32: multiplies the gradient */
+    weft_ref skip;                     /* one int32: 1 leaves everything as it is */
+    const weft_update_region *regions; /* host memory, which is copied as args is; see weft_update_region_at */
+    int32_t n_regions;
+    uint32_t region_stride; /* sizeof(weft_update_region) as the host was compiled */
 } weft_update;
+
+/* Region i, whatever size its maker gave it. [any-thread] */
+static inline const weft_update_region *weft_update_region_at(const weft_update *args, int32_t i) {
+    return (const weft_update_region *)(const void *)((const char *)args->regions +
+                                                      (size_t)i * (size_t)args->region_stride);
+}
 
 typedef struct weft_device_plugin {
     uint32_t struct_size;
@@ -479,8 +493,8 @@ typedef struct weft_device_plugin {
     int64_t (*prefix_workspace)(const weft_device *device, const weft_prefix *args);
     int64_t (*prefix_backward_workspace)(const weft_device *device, const weft_prefix *args);
 
-    /* Kernels; args is copied, and what it points to beyond itself lives as long as the plugin that gave it. [main]
-     * [hot] [required] */
+    /* Kernels; args is copied, with the regions of an update, and what else it points to beyond itself lives as long as
+     * the plugin that gave it. [main] [hot] [required] */
     weft_status (*matmul)(weft_device *device, weft_stream *s, const weft_matmul *args, weft_error *err);
     weft_status (*sum_rows)(weft_device *device, weft_stream *s, const weft_sum_rows *args, weft_error *err);
     weft_status (*norm)(weft_device *device, weft_stream *s, const weft_norm *args, weft_error *err);

@@ -119,6 +119,7 @@ EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigne
     DRIVER_CALL("cuLaunchKernel");
     if (function == nullptr || values == nullptr || extra != nullptr) return CUDA_ERROR_INVALID_VALUE;
     const double_entry &entry = *function->entry;
+    if (entry.bytes > 32764) return CUDA_ERROR_INVALID_VALUE; /* of parameters, as cards of today take them */
     std::vector<max_align_t> arguments(entry.bytes / sizeof(max_align_t) + 1);
     entry.pack(arguments.data(), values);
     const double_launch what = {function->name.c_str(),

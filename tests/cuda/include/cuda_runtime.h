@@ -12,6 +12,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __noinline__    __attribute__((noinline))
 #define __align__(n)    __attribute__((aligned(n)))
+#define __grid_constant__
 #define __launch_bounds__(...)
 
 #ifdef __cplusplus
