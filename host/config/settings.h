@@ -29,7 +29,7 @@
     K(PATH, path, NULL, "", "", WEFT_SAME, "Directory of the model: config.json and its safetensors files.")           \
     K(ENUM, start, "weights", "weights,fresh", "", WEFT_SAME,                                                          \
       "weights: read them from path; fresh: initialise them from path/config.json alone.")                             \
-    K(ENUM, base, "auto", "auto,nf4,int8,fp8,bf16,fp16,fp32", "", WEFT_SAME,                                           \
+    K(ENUM, base, "auto", "auto,nf4,nf4x64,int8,fp8,bf16,fp16,fp32", "", WEFT_SAME,                                    \
       "How frozen linears of the layers are stored; auto: as the model's files have them.")
 
 #define WEFT_TOKENIZER_KEYS(K)                                                                                         \
@@ -146,6 +146,7 @@ WEFT_SETTINGS_SECTIONS(WEFT_SETTINGS_TYPE_)
 typedef enum weft_base {
     WEFT_BASE_AUTO,
     WEFT_BASE_NF4,
+    WEFT_BASE_NF4X64,
     WEFT_BASE_INT8,
     WEFT_BASE_FP8,
     WEFT_BASE_BF16,

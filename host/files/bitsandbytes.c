@@ -157,26 +157,22 @@ static weft_status check_type(const joining *self, const weft_tensor *tensor) {
                         self->codes->name, type);
 }
 
-/* Scales that are not packed again. */
-static weft_status check_nested(const joining *self, const weft_tensor *tensor) {
-    if (json_object_get(self->state, "nested_blocksize") != NULL) return WEFT_OK;
+static weft_status read_blocksize(const joining *self, const weft_tensor *tensor) {
+    weft_joined *out = self->out;
+    const weft_status status = read_count(self, &out->each, tensor, "blocksize");
+    if (status != WEFT_OK || out->each % 64 == 0) return status;
     return refuse_state(self, tensor,
-                        "says no nested_blocksize: the scales of '%s' are numbers of 32 bits, and the blocks of nf4 "
-                        "hold packed ones. Save the model again with bnb_4bit_use_double_quant = true, " IN_NUMBERS,
-                        self->codes->name);
+                        "says blocksize = %lld; read are those that are whole 64. Save the model again with 64, "
+                        "as transformers does, " IN_NUMBERS,
+                        (long long)out->each);
 }
 
-static weft_status read_sizes(const joining *self, const weft_tensor *tensor) {
+/* Of scales that are quantised as well: double quantisation. */
+static weft_status read_nested(const joining *self, const weft_tensor *tensor) {
     const json_t *added = json_object_get(self->state, "nested_offset");
     weft_joined *out = self->out;
-    weft_status status = read_count(self, &out->each, tensor, "blocksize");
-    if (status == WEFT_OK) status = read_count(self, &out->among, tensor, "nested_blocksize");
+    const weft_status status = read_count(self, &out->among, tensor, "nested_blocksize");
     if (status != WEFT_OK) return status;
-    if (out->each % 64 != 0)
-        return refuse_state(self, tensor,
-                            "says blocksize = %lld; read are those that are whole 64. Save the model again with 64, "
-                            "as transformers does, " IN_NUMBERS,
-                            (long long)out->each);
     if (out->each * out->among % weft_dtype_block(WEFT_NF4) != 0)
         return refuse_state(self, tensor,
                             "says nested_blocksize = %lld; with blocksize = %lld they must be whole %lld numbers "
@@ -191,15 +187,16 @@ static weft_status check_state(joining *self, const weft_tensor *tensor) {
     weft_status status = read_state(self, tensor);
     if (status == WEFT_OK) status = check_type(self, tensor);
     if (status == WEFT_OK) status = read_shape(self, tensor);
-    if (status == WEFT_OK) status = check_nested(self, tensor);
-    if (status == WEFT_OK) status = read_sizes(self, tensor);
-    return status;
+    if (status == WEFT_OK) status = read_blocksize(self, tensor);
+    if (status != WEFT_OK) return status;
+    self->out->dtype = json_object_get(self->state, "nested_blocksize") != NULL ? WEFT_NF4 : WEFT_NF4X64;
+    return self->out->dtype == WEFT_NF4 ? read_nested(self, tensor) : WEFT_OK;
 }
 
 /* ---- one matrix ---- */
 
 /* The codes come in elements of bnb_4bit_quant_storage. */
-static weft_status keep_nf4_codes(const joining *self) {
+static weft_status keep_4bit_codes(const joining *self) {
     const weft_joined *out = self->out;
     const int64_t bytes = (out->rows * out->columns + 1) / 2;
     if (self->codes->bytes == bytes) return keep(self, &self->out->codes, self->codes);
@@ -211,22 +208,26 @@ static weft_status keep_nf4_codes(const joining *self) {
         (long long)bytes);
 }
 
-static weft_status join_nf4(joining *self, const weft_tensor *state) {
-    static const float nf4[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
-    const char *stem = self->codes->name;
+static weft_status keep_nested(const joining *self, int64_t n_scales) {
+    static const float dynamic[] = {WEFT_DYNAMIC8_LEVELS};
+    weft_joined *out = self->out;
+    const weft_status status = keep_part(self, &out->shared, self->codes->name, ".nested_absmax", WEFT_F32,
+                                         (n_scales + out->among - 1) / out->among, "the scales of its scales");
+    return status == WEFT_OK ? check_map(self, ".nested_quant_map", dynamic, WEFT_N_DYNAMIC8_LEVELS) : status;
+}
+
+static weft_status join_4bit(joining *self, const weft_tensor *state) {
+    static const float nf4[] = {WEFT_NF4_LEVELS};
     weft_joined *out = self->out;
     int64_t n_scales = 0;
     weft_status status = check_state(self, state);
-    out->dtype = WEFT_NF4;
-    if (status == WEFT_OK) status = keep_nf4_codes(self);
+    if (status == WEFT_OK) status = keep_4bit_codes(self);
     if (status != WEFT_OK) return status;
     n_scales = (out->rows * out->columns + out->each - 1) / out->each;
-    status = keep_part(self, &out->scales, stem, ".absmax", WEFT_U8, n_scales, "its scales");
-    if (status == WEFT_OK)
-        status = keep_part(self, &out->shared, stem, ".nested_absmax", WEFT_F32,
-                           (n_scales + out->among - 1) / out->among, "the scales of its scales");
+    status = keep_part(self, &out->scales, self->codes->name, ".absmax", out->dtype == WEFT_NF4 ? WEFT_U8 : WEFT_F32,
+                       n_scales, "its scales");
+    if (status == WEFT_OK && out->dtype == WEFT_NF4) status = keep_nested(self, n_scales);
     if (status == WEFT_OK) status = check_map(self, ".quant_map", nf4, WEFT_N_NF4_LEVELS);
-    if (status == WEFT_OK) status = check_map(self, ".nested_quant_map", dynamic, WEFT_N_DYNAMIC8_LEVELS);
     return status;
 }
 
@@ -276,7 +277,7 @@ static weft_status join_matrix(weft_safetensors *files, bool *is_part, weft_tens
     joining self = {files, is_part, path_of(files, codes), codes, calloc(1, sizeof *self.out), NULL, err};
     weft_status status = WEFT_OK;
     if (self.out == NULL) return weft_safetensors_no_memory(self.path, err);
-    status = state != NULL ? join_nf4(&self, state) : join_int8(&self, stem);
+    status = state != NULL ? join_4bit(&self, state) : join_int8(&self, stem);
     json_decref(self.state);
     if (status != WEFT_OK) {
         weft_joined_free(self.out);

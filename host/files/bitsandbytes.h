@@ -1,10 +1,10 @@
 /* host/files/bitsandbytes.h: matrices as bitsandbytes saves them, in files that transformers has written.
  *
  * A 4-bit matrix is a tensor of its codes, and beside it, for X.weight:
- *     X.weight.quant_state.bitsandbytes__nf4   JSON as bytes: quant_type, blocksize, shape, nested_blocksize,
- *                                              nested_offset
- *     X.weight.absmax                          the scale of `blocksize` numbers, as codes of 8 bits
- *     X.weight.nested_absmax                   the scale of `nested_blocksize` of them, fp32
+ *     X.weight.quant_state.bitsandbytes__nf4   JSON as bytes: quant_type, blocksize, shape, and where the scales are
+ *                                              quantised as well nested_blocksize and nested_offset
+ *     X.weight.absmax                          the scale of `blocksize` numbers, fp32, or then codes of 8 bits
+ *     X.weight.nested_absmax                   then the scale of `nested_blocksize` of them, fp32
  *     X.weight.quant_map, X.weight.nested_quant_map   what the codes stand for
  * An int8 one is a tensor I8, and beside it
  *     X.SCB                                    the largest |x| of each row, fp32

@@ -6,8 +6,8 @@
 
 enum {
     AT_ONCE = 32, /* blocks that are put together at once */
-    SCALED = 64,  /* numbers of nf4 that have a scale, as the blocks count; in the files they may be more */
-    NF4 = 1024    /* numbers of a block */
+    SCALED = 64,  /* numbers that have a scale, as the blocks count; in the files they may be more */
+    NF4 = 1024    /* numbers of a block of nf4 */
 };
 
 static int64_t smaller(int64_t a, int64_t b) {
@@ -29,7 +29,14 @@ void weft_joined_describe(weft_tensor *out, const weft_joined *self) {
     out->numel = out->bytes = weft_dtype_span(self->dtype, numel);
 }
 
-/* ---- nf4 ---- */
+/* ---- 4 bits ---- */
+
+/* The codes of n numbers; room that is left is filled as packing does. */
+static void put_codes(uint8_t *out, int64_t room, const uint8_t *codes, int64_t n) {
+    memset(out, 0x77, (size_t)room);
+    memcpy(out, codes, (size_t)cut(n, 2));
+    if (n % 2 == 1) out[n / 2] = (uint8_t)((out[n / 2] & 0xF0) | 0x07);
+}
 
 /* What some blocks are made of, from the files. */
 typedef struct nf4_parts {
@@ -56,17 +63,15 @@ static weft_status read_nf4_parts(nf4_parts *out, const weft_safetensors *files,
     return status;
 }
 
-/* Block i of these; room that is left is filled as packing does. */
+/* Block i of these. */
 static void put_nf4(weft_nf4 *out, const nf4_parts *parts, const weft_joined *self, int64_t i) {
     const int64_t first = parts->first + i * NF4, n = smaller(NF4, parts->end - first);
     out->scale = parts->shared[first / self->each / self->among - parts->group];
     out->added = self->added;
     memset(out->scales, 0, sizeof out->scales);
-    memset(out->codes, 0x77, sizeof out->codes);
     for (int64_t k = 0; k * SCALED < n; k++)
         out->scales[k] = parts->scales[(first + k * SCALED) / self->each - parts->scale];
-    memcpy(out->codes, parts->codes + i * (NF4 / 2), (size_t)cut(n, 2));
-    if (n % 2 == 1) out->codes[n / 2] = (uint8_t)((out->codes[n / 2] & 0xF0) | 0x07);
+    put_codes(out->codes, sizeof out->codes, parts->codes + i * (NF4 / 2), n);
 }
 
 static weft_status make_nf4(void *out, const weft_safetensors *files, const weft_joined *self, int64_t first, int64_t n,
@@ -77,6 +82,25 @@ static weft_status make_nf4(void *out, const weft_safetensors *files, const weft
         weft_nf4 block;
         put_nf4(&block, &parts, self, i);
         memcpy((char *)out + i * (int64_t)sizeof block, &block, sizeof block);
+    }
+    return status;
+}
+
+static weft_status make_nf4x64(void *out, const weft_safetensors *files, const weft_joined *self, int64_t first,
+                               int64_t n, weft_error *err) {
+    const int64_t begin = first * SCALED, end = smaller(begin + n * SCALED, self->rows * self->columns);
+    const int64_t scale = begin / self->each, n_scales = cut(end, self->each) - scale;
+    uint8_t codes[AT_ONCE * SCALED / 2];
+    float scales[AT_ONCE];
+    weft_status status = weft_safetensors_read(files, codes, &self->codes, begin / 2, cut(end - begin, 2), err);
+    if (status == WEFT_OK)
+        status = weft_safetensors_read(files, scales, &self->scales, scale * (int64_t)sizeof(float),
+                                       n_scales * (int64_t)sizeof(float), err);
+    for (int64_t at = begin; at < end && status == WEFT_OK; at += SCALED) {
+        weft_nf4x64 block;
+        block.scale = scales[at / self->each - scale];
+        put_codes(block.codes, sizeof block.codes, codes + (at - begin) / 2, smaller(SCALED, end - at));
+        memcpy((char *)out + (at - begin) / SCALED * (int64_t)sizeof block, &block, sizeof block);
     }
     return status;
 }
@@ -101,7 +125,16 @@ static weft_status make_int8(void *out, const weft_safetensors *files, const wef
     return status;
 }
 
-/* ---- both ---- */
+/* ---- all ---- */
+
+static weft_status make(void *out, const weft_safetensors *files, const weft_joined *self, int64_t first, int64_t n,
+                        weft_error *err) {
+    switch (self->dtype) {
+    case WEFT_NF4: return make_nf4(out, files, self, first, n, err);
+    case WEFT_NF4X64: return make_nf4x64(out, files, self, first, n, err);
+    default: return make_int8(out, files, self, first, n, err);
+    }
+}
 
 weft_status weft_joined_read(const weft_safetensors *files, void *out, const weft_joined *self, int64_t offset,
                              int64_t bytes, weft_error *err) {
@@ -111,8 +144,7 @@ weft_status weft_joined_read(const weft_safetensors *files, void *out, const wef
     for (int64_t at = offset; at < end && status == WEFT_OK;) {
         const int64_t first = at / width, n = smaller(AT_ONCE, cut(end, width) - first);
         const int64_t some = smaller(end, (first + n) * width) - at;
-        status = self->dtype == WEFT_NF4 ? make_nf4(blocks, files, self, first, n, err)
-                                         : make_int8(blocks, files, self, first, n, err);
+        status = make(blocks, files, self, first, n, err);
         if (status == WEFT_OK) memcpy((char *)out + (at - offset), blocks + (at - first * width), (size_t)some);
         at += some;
     }

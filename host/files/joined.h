@@ -7,12 +7,12 @@
 #include "files/safetensors.h"
 
 typedef struct weft_joined {
-    int32_t dtype;         /* of the blocks: WEFT_NF4 or WEFT_I8X64 */
+    int32_t dtype;         /* of the blocks: WEFT_NF4, WEFT_NF4X64 or WEFT_I8X64 */
     int64_t rows, columns; /* of the matrix */
-    weft_tensor codes;     /* nf4: two a byte, the first one in the upper half, of any type; int8: one a byte */
-    weft_tensor scales;    /* nf4: a code for `each` numbers; int8: the largest |x| of each row, fp32 */
+    weft_tensor codes;     /* of 4 bits: two a byte, the first one in the upper half, of any type; int8: one a byte */
+    weft_tensor scales;    /* nf4: a code for `each` numbers; nf4x64: fp32 for them; int8: a row's largest |x|, fp32 */
     weft_tensor shared;    /* nf4: the scale of `among` scales, fp32 */
-    int64_t each, among;   /* whole 64, and as many numbers together as some blocks have */
+    int64_t each, among;   /* whole 64, and of nf4 as many numbers together as some blocks have */
     float added;           /* nf4: to every scale */
 } weft_joined;
 

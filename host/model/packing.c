@@ -132,11 +132,16 @@ void weft_packing_close(weft_packing *self) {
 static void put_block(const weft_packing *self, char *out, const float *x, int64_t first, int64_t n) {
     weft_i8x64 i8;
     weft_nf4 nf4;
+    weft_nf4x64 nf4x64;
     weft_f8x128 f8;
     switch (self->dtype) {
     case WEFT_NF4:
         weft_nf4_pack(&nf4, x, (int)n, self->scales[first / self->width], self->added);
         memcpy(out, &nf4, sizeof nf4);
+        break;
+    case WEFT_NF4X64:
+        weft_nf4x64_pack(&nf4x64, x, (int)n);
+        memcpy(out, &nf4x64, sizeof nf4x64);
         break;
     case WEFT_F8X128:
         weft_f8x128_pack(&f8, x, (int)n);
@@ -164,8 +169,10 @@ void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n)
         float numbers[1024];
         weft_i8x64 i8;
         weft_nf4 nf4;
+        weft_nf4x64 nf4x64;
         weft_f8x128 f8;
         if (dtype == WEFT_NF4) memcpy(&nf4, from, sizeof nf4), weft_nf4_unpack(numbers, &nf4);
+        else if (dtype == WEFT_NF4X64) memcpy(&nf4x64, from, sizeof nf4x64), weft_nf4x64_unpack(numbers, &nf4x64);
         else if (dtype == WEFT_F8X128) memcpy(&f8, from, sizeof f8), weft_f8x128_unpack(numbers, &f8);
         else memcpy(&i8, from, sizeof i8), weft_i8x64_unpack(numbers, &i8);
         memcpy(out + at, numbers, (size_t)smaller(block, n - at) * sizeof *out);

@@ -10,9 +10,13 @@
 static const struct {
     int32_t dtype; /* 0: as the model plugin and the files say */
     bool scaled_by_rows;
-} bases[] = {[WEFT_BASE_AUTO] = {0, false},         [WEFT_BASE_NF4] = {WEFT_NF4, false},
-             [WEFT_BASE_INT8] = {WEFT_I8X64, true}, [WEFT_BASE_FP8] = {WEFT_F8X128, false},
-             [WEFT_BASE_BF16] = {WEFT_BF16, false}, [WEFT_BASE_FP16] = {WEFT_F16, false},
+} bases[] = {[WEFT_BASE_AUTO] = {0, false},
+             [WEFT_BASE_NF4] = {WEFT_NF4, false},
+             [WEFT_BASE_NF4X64] = {WEFT_NF4X64, false},
+             [WEFT_BASE_INT8] = {WEFT_I8X64, true},
+             [WEFT_BASE_FP8] = {WEFT_F8X128, false},
+             [WEFT_BASE_BF16] = {WEFT_BF16, false},
+             [WEFT_BASE_FP16] = {WEFT_F16, false},
              [WEFT_BASE_FP32] = {WEFT_F32, false}};
 
 typedef struct choosing {
@@ -69,11 +73,10 @@ static weft_status check_rows(const choosing *self, const weft_parameter *p, wef
     const int64_t block = weft_dtype_block(WEFT_I8X64);
     char text[600];
     if (self->base != WEFT_BASE_INT8 || p->dims[1] % block == 0) return WEFT_OK;
-    (void)snprintf(
-        text, sizeof text,
-        "cannot hold '%s': its rows of %lld numbers are no whole blocks of %lld; nf4 and fp8 take rows of any "
-        "length",
-        p->name, (long long)p->dims[1], (long long)block);
+    (void)snprintf(text, sizeof text,
+                   "cannot hold '%s': its rows of %lld numbers are no whole blocks of %lld; nf4, nf4x64 and fp8 take "
+                   "rows of any length",
+                   p->name, (long long)p->dims[1], (long long)block);
     return reject_base(self, err, text);
 }
 
@@ -87,7 +90,7 @@ static weft_status check_slices(const choosing *self, weft_error *err) {
         if (!weight->is_slice || weight->first * weight->in % weft_dtype_block(p->dtype) == 0) continue;
         (void)snprintf(text, sizeof text,
                        "cannot hold '%s': the model reads its rows from %lld on by themselves, and no block of %lld "
-                       "numbers begins there; with fp8 or int8 blocks are shorter",
+                       "numbers begins there; with nf4x64, fp8 or int8 blocks are shorter",
                        p->name, (long long)weight->first, (long long)weft_dtype_block(p->dtype));
         return reject_base(self, err, text);
     }
@@ -100,8 +103,8 @@ static weft_status check_half(const choosing *self, weft_error *err) {
     char text[200];
     if ((dtype != WEFT_BF16 && dtype != WEFT_F16) || dtype == self->plan->dtype) return WEFT_OK;
     (void)snprintf(text, sizeof text,
-                   "is multiplied in %s alone: set [train] precision = %s, or base = nf4, int8 or fp8, which are "
-                   "multiplied in any",
+                   "is multiplied in %s alone: set [train] precision = %s, or base = nf4, nf4x64, int8 or fp8, which "
+                   "are multiplied in any",
                    weft_dtype_name(dtype), weft_dtype_name(dtype));
     return reject_base(self, err, text);
 }

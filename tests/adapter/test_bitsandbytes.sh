@@ -1,6 +1,6 @@
 #!/bin/sh
-# Directories that transformers saved packed by bitsandbytes: nf4, nf4 in several files of elements of 16 bits, int8. An
-# adapter is trained on them as they stand, under any strategy, asked and merged. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# Directories that transformers saved packed by bitsandbytes: nf4, nf4 in several files of elements of 16 bits, nf4 whose
+# scales are not quantised as well, int8. An adapter is trained on them as they stand, under any strategy, asked and merged. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -29,9 +29,9 @@ take() { # take NAME: as the directory base
     cp "$WEFT_SOURCE"/configs/chess/base/tokenizer*.json base/
 }
 
-for name in nf4 storage int8; do
+for name in nf4 storage nf4x64 int8; do
     take $name
-    base=$([ $name = int8 ] && echo int8 || echo nf4)
+    base=$([ $name = storage ] && echo nf4 || echo $name)
     other=$([ $name = int8 ] && echo nf4 || echo fp8)
     limit "$weft" train run.ini run.out=$name >log 2>&1 || failed "lora on $name" log
     losses $name | awk 'NR == 1 { first = $1 } { last = $1 } END { exit !(NR == 6 && last < first) }' ||
@@ -60,7 +60,7 @@ limit "$weft" train first.ini --overwrite train.steps=2 >log 2>&1 || failed "tra
 
 # One result for all strategies.
 if [ -e "$WEFT_BUILD/tests/faults/weft-comm-ring.so" ]; then
-    for name in nf4 int8; do
+    for name in nf4 nf4x64 int8; do
         take $name
         prints "$weft" prove run.ini --ranks 3 --steps 2
         grep -qF " equal, 0 not covered, 0 different" printed || failed "prove on $name" printed

@@ -38,7 +38,7 @@ static void device_info(const weft_device *device, weft_device_info *out) {
     out->memory = (int64_t)1 << 40;
     out->threads = 1;
     out->has_bf16 = 0;
-    out->packed = 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128;
+    out->packed = 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_NF4X64 | 1u << WEFT_F8X128;
 }
 
 static weft_status buffer_alloc(weft_device *device, weft_buffer **out, int64_t bytes, weft_error *err) {

@@ -46,6 +46,7 @@ static inline float reference_unpack(weft_ref from, int32_t dtype, int64_t i) {
     memcpy(&added, block + 4, sizeof added);
     if (dtype == WEFT_I8X64) return scale * (float)(int8_t)block[4 + at];
     if (dtype == WEFT_F8X128) return scale * weft_e4m3_to(block[4 + at]);
+    if (dtype == WEFT_NF4X64) return levels[block[4 + at / 2] >> (at % 2 == 0 ? 4 : 0) & 15] * scale;
     scale = dynamic[block[8 + at / 64]] * scale + added;
     return levels[block[24 + at / 2] >> (at % 2 == 0 ? 4 : 0) & 15] * scale;
 }

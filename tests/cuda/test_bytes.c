@@ -288,6 +288,7 @@ START_TEST(packed_matrices) {
     check_unpack(WEFT_I8X64, "1,024 x 1,024, int8");
     check_unpack(WEFT_NF4, "1,024 x 1,024, nf4");
     check_unpack(WEFT_F8X128, "1,024 x 1,024, fp8");
+    check_unpack(WEFT_NF4X64, "1,024 x 1,024, nf4x64");
 }
 END_TEST
 

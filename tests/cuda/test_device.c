@@ -715,7 +715,7 @@ START_TEST(ranks_may_share_a_card) {
     table->info(two.device, &info);
     ck_assert_str_eq(info.isa, "sm_90");
     ck_assert_int_gt(info.memory, 0);
-    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128);
+    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_NF4X64 | 1u << WEFT_F8X128);
     table->destroy(two.device);
     table->destroy(one.device);
     ck_assert_int_eq(held, 0);

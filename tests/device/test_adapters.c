@@ -326,6 +326,7 @@ static void *packed_of(int32_t dtype, const float *x, int64_t n) {
         const int some = (int)(n - i < block ? n - i : block);
         if (dtype == WEFT_I8X64) weft_i8x64_pack(to, x + i);
         if (dtype == WEFT_NF4) weft_nf4_pack(to, x + i, some, 0.01f, 0.15f);
+        if (dtype == WEFT_NF4X64) weft_nf4x64_pack(to, x + i, some);
         if (dtype == WEFT_F8X128) weft_f8x128_pack(to, x + i, some);
     }
     return out;
@@ -384,6 +385,7 @@ START_TEST(rows_are_normed_whatever_they_are_stored_as) {
     norms_are_judged(9, 700, 4, dtype, WEFT_NF4); /* blocks of 1,024 go on where a row ends */
     norms_are_judged(3, 70, 0, dtype, WEFT_NF4);
     norms_are_judged(10, 330, 7, dtype, WEFT_F8X128);
+    norms_are_judged(9, 330, 4, dtype, WEFT_NF4X64);
 }
 END_TEST
 

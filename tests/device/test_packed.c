@@ -6,8 +6,8 @@
 
 enum { BLOCK = 64, BYTES = 68 };
 
-static const int32_t packed_types[] = {WEFT_I8X64, WEFT_NF4, WEFT_F8X128};
-enum { N_PACKED = 3 };
+static const int32_t packed_types[] = {WEFT_I8X64, WEFT_NF4, WEFT_F8X128, WEFT_NF4X64};
+enum { N_PACKED = 4 };
 
 typedef struct types {
     int32_t a, c;
@@ -72,6 +72,7 @@ static double number_of(const packed_case *t, int64_t i) {
     memcpy(&added, block + 4, sizeof added);
     if (t->packed == WEFT_I8X64) level = (float)(int8_t)block[4 + at];
     if (t->packed == WEFT_F8X128) level = e4m3(block[4 + at]);
+    if (t->packed == WEFT_NF4X64) level = levels[at % 2 == 0 ? block[4 + at / 2] >> 4 : block[4 + at / 2] & 15];
     if (t->packed == WEFT_NF4) {
         const float part = dynamic[block[8 + at / 64]] * scale;
         scale = part + added;
@@ -211,7 +212,7 @@ END_TEST
 START_TEST(the_device_says_that_it_takes_them) {
     weft_device_info info = {.struct_size = sizeof info};
     table->info(devices[0], &info);
-    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128);
+    ck_assert_uint_eq(info.packed, 1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_NF4X64 | 1u << WEFT_F8X128);
 }
 END_TEST
 

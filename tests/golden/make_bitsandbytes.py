@@ -36,11 +36,13 @@ def spec(seed, hidden, head, intermediate, layers):
                             rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=10000.0))
 
 
-# A matrix of two stretches of 16,384 numbers, a linear that is left in numbers; matrices that are no whole blocks, of
-# codes in elements of 16 bits, in several files; int8.
+# A matrix of two stretches of 16,384 numbers, a linear that is left in numbers; scales that are not quantised as well;
+# matrices that are no whole blocks, of codes in elements of 16 bits, in several files; int8.
 MODELS = {
     "bitsandbytes-nf4": dict(spec(31, 64, 16, 272, 1), shards=None,
                              packed=dict(NF4, llm_int8_skip_modules=["lm_head", "o_proj"])),
+    "bitsandbytes-nf4x64": dict(spec(34, 40, 10, 72, 2), shards=None,
+                                packed=dict(NF4, bnb_4bit_use_double_quant=False, llm_int8_skip_modules=["lm_head"])),
     "bitsandbytes-storage": dict(spec(32, 40, 10, 72, 2), shards="20KB",
                                  packed=dict(NF4, bnb_4bit_quant_storage=torch.bfloat16)),
     "bitsandbytes-int8": dict(spec(33, 64, 16, 128, 1), shards=None, packed=dict(load_in_8bit=True)),
@@ -48,7 +50,12 @@ MODELS = {
 
 
 def read(where):
-    return AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32, device_map="cpu")
+    """Without a layout of processors with AVX512-BF16, which takes rows of whole blocks alone."""
+    model = AutoModelForCausalLM.from_pretrained(where, dtype=torch.float32, device_map="cpu")
+    for module in model.modules():
+        if isinstance(module, bitsandbytes.nn.Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+    return model
 
 
 def stands_for(module):

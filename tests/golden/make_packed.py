@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes packed.safetensors: matrices, and what bitsandbytes and PyTorch make of their numbers: nf4 with double
-quantisation, int8 by rows, fp8 e4m3 by blocks.
+quantisation and without, int8 by rows, fp8 e4m3 by blocks.
 
 A scale's code is that of the nearest level, as bitsandbytes' CUDA kernels give it. Its library for CPUs looks levels up
 in a table of 65,536 steps, which in one of some 600 scales gives the next one; for fp64 it looks at all levels.
@@ -46,6 +46,11 @@ def nf4(numbers):
             "numbers": back}
 
 
+def nf4x64(numbers):
+    codes, state = functional.quantize_4bit(numbers.float(), blocksize=64, quant_type="nf4")
+    return {"scales": state.absmax, "numbers": functional.dequantize_4bit(codes, state)}
+
+
 def int8(numbers):
     codes, largest, _ = torch.ops.bitsandbytes.int8_vectorwise_quant(numbers.float())
     return {"codes": codes.view(torch.uint8), "largest": largest}
@@ -75,7 +80,7 @@ def main():
     for seed, (name, shape) in enumerate(SHAPES.items()):
         numbers = matrix(seed, *shape)
         tensors[name] = numbers
-        for kind, pack in {"nf4": nf4, "int8": int8, "fp8": fp8}.items():
+        for kind, pack in {"nf4": nf4, "nf4x64": nf4x64, "int8": int8, "fp8": fp8}.items():
             for part, tensor in pack(numbers).items():
                 tensors[f"{name}.{kind}.{part}"] = tensor.contiguous()
     save_file(tensors, out)

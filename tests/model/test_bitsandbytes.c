@@ -87,6 +87,31 @@ START_TEST(nf4_blocks_hold_the_codes_and_scales_of_the_files) {
 }
 END_TEST
 
+/* Scales that are not quantised as well; of 20 x 40 numbers the last block is begun. */
+START_TEST(nf4x64_blocks_hold_the_codes_and_scales_of_the_files) {
+    static const char *const names[] = {WEIGHT, "model.layers.1.self_attn.k_proj.weight"};
+    weft_safetensors *files = open_directory("bitsandbytes-nf4x64"), *raw = open_raw("bitsandbytes-nf4x64");
+    const weft_tensor *tensor = found(files, names[_i]), *codes = found(raw, names[_i]);
+    unsigned char *blocks = read_all(files, tensor);
+    char absmax[128];
+    (void)snprintf(absmax, sizeof absmax, "%s.absmax", names[_i]);
+    ck_assert_ptr_null(weft_safetensors_find(files, absmax));
+    ck_assert_int_eq(tensor->dims[0], _i == 0 ? 45 : 13);
+    ck_assert_int_eq(tensor->dims[1], (int64_t)sizeof(weft_nf4x64));
+    for (int64_t i = 0; i < tensor->dims[0]; i++) {
+        const int64_t left = codes->bytes - i * 32, n = left < 32 ? left : 32;
+        weft_nf4x64 block;
+        memcpy(&block, blocks + i * (int64_t)sizeof block, sizeof block);
+        ck_assert_int_eq(memcmp(block.codes, codes->data + i * 32, (size_t)n), 0);
+        for (int64_t k = n; k < 32; k++) ck_assert_int_eq(block.codes[k], 0x77);
+        ck_assert(block.scale == float_at(raw, absmax, i));
+    }
+    free(blocks);
+    weft_safetensors_close(raw);
+    weft_safetensors_close(files);
+}
+END_TEST
+
 START_TEST(int8_blocks_hold_the_codes_and_scales_of_the_files) {
     weft_safetensors *files = open_directory("bitsandbytes-int8"), *raw = open_raw("bitsandbytes-int8");
     const weft_tensor *tensor = found(files, WEIGHT), *codes = found(raw, WEIGHT);
@@ -122,7 +147,8 @@ START_TEST(codes_in_elements_of_16_bits_are_the_same) {
 END_TEST
 
 START_TEST(any_stretch_is_a_part_of_the_whole) {
-    static const char *const names[] = {"bitsandbytes-nf4", "bitsandbytes-storage", "bitsandbytes-int8"};
+    static const char *const names[] = {"bitsandbytes-nf4", "bitsandbytes-storage", "bitsandbytes-int8",
+                                        "bitsandbytes-nf4x64"};
     weft_safetensors *files = open_directory(names[_i]);
     const weft_tensor *tensor = found(files, WEIGHT);
     unsigned char *blocks = read_all(files, tensor), *piece = malloc((size_t)tensor->bytes);
@@ -166,7 +192,7 @@ static const struct {
      0,
      "nested_blocksize",
      "nested_blocksizf",
-     {STATE, "no nested_blocksize", "bnb_4bit_use_double_quant"}},
+     {WEIGHT ".absmax' has 272 elements of U8", "are 272 of F32"}},
     {"nf4",
      STATE,
      0,
@@ -177,6 +203,9 @@ static const struct {
     {"nf4", STATE, 0, "[272, 64]", "[272, -4]", {STATE, "no shape of two numbers"}},
     {"nf4", STATE, 0, "[272, 64]", "[271, 64]", {WEIGHT "' has 8704 bytes", "(271, 64) of 4-bit codes has 8672"}},
     {"nf4", STATE, 0, "nested_offset", "nested_offsez", {STATE, "no nested_offset"}},
+    {"nf4x64", WEIGHT, 1, NULL, NULL, {WEIGHT, "has 1439 bytes", "(72, 40) of 4-bit codes has 1440"}},
+    {"nf4x64", WEIGHT ".absmax", -1, NULL, NULL, {WEIGHT, "'" WEIGHT ".absmax', its scales, is missing"}},
+    {"nf4x64", WEIGHT ".absmax", 1, NULL, NULL, {WEIGHT ".absmax' has 44 elements of F32", "are 45 of F32"}},
     {"int8", STEM ".SCB", -1, NULL, NULL, {WEIGHT "' is I8, and '" STEM ".SCB'", "is missing"}},
     {"int8", STEM ".SCB", 1, NULL, NULL, {STEM ".SCB' has 127 elements of F32", "are 128 of F32"}},
     {"int8", STEM ".weight_format", 0, "\0", "\1", {STEM ".weight_format' is 1; 0, rows as they are, is read"}},
@@ -249,9 +278,10 @@ int main(void) {
     TCase *tcase = tcase_create("bitsandbytes");
     tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
     tcase_add_test(tcase, nf4_blocks_hold_the_codes_and_scales_of_the_files);
+    tcase_add_loop_test(tcase, nf4x64_blocks_hold_the_codes_and_scales_of_the_files, 0, 2);
     tcase_add_test(tcase, int8_blocks_hold_the_codes_and_scales_of_the_files);
     tcase_add_test(tcase, codes_in_elements_of_16_bits_are_the_same);
-    tcase_add_loop_test(tcase, any_stretch_is_a_part_of_the_whole, 0, 3);
+    tcase_add_loop_test(tcase, any_stretch_is_a_part_of_the_whole, 0, 4);
     tcase_add_loop_test(tcase, damage_is_told_by_file_and_tensor, 0, (int)(sizeof damages / sizeof *damages));
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -1,5 +1,5 @@
 /* Numbers become blocks as bitsandbytes and PyTorch make codes of them (golden/packed.safetensors): nf4 with double
- * quantisation, int8 by rows, fp8; and a matrix is packed alike however it is cut. */
+ * quantisation and without, int8 by rows, fp8; and a matrix is packed alike however it is cut. */
 #include <weft/blocks.h>
 
 #include "files/safetensors.h"
@@ -102,6 +102,27 @@ START_TEST(nf4_is_that_of_bitsandbytes) {
 }
 END_TEST
 
+/* The same codes, under the scales as they are. */
+START_TEST(nf4x64_is_that_of_bitsandbytes) {
+    const char *name = names[_i];
+    const weft_tensor *matrix = tensor(name, ""), *codes = tensor(name, ".nf4.codes");
+    unsigned char *bytes = pack(matrix, WEFT_NF4X64, false, 1024);
+    ck_assert_int_eq(weft_dtype_span(WEFT_NF4X64, matrix->numel), (matrix->numel + 63) / 64 * 36);
+    for (int64_t i = 0; i < matrix->numel; i += 64) {
+        const int64_t n = matrix->numel - i < 64 ? matrix->numel - i : 64;
+        weft_nf4x64 block;
+        float numbers[64];
+        memcpy(&block, bytes + i / 64 * (int64_t)sizeof block, sizeof block);
+        weft_nf4x64_unpack(numbers, &block);
+        ck_assert_same_float(block.scale, float_at(tensor(name, ".nf4x64.scales"), i / 64));
+        ck_assert_int_eq(memcmp(block.codes, codes->data + i / 2, (size_t)(n / 2)), 0);
+        for (int64_t k = 0; k < n; k++)
+            ck_assert_same_float(numbers[k], float_at(tensor(name, ".nf4x64.numbers"), i + k));
+    }
+    free(bytes);
+}
+END_TEST
+
 START_TEST(levels_are_those_of_bitsandbytes) {
     static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
     ck_assert_uint_eq(sizeof levels / sizeof *levels, 16);
@@ -156,7 +177,7 @@ END_TEST
 static const struct {
     int32_t dtype;
     bool by_rows;
-} kinds[] = {{WEFT_NF4, false}, {WEFT_I8X64, true}, {WEFT_F8X128, false}};
+} kinds[] = {{WEFT_NF4, false}, {WEFT_NF4X64, false}, {WEFT_I8X64, true}, {WEFT_F8X128, false}};
 
 START_TEST(pieces_do_not_show) {
     const weft_tensor *matrix = tensor("even", "");
@@ -174,6 +195,7 @@ START_TEST(what_is_broken_shows) {
     float numbers[1024] = {0}, broken[] = {NAN, INFINITY, -INFINITY};
     for (int k = 0; k < 3; k++) {
         weft_nf4 nf4;
+        weft_nf4x64 nf4x64;
         weft_f8x128 f8;
         weft_i8x64 i8;
         float out[1024];
@@ -181,6 +203,9 @@ START_TEST(what_is_broken_shows) {
         if (dtype == WEFT_NF4) {
             weft_nf4_pack(&nf4, numbers, 1024, 1.0f, weft_largest(numbers, 1024));
             weft_nf4_unpack(out, &nf4);
+        } else if (dtype == WEFT_NF4X64) {
+            weft_nf4x64_pack(&nf4x64, numbers + 64, 64);
+            weft_nf4x64_unpack(out, &nf4x64);
         } else if (dtype == WEFT_F8X128) {
             weft_f8x128_pack(&f8, numbers, 128);
             weft_f8x128_unpack(out, &f8);
@@ -198,6 +223,7 @@ int main(void) {
     TCase *tcase = tcase_create("packing");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, nf4_is_that_of_bitsandbytes, 0, N_NAMES);
+    tcase_add_loop_test(tcase, nf4x64_is_that_of_bitsandbytes, 0, N_NAMES);
     tcase_add_test(tcase, levels_are_those_of_bitsandbytes);
     tcase_add_test(tcase, int8_rows_are_those_of_bitsandbytes);
     tcase_add_loop_test(tcase, fp8_is_that_of_pytorch, 0, N_NAMES);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# [model] base: the frozen linears of the layers stored in nf4, int8 and fp8, packed while they are read, beside lora,
+# [model] base: the frozen linears of the layers stored in nf4, nf4x64, int8 and fp8, packed while they are read, beside lora,
 # norms and an embedding that are trained. Held, cut, gathered and saved packed; one result under all strategies;
 # planned to the byte; and the losses of the same model with its linears unpacked.
 # ctest sets WEFT_BUILD and WEFT_SOURCE.
@@ -59,11 +59,11 @@ done
 
 # ---- what cannot be is told
 
-refused "[model] base = nf5 is not one of: auto,nf4,int8,fp8,bf16,fp16,fp32; did you mean nf4?" \
+refused "[model] base = nf5 is not one of: auto,nf4,nf4x64,int8,fp8,bf16,fp16,fp32; did you mean nf4?" \
     "$weft" plan run.ini model.path=numbers40 model.base=nf5
 refused "[model] base = nf4 is how what is frozen is stored, and [train] trainable = all trains every linear" \
     "$weft" plan run.ini model.path=numbers40 model.base=nf4 train.trainable=all
-refused "[model] base = int8 cannot hold 'model.layers.0.self_attn.q_proj.weight': its rows of 40 numbers are no whole blocks of 64; nf4 and fp8 take rows of any length" \
+refused "[model] base = int8 cannot hold 'model.layers.0.self_attn.q_proj.weight': its rows of 40 numbers are no whole blocks of 64; nf4, nf4x64 and fp8 take rows of any length" \
     "$weft" plan run.ini model.path=numbers40 model.base=int8
 refused "[model] base = bf16 is multiplied in bf16 alone: set [train] precision = bf16" \
     "$weft" plan run.ini model.path=numbers40 model.base=bf16
@@ -171,6 +171,7 @@ shapes() { # shapes SIZE: how many numbers each linear has
 MPI=
 has mpich && MPI=comm.plugin=mpi-mpich
 check_base nf4 40 nf4 536 1024 0.05 "fsdp ddp mp"
+! is_full || check_base nf4x64 40 nf4x64 36 64 0.05 fsdp # in short: adapter/test_bitsandbytes.sh
 check_base fp8 40 fp8x128 132 128 0.02 fsdp
 check_base int8 64 int8x64 68 64 0.01 fsdp
 
@@ -211,7 +212,7 @@ train run.out=made model.start=fresh model.path=fresh512 $still $bare || failed 
 mv made/model numbers512
 few="train.steps=1 train.global_batch=1 checkpoint.every=none $bare"
 train run.out=small $few model.path=numbers40 model.base=nf4 || failed "nf4 of a small model" log
-for base in nf4 int8 fp8; do
+for base in nf4 nf4x64 int8 fp8; do
     train run.out=large $few model.path=numbers512 model.base=$base || failed "$base of 20 million" log
     [ $(($(beside large) - $(beside small))) -lt 30000000 ] ||
         failed "$base: $(beside large) bytes beside what was planned, of a small model $(beside small)" log

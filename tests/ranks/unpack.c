@@ -35,6 +35,7 @@ static void unpack_block(float *out, const unsigned char *bytes, int32_t packed)
     for (int64_t i = 0; i < weft_dtype_block(packed); i++) {
         if (packed == WEFT_I8X64) out[i] = scale * (float)(int8_t)bytes[4 + i];
         if (packed == WEFT_F8X128) out[i] = scale * weft_e4m3_to(bytes[4 + i]);
+        if (packed == WEFT_NF4X64) out[i] = levels[bytes[4 + i / 2] >> (i % 2 == 0 ? 4 : 0) & 15] * scale;
         if (packed == WEFT_NF4)
             out[i] = levels[bytes[24 + i / 2] >> (i % 2 == 0 ? 4 : 0) & 15] *
                      (dynamic[bytes[8 + i / 64]] * scale + added);

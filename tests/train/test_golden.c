@@ -11,26 +11,13 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char *const models[] = {"llama-tied",
-                                     "llama-gqa",
-                                     "llama-bf16",
-                                     "llama-fp16",
-                                     "llama-pad",
-                                     "family-llama3",
-                                     "family-mistral",
-                                     "family-qwen2",
-                                     "family-qwen3",
-                                     "family-smollm3",
-                                     "family-olmo2",
-                                     "family-gemma",
-                                     "family-gemma2",
-                                     "family-gemma3",
-                                     "family-phi3",
-                                     "bitsandbytes-nf4",
-                                     "bitsandbytes-storage",
-                                     "bitsandbytes-int8"};
+static const char *const models[] = {
+    "llama-tied",       "llama-gqa",           "llama-bf16",           "llama-fp16",       "llama-pad",
+    "family-llama3",    "family-mistral",      "family-qwen2",         "family-qwen3",     "family-smollm3",
+    "family-olmo2",     "family-gemma",        "family-gemma2",        "family-gemma3",    "family-phi3",
+    "bitsandbytes-nf4", "bitsandbytes-nf4x64", "bitsandbytes-storage", "bitsandbytes-int8"};
 static const char *const adamw[] = {"optimizer.plugin=adamw", "optimizer.lr=1e-3", "optimizer.weight_decay=0.01"};
-enum { N_MODELS = 15, N_LLAMAS = 5, N_PACKED = 3 }; /* packed ones, whose logits alone are looked at, come last */
+enum { N_MODELS = 15, N_LLAMAS = 5, N_PACKED = 4 }; /* packed ones, whose logits alone are looked at, come last */
 
 /* The i-th of them, or the one that WEFT_GOLDEN names, of a plugin that is built elsewhere
  * (plugin/test_own_family.sh). */

@@ -14,7 +14,7 @@ typedef struct matrices {
 } matrices;
 
 /* The packed types whose numbers devices multiply with; weft_dtype has others, of states. */
-#define PACKED_TYPES (1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_F8X128)
+#define PACKED_TYPES (1u << WEFT_I8X64 | 1u << WEFT_NF4 | 1u << WEFT_NF4X64 | 1u << WEFT_F8X128)
 static inline bool matrices_is_packed(int32_t dtype) {
     return dtype >= 0 && dtype < 32 && (PACKED_TYPES >> dtype & 1u) != 0;
 }

@@ -39,6 +39,10 @@ static void unpack_nf4(const cpu_loops *loops, float *out, const weft_nf4 *block
     loops->unpack_nf4(out, block->codes + i * RUN / 2, scale);
 }
 
+static void unpack_nf4x64(const cpu_loops *loops, float *out, const weft_nf4x64 *blocks, int64_t run) {
+    loops->unpack_nf4(out, blocks[run].codes, blocks[run].scale);
+}
+
 static void unpack_f8(const cpu_loops *loops, float *out, const weft_f8x128 *blocks, int64_t run) {
     const int64_t runs = weft_dtype_block(WEFT_F8X128) / RUN;
     const weft_f8x128 *block = &blocks[run / runs];
@@ -53,6 +57,7 @@ static void unpack_i8(const cpu_loops *loops, float *out, const weft_i8x64 *bloc
 static void unpack_run(const cpu_loops *loops, float *out, const void *blocks, int32_t dtype, int64_t run) {
     switch (dtype) {
     case WEFT_NF4: unpack_nf4(loops, out, blocks, run); break;
+    case WEFT_NF4X64: unpack_nf4x64(loops, out, blocks, run); break;
     case WEFT_F8X128: unpack_f8(loops, out, blocks, run); break;
     default: unpack_i8(loops, out, blocks, run); break;
     }

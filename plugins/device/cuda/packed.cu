@@ -77,6 +77,7 @@ template <typename Type, typename T> cudaError_t run(cudaStream_t stream, T *to,
 
 template <typename T> cudaError_t run_type(cudaStream_t stream, T *to, const packed_rows *from) {
     if (from->dtype == WEFT_NF4) return run<nf4>(stream, to, from);
+    if (from->dtype == WEFT_NF4X64) return run<nf4x64>(stream, to, from);
     if (from->dtype == WEFT_F8X128) return run<f8x128>(stream, to, from);
     return run<i8x64>(stream, to, from);
 }

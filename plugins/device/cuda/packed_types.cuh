@@ -50,6 +50,13 @@ struct nf4 {
     }
 };
 
+struct nf4x64 : nf4 {
+    static constexpr int block = 64, words = 9, before = 1;
+    static __device__ float scale(const uint32_t *at, int) {
+        return __uint_as_float(at[0]);
+    }
+};
+
 /* levels: shared, and one longer than the type has some. By all threads of a block. */
 template <typename Type> __device__ inline void take_levels(float *levels) {
     if constexpr (Type::levels > 0) {

@@ -85,6 +85,7 @@ template <typename T, typename W> static cudaError_t run(const row_norms_call *c
 template <typename T> static cudaError_t run_type(const row_norms_call *call, cudaStream_t stream) {
     if (call->dtype_w == WEFT_I8X64) return run<T, i8x64>(call, stream);
     if (call->dtype_w == WEFT_NF4) return run<T, nf4>(call, stream);
+    if (call->dtype_w == WEFT_NF4X64) return run<T, nf4x64>(call, stream);
     if (call->dtype_w == WEFT_F8X128) return run<T, f8x128>(call, stream);
     if (call->dtype_w == WEFT_BF16) return run<T, bf16>(call, stream);
     return call->dtype_w == WEFT_F16 ? run<T, f16>(call, stream) : run<T, float>(call, stream);

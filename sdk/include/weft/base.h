@@ -193,6 +193,7 @@ typedef enum weft_dtype {
     WEFT_NF4 = 9,     /* packed: 1024 numbers of 4 bits, 16 scales of 8 bits, the scale of those and what is added */
     WEFT_F8X128 = 10, /* packed: 128 fp8 (e4m3) with one fp32 scale */
     WEFT_I8 = 11,     /* in files alone */
+    WEFT_NF4X64 = 12, /* packed: 64 numbers of 4 bits with one fp32 scale */
     /* Packed optimizer states: 256 numbers as codes of 8 bits with one fp32 scale, of both signs or of none below zero
      * (weft/dynamic8.h). Numbers between are free. */
     WEFT_DYN8X256 = 16,
@@ -202,7 +203,7 @@ enum { WEFT_DTYPE_LAST = WEFT_UDYN8X256 };
 
 /* Elements of one block; 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_block(int32_t dtype) {
-    if (dtype == WEFT_I8X64) return 64;
+    if (dtype == WEFT_I8X64 || dtype == WEFT_NF4X64) return 64;
     if (dtype == WEFT_NF4) return 1024;
     if (dtype == WEFT_F8X128) return 128;
     if (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256) return 256;
@@ -223,6 +224,7 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     case WEFT_I8X64: return 68;
     case WEFT_NF4: return 536;
     case WEFT_F8X128: return 132;
+    case WEFT_NF4X64: return 36;
     case WEFT_DYN8X256: return 260;
     case WEFT_UDYN8X256: return 260;
     default: return 0;
@@ -242,7 +244,7 @@ static inline int weft_dtype_is_packed(int32_t dtype) {
 
 /* Packed, and its blocks go on where a row ends? [any-thread] */
 static inline int weft_dtype_is_flat(int32_t dtype) {
-    return dtype == WEFT_NF4 || dtype == WEFT_F8X128;
+    return dtype == WEFT_NF4 || dtype == WEFT_NF4X64 || dtype == WEFT_F8X128;
 }
 
 /* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */
@@ -259,6 +261,7 @@ static inline const char *weft_dtype_name(int32_t dtype) {
     case WEFT_I8X64: return "int8x64";
     case WEFT_NF4: return "nf4";
     case WEFT_F8X128: return "fp8x128";
+    case WEFT_NF4X64: return "nf4x64";
     case WEFT_DYN8X256: return "dyn8x256";
     case WEFT_UDYN8X256: return "udyn8x256";
     default: return "?";

@@ -28,13 +28,19 @@
  * what its numbers are, wherever a matrix is cut. That costs 8 bytes a block: 4.1875 bits a number, where the two kept
  * apart would be 4.1270.
  *
+ * WEFT_NF4X64: 64 numbers that follow each other, as the same codes, under a scale that is not packed again:
+ *
+ *     bytes 0-3     the scale, max |x|, fp32
+ *     bytes 4-35    the codes, two a byte, the first one in the upper half: number i = nf4[code i] * scale
+ *
  * WEFT_F8X128: 128 numbers that follow each other, in 8 bits each:
  *
  *     bytes 0-3     the scale, fp32
  *     bytes 4-131   the numbers over that scale as fp8 e4m3 (1 sign, 4 exponent, 3 fraction, bias 7, no infinity;
  *                   Micikevicius et al., arXiv 2209.05433)
  *
- * The scale is max |x| / 448. In both, what room the last block has left is filled with zeros, which nobody reads. */
+ * The scale is max |x| / 448. In the three of them, what room the last block has left is filled with zeros, which
+ * nobody reads. */
 #ifndef WEFT_BLOCKS_H
 #define WEFT_BLOCKS_H
 
@@ -56,6 +62,11 @@ typedef struct weft_nf4 {
     uint8_t scales[16];
     uint8_t codes[512];
 } weft_nf4;
+
+typedef struct weft_nf4x64 {
+    float scale;
+    uint8_t codes[32];
+} weft_nf4x64;
 
 typedef struct weft_f8x128 {
     float scale;
@@ -124,11 +135,33 @@ static inline float weft_within_one(float x) {
     return x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
 }
 
+/* The codes of n numbers, 1 to 64, of which this is the largest |x|; zeros for the rest. */
+static inline void weft_nf4_encode(uint8_t *codes, const float *x, int n, float largest) {
+    static const float levels[] = {WEFT_NF4_LEVELS};
+    int i;
+    memset(codes, 0x77, 32); /* zeros */
+    for (i = 0; i < n; i++) {
+        const uint8_t code = weft_nearest_level(levels, 16, weft_within_one(x[i] * weft_over(largest)));
+        const int up = i % 2 == 0 ? 4 : 0;
+        codes[i / 2] = (uint8_t)((codes[i / 2] & ~(15 << up)) | code << up);
+    }
+}
+
+/* The 64 numbers of as many codes. */
+static inline void weft_nf4_decode(float *out, const uint8_t *codes, float scale) {
+    static const float levels[] = {WEFT_NF4_LEVELS};
+    int i;
+    for (i = 0; i < 32; i++) {
+        out[2 * i] = levels[codes[i] >> 4] * scale;
+        out[2 * i + 1] = levels[codes[i] & 15] * scale;
+    }
+}
+
 /* n numbers, 1 to 1024. added: the mean of the largest |x| of all 64 numbers of the matrix that share a scale; scale:
  * the largest distance from it of those 256 that these are among. [any-thread] [hot] */
 static inline void weft_nf4_pack(weft_nf4 *out, const float *x, int n, float scale, float added) {
-    static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
-    int k, i;
+    static const float dynamic[] = {WEFT_DYNAMIC8_LEVELS};
+    int k;
     out->scale = scale;
     out->added = added;
     memset(out->scales, 0, sizeof out->scales);
@@ -138,23 +171,27 @@ static inline void weft_nf4_pack(weft_nf4 *out, const float *x, int n, float sca
         const float largest = weft_largest(x + k * 64, end - k * 64);
         if (scale > 0.0f) /* else all are what is added */
             out->scales[k] = weft_nearest_level(dynamic, 256, weft_within_one((largest - added) * weft_over(scale)));
-        for (i = k * 64; i < end; i++) {
-            const uint8_t code = weft_nearest_level(levels, 16, weft_within_one(x[i] * weft_over(largest)));
-            const int up = i % 2 == 0 ? 4 : 0;
-            out->codes[i / 2] = (uint8_t)((out->codes[i / 2] & ~(15 << up)) | code << up);
-        }
+        weft_nf4_encode(out->codes + k * 32, x + k * 64, end - k * 64, largest);
     }
 }
 
 /* All 1024 numbers. [any-thread] [hot] */
 static inline void weft_nf4_unpack(float *out, const weft_nf4 *block) {
-    static const float levels[] = {WEFT_NF4_LEVELS}, dynamic[] = {WEFT_DYNAMIC8_LEVELS};
-    int i;
-    for (i = 0; i < 512; i++) {
-        const float scale = dynamic[block->scales[i / 32]] * block->scale + block->added;
-        out[2 * i] = levels[block->codes[i] >> 4] * scale;
-        out[2 * i + 1] = levels[block->codes[i] & 15] * scale;
-    }
+    static const float dynamic[] = {WEFT_DYNAMIC8_LEVELS};
+    int k;
+    for (k = 0; k < 16; k++)
+        weft_nf4_decode(out + k * 64, block->codes + k * 32, dynamic[block->scales[k]] * block->scale + block->added);
+}
+
+/* n numbers, 1 to 64. [any-thread] [hot] */
+static inline void weft_nf4x64_pack(weft_nf4x64 *out, const float *x, int n) {
+    out->scale = weft_largest(x, n);
+    weft_nf4_encode(out->codes, x, n, out->scale);
+}
+
+/* All 64 numbers. [any-thread] [hot] */
+static inline void weft_nf4x64_unpack(float *out, const weft_nf4x64 *block) {
+    weft_nf4_decode(out, block->codes, block->scale);
 }
 
 /* ---- fp8 ---- */
