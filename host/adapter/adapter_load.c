@@ -1,8 +1,8 @@
 /* host/adapter/adapter_load.c: see adapter_load.h. */
 #include "adapter/adapter_load.h"
 
+#include "adapter/stack.h"
 #include "adapter/tensors.h"
-#include "base/join.h"
 #include "base/sizes.h"
 #include "base/words.h"
 #include "model/convert.h"
@@ -12,7 +12,8 @@
 
 typedef struct loading {
     const weft_declared *declared;
-    const char *directory;
+    int32_t adapter;
+    char directory[WEFT_PATH_BYTES];
     weft_safetensors *files;
     weft_adapter_list list;
     const weft_tensor **tensors; /* [n_parameters] as they lie in the file; NULL: none */
@@ -77,9 +78,10 @@ static weft_status refuse_untied(const loading *self, const weft_parameter *para
                           self->directory, parameter->name, parameter->aliases[0]);
 }
 
-/* A module of the base that was saved whole. */
+/* A module of the base that was saved whole, which stands beside one adapter. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
-    const int32_t p = weft_adapter_base_parameter(self->declared, tensor->name);
+    const bool has_base = self->adapter == weft_stack_home(self->declared);
+    const int32_t p = has_base ? weft_adapter_base_parameter(self->declared, tensor->name) : -1;
     const weft_parameter *parameter = p < 0 ? NULL : &self->declared->parameters[p];
     weft_tensor_spec spec = {.dtype = WEFT_F32};
     if (is_placed(self, tensor)) return WEFT_OK;
@@ -109,20 +111,23 @@ static weft_status check_tied(const loading *self, int32_t p, weft_error *err) {
     return refuse_untied(self, parameter, err);
 }
 
-static weft_status open_loading(loading *self, const weft_declared *declared, const char *directory, weft_error *err) {
+static weft_status open_loading(loading *self, const weft_declared *declared, int32_t adapter, const char *directory,
+                                weft_error *err) {
     const size_t n = (size_t)declared->n_parameters + 1;
     char path[WEFT_PATH_BYTES];
-    weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_WEIGHTS, err);
+    weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
     self->declared = declared;
-    self->directory = directory;
+    self->adapter = adapter;
+    status = weft_stack_place(self->directory, declared, adapter, directory, err);
+    if (status == WEFT_OK) status = weft_path_join(path, self->directory, WEFT_ADAPTER_WEIGHTS, err);
     self->tensors = calloc(n, sizeof(const weft_tensor *));
     self->turned = calloc(n, sizeof(const weft_tensor *));
     self->indices = calloc(n, sizeof *self->indices);
-    if (self->tensors == NULL || self->turned == NULL || self->indices == NULL)
+    if (status == WEFT_OK && (self->tensors == NULL || self->turned == NULL || self->indices == NULL))
         status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
     if (status == WEFT_OK) status = weft_safetensors_open(&self->files, path, err);
-    if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, true, err);
+    if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, adapter, true, err);
     for (int32_t i = 0; i < self->list.n && status == WEFT_OK; i++)
         status = place_entry(self, &self->list.entries[i], err);
     for (int32_t i = 0; status == WEFT_OK && i < self->files->n_tensors; i++)
@@ -158,18 +163,28 @@ static weft_status fill_turned(void *context, int32_t parameter, int64_t first, 
 }
 
 weft_status weft_adapter_check(const weft_declared *declared, const char *directory, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < declared->n_adapters && status == WEFT_OK; i++) {
+        loading self;
+        status = open_loading(&self, declared, i, directory, err);
+        close_loading(&self);
+    }
+    return status;
+}
+
+static weft_status load_one(const weft_region *region, int32_t adapter, const char *directory, weft_error *err) {
     loading self;
-    const weft_status status = open_loading(&self, declared, directory, err);
+    weft_status status = open_loading(&self, region->declared, adapter, directory, err);
+    if (status == WEFT_OK) status = weft_weights_read(region, self.files, self.tensors, err);
+    if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_turned, fill_turned, &self, err);
     close_loading(&self);
     return status;
 }
 
 weft_status weft_adapter_load(const weft_region *region, const char *directory, weft_error *err) {
-    loading self;
-    weft_status status = open_loading(&self, region->declared, directory, err);
-    if (status == WEFT_OK) status = weft_weights_read(region, self.files, self.tensors, err);
-    if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_turned, fill_turned, &self, err);
-    close_loading(&self);
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < region->declared->n_adapters && status == WEFT_OK; i++)
+        status = load_one(region, i, directory, err);
     return status;
 }
 
@@ -190,11 +205,19 @@ static weft_status take_values(const loading *self, float **out, int32_t p, weft
     return status;
 }
 
-weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err) {
+static weft_status values_of_one(float **out, const weft_declared *declared, int32_t adapter, const char *directory,
+                                 weft_error *err) {
     loading self;
-    weft_status status = open_loading(&self, declared, directory, err);
+    weft_status status = open_loading(&self, declared, adapter, directory, err);
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
         status = take_values(&self, &out[p], p, err);
     close_loading(&self);
+    return status;
+}
+
+weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < declared->n_adapters && status == WEFT_OK; i++)
+        status = values_of_one(out, declared, i, directory, err);
     return status;
 }

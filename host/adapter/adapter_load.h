@@ -1,12 +1,12 @@
-/* host/adapter/adapter_load.h: an adapter of a directory as PEFT writes it, into the region of a model that it has
- * joined. */
+/* host/adapter/adapter_load.h: the adapters of a directory, each as PEFT writes one, into the region of a model that
+ * they have joined. */
 #ifndef WEFT_HOST_ADAPTER_ADAPTER_LOAD_H
 #define WEFT_HOST_ADAPTER_ADAPTER_LOAD_H
 
 #include "model/region.h"
 
-/* Proves that the directory's file has each weight of the adapter in its shape, and nothing else but parameters of the
- * base. WEFT_E_DATA: it belongs to another adapter or model. */
+/* Proves that the directory's files have each weight of the adapters in its shape, and nothing else but parameters of
+ * the base. WEFT_E_DATA: it belongs to another adapter or model. */
 weft_status weft_adapter_check(const weft_declared *declared, const char *directory, weft_error *err);
 
 /* Reads them, as far as the region keeps them; what else the file has are modules of the base, which take the place of

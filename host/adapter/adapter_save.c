@@ -2,19 +2,24 @@
  * it; a matrix that the file has the other way round is small, and rank 0 writes it. */
 #include "adapter/adapter_save.h"
 
+#include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/join.h"
 #include "model/convert.h"
 #include "plugin/enter.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 typedef struct saving {
     const weft_adapter_saving *what;
+    int32_t adapter;
+    bool has_base;                   /* what is trained of the base is saved here */
+    char directory[WEFT_PATH_BYTES]; /* of this adapter */
     weft_adapter_list list;
     weft_tensor_spec *specs; /* [list.n] */
     int32_t *parameters;     /* [list.n]; -1: rank 0 writes it after */
@@ -25,10 +30,20 @@ static weft_status no_memory(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write the adapter", path);
 }
 
+/* One that is not beside the others. */
+static weft_status make_directory(const saving *self, weft_error *err) {
+    const bool is_there = strcmp(self->directory, self->what->directory) == 0;
+    if (is_there || !weft_peers_first(self->what->region->peers) || mkdir(self->directory, 0777) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->directory, strerror(errno));
+}
+
 static weft_status prepare(saving *self, weft_error *err) {
     const weft_declared *declared = self->what->region->declared;
-    weft_status status = weft_path_join(self->path, self->what->directory, WEFT_ADAPTER_WEIGHTS, err);
-    if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, self->what->own_alone, err);
+    weft_status status = weft_stack_place(self->directory, declared, self->adapter, self->what->directory, err);
+    self->has_base = !self->what->own_alone && self->adapter == weft_stack_home(declared);
+    if (status == WEFT_OK) status = make_directory(self, err);
+    if (status == WEFT_OK) status = weft_path_join(self->path, self->directory, WEFT_ADAPTER_WEIGHTS, err);
+    if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, self->adapter, !self->has_base, err);
     if (status != WEFT_OK) return status;
     self->specs = calloc((size_t)self->list.n + 1, sizeof *self->specs);
     self->parameters = calloc((size_t)self->list.n + 1, sizeof *self->parameters);
@@ -132,19 +147,20 @@ static weft_status write_tensors(saving *self, const weft_roots *roots, weft_err
 /* ---- adapter_config.json ---- */
 
 /* What the adapter says of itself; else its id as PEFT spells kinds: "vera" is VERA. */
-static json_t *ask_config(const weft_adapter_saving *what) {
-    const weft_declared *declared = what->region->declared;
-    const weft_adapter_plugin *plugin = declared->adapter_plugin;
-    char type[sizeof what->origin.plugin];
+static json_t *ask_config(const saving *self) {
+    const weft_joined_adapter *joined = &self->what->region->declared->adapters[self->adapter];
+    const weft_adapter_plugin *plugin = joined->plugin;
+    const weft_adapter_origin *origin = &self->what->origins[self->adapter];
+    char type[sizeof origin->plugin];
     size_t i = 0;
     if (WEFT_HAS(plugin, config_json) && plugin->config_json != NULL) {
         const weft_doing before = weft_plugin_enter(plugin, "config_json");
-        const char *text = plugin->config_json(declared->adapter);
+        const char *text = plugin->config_json(joined->adapter);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
         return text == NULL ? NULL : json_loads(text, 0, NULL);
     }
-    for (i = 0; i + 1 < sizeof type && what->origin.plugin[i] != '\0'; i++)
-        type[i] = what->origin.plugin[i] == '-' ? '_' : (char)toupper((unsigned char)what->origin.plugin[i]);
+    for (i = 0; i + 1 < sizeof type && origin->plugin[i] != '\0'; i++)
+        type[i] = origin->plugin[i] == '-' ? '_' : (char)toupper((unsigned char)origin->plugin[i]);
     type[i] = '\0';
     return json_pack("{s:s}", "peft_type", type);
 }
@@ -176,12 +192,12 @@ static json_t *list_modules(const saving *self, bool *tied) {
 
 static weft_status write_config(const saving *self, weft_error *err) {
     char path[WEFT_PATH_BYTES], *text = NULL;
-    json_t *config = ask_config(self->what);
+    json_t *config = ask_config(self);
     bool tied = false;
-    weft_status status = weft_path_join(path, self->what->directory, WEFT_ADAPTER_CONFIG, err);
+    weft_status status = weft_path_join(path, self->directory, WEFT_ADAPTER_CONFIG, err);
     if (status == WEFT_OK && !json_is_object(config))
         status = weft_plugin_blame(
-            self->what->region->declared->adapter_plugin,
+            self->what->region->declared->adapters[self->adapter].plugin,
             weft_error_set(err, WEFT_E_PLUGIN, "the adapter plugin's config_json is no object in JSON"), err);
     if (status == WEFT_OK) {
         (void)json_object_set_new(config, "base_model_name_or_path", json_string(self->what->base));
@@ -199,17 +215,26 @@ static weft_status write_config(const saving *self, weft_error *err) {
 
 /* ---- the whole ---- */
 
-weft_status weft_adapter_save(const weft_adapter_saving *what, const weft_roots *roots, weft_error *err) {
-    saving self = {.what = what};
+static weft_status save_one(const weft_adapter_saving *what, int32_t adapter, const weft_roots *roots,
+                            weft_error *err) {
+    saving self = {.what = what, .adapter = adapter};
     const weft_peers *peers = what->region->peers;
     weft_status status = weft_peers_agree(peers, prepare(&self, err), err);
     if (status == WEFT_OK) status = write_tensors(&self, roots, err);
     if (status == WEFT_OK && weft_peers_first(peers)) {
         status = write_config(&self, err);
-        if (status == WEFT_OK) status = weft_origin_save(&what->origin, what->directory, err);
+        if (status == WEFT_OK) status = weft_origin_save(&what->origins[adapter], self.directory, err);
+        if (status == WEFT_OK) status = weft_directory_sync(self.directory, err);
     }
     free(self.parameters);
     free(self.specs);
     weft_adapter_list_free(&self.list);
     return weft_peers_agree(peers, status, err);
+}
+
+weft_status weft_adapter_save(const weft_adapter_saving *what, const weft_roots *roots, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < what->region->declared->n_adapters && status == WEFT_OK; i++)
+        status = save_one(what, i, roots, err);
+    return status;
 }

@@ -9,7 +9,7 @@
 
 static weft_status check_claims(const weft_declared *declared, weft_error *err) {
     for (int32_t i = 0; i < declared->n_sites; i++)
-        if (declared->sites[i].claimed) return WEFT_OK;
+        if (declared->sites[i].claimed == declared->n_adapters) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PLUGIN, "the adapter plugin claims no site, and so changes nothing");
 }
 
@@ -32,11 +32,13 @@ static weft_status declare_on_sites(weft_declared *declared, weft_error *err) {
 
 weft_status weft_adapter_attach(weft_declared *declared, const weft_host *host, const weft_adapter_plugin *plugin,
                                 const void *plugin_config, const weft_adapter_source *source, weft_error *err) {
-    weft_status status = weft_sites_collect(declared, err);
+    weft_joined_adapter *joins = &declared->adapters[declared->n_adapters];
+    weft_status status = declared->n_adapters == 0 ? weft_sites_collect(declared, err) : WEFT_OK;
     if (status != WEFT_OK) return weft_plugin_blame(declared->plugin, status, err);
-    declared->adapter_plugin = plugin;
-    WEFT_PLUGIN_CALL(status, plugin, create, err, &declared->adapter, host, plugin_config, source);
-    if (status == WEFT_OK && declared->adapter == NULL)
+    joins->plugin = plugin;
+    declared->n_adapters++;
+    WEFT_PLUGIN_CALL(status, plugin, create, err, &joins->adapter, host, plugin_config, source);
+    if (status == WEFT_OK && joins->adapter == NULL)
         status = weft_error_set(err, WEFT_E_PLUGIN, "it answers WEFT_OK in its create and has made nothing");
     if (status == WEFT_OK) status = declare_on_sites(declared, err);
     return weft_plugin_blame(plugin, status, err);

@@ -2,6 +2,8 @@
 #include "adapter/merge.h"
 
 #include "adapter/adapter_load.h"
+#include "adapter/origin.h"
+#include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/join.h"
@@ -19,20 +21,23 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum { PIECE = 1 << 22, STRIP = 1 << 16, TEXT_LIMIT = 64 << 20 }; /* elements at once, and of one task; bytes */
+#define CARRIED_LIMIT ((size_t)1 << 40)
 
 typedef struct merge {
     const weft_merging *what;
     weft_safetensors *files;
-    float **values; /* [n_parameters] of the adapter's file, in fp32; NULL: it has none */
-    int32_t *sites; /* [n_parameters] 1 + the site that is claimed; 0: none */
-    char *stored;   /* a piece as it is stored */
-    float *buffer;  /* the same in fp32 */
-    float *numbers; /* what is asked for of it */
-    double *mean;   /* of the rows of a table that has fewer than the vocabulary */
-    json_t *map;    /* of the index */
-    int64_t bytes;  /* of all tensors */
+    float **values;                      /* [n_parameters] of the adapter's file, in fp32; NULL: it has none */
+    int32_t *sites;                      /* [n_parameters] 1 + the site that is claimed; 0: none */
+    char *stored;                        /* a piece as it is stored */
+    float *buffer;                       /* the same in fp32 */
+    float *numbers;                      /* what is asked for of it */
+    double *mean;                        /* of the rows of a table that has fewer than the vocabulary */
+    json_t *map;                         /* of the index */
+    int64_t bytes;                       /* of all tensors */
+    bool is_carried[WEFT_MOST_ADAPTERS]; /* not merged: it becomes an adapter of the merged model */
 } merge;
 
 /* ---- what is merged ---- */
@@ -55,16 +60,42 @@ static weft_status refuse_computed(const weft_site *view, const char *title, wef
                           "%s changes '%s', which is attention and no weight: it cannot be merged", title, view->path);
 }
 
+static bool can_merge(const weft_adapter_plugin *plugin) {
+    return WEFT_HAS(plugin, merge) && plugin->merge != NULL;
+}
+
+/* What stands before the head computes the same beside merged weights. What reads weights itself, as of attention, may
+ * not: it has learned beside those that were not merged. */
+static bool stands_before_head(const weft_declared *declared, int32_t adapter) {
+    for (int32_t i = 0; i < declared->n_sites; i++)
+        if (declared->sites[i].claimed == adapter + 1 && declared->sites[i].view.kind != WEFT_SITE_HEAD) return false;
+    return true;
+}
+
+/* Beside others that are merged, such an adapter is carried along. */
+static weft_status choose_carried(merge *self, weft_error *err) {
+    const weft_declared *declared = self->what->declared;
+    int32_t n_merged = 0;
+    char title[256];
+    for (int32_t i = 0; i < declared->n_adapters; i++) n_merged += can_merge(declared->adapters[i].plugin);
+    for (int32_t i = 0; i < declared->n_adapters; i++) {
+        if (can_merge(declared->adapters[i].plugin)) continue;
+        self->is_carried[i] = n_merged > 0 && stands_before_head(declared, i);
+        weft_plugin_title(title, sizeof title, declared->adapters[i].plugin);
+        if (!self->is_carried[i])
+            return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s cannot be merged into a model's weights", title);
+    }
+    return WEFT_OK;
+}
+
 static weft_status find_sites(merge *self, weft_error *err) {
     const weft_declared *declared = self->what->declared;
-    const weft_adapter_plugin *plugin = declared->adapter_plugin;
     char title[256];
-    weft_plugin_title(title, sizeof title, plugin);
-    if (!WEFT_HAS(plugin, merge) || plugin->merge == NULL)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s cannot be merged into a model's weights", title);
     for (int32_t i = 0; i < declared->n_sites; i++) {
         const weft_site *view = &declared->sites[i].view;
-        if (!declared->sites[i].claimed || view->whole >= 0) continue;
+        const int32_t by = declared->sites[i].claimed - 1;
+        if (by < 0 || view->whole >= 0 || self->is_carried[by]) continue;
+        weft_plugin_title(title, sizeof title, declared->adapters[by].plugin);
         if (view->weight == NULL || view->kind == WEFT_SITE_HEAD) return refuse_computed(view, title, err);
         if (view->kind == WEFT_SITE_EMBEDDING && declared->parameters[view->weight->parameter].n_aliases > 0)
             return refuse_tied(view, err);
@@ -89,6 +120,7 @@ typedef struct strips {
 static void merge_strip(int64_t i, void *context) {
     const strips *job = context;
     const weft_declared *declared = job->self->what->declared;
+    const weft_joined_adapter *by = &declared->adapters[declared->sites[job->site].claimed - 1];
     const int64_t from = i * job->each, left = job->rows - from;
     const weft_merge piece = {.struct_size = (uint32_t)sizeof piece,
                               .w = job->self->numbers + from * job->width,
@@ -97,7 +129,7 @@ static void merge_strip(int64_t i, void *context) {
                               .site = (uint32_t)job->site,
                               .context = (void *)(uintptr_t)job->self,
                               .values = value_of};
-    job->errors[i].code = (int32_t)declared->adapter_plugin->merge(declared->adapter, &piece, &job->errors[i]);
+    job->errors[i].code = (int32_t)by->plugin->merge(by->adapter, &piece, &job->errors[i]);
 }
 
 static weft_status merge_rows(const merge *self, int32_t site, int64_t first, int64_t rows, int64_t width,
@@ -364,6 +396,36 @@ static weft_status copy_texts(const merge *self, const char *from, bool (*is_mea
     return status;
 }
 
+/* ---- what is carried along ---- */
+
+static weft_status copy_file(const char *from, const char *to, const char *name, weft_error *err) {
+    char path[WEFT_PATH_BYTES], *bytes = NULL;
+    size_t n = 0;
+    weft_status status = weft_path_join(path, from, name, err);
+    if (status == WEFT_OK) status = weft_text_read(&bytes, &n, path, CARRIED_LIMIT, err);
+    if (status == WEFT_OK) status = weft_path_join(path, to, name, err);
+    if (status == WEFT_OK) status = weft_file_replace(path, bytes, n, err);
+    free(bytes);
+    return status;
+}
+
+/* OUT/ID is an adapter of the merged model, made as if on it. What is carried does not lie where the base's own parts
+ * do (stack.h). */
+static weft_status carry_adapter(const merge *self, int32_t adapter, weft_error *err) {
+    char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
+    weft_adapter_origin origin;
+    weft_status status = weft_stack_place(from, self->what->declared, adapter, self->what->adapter, err);
+    if (status == WEFT_OK) status = weft_stack_place(to, self->what->declared, adapter, self->what->directory, err);
+    if (status == WEFT_OK) status = weft_origin_load(&origin, from, err);
+    if (status == WEFT_OK) status = weft_base_fingerprint(origin.base, self->what->directory, err);
+    if (status == WEFT_OK && mkdir(to, 0777) != 0)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", to, strerror(errno));
+    if (status == WEFT_OK) status = copy_file(from, to, WEFT_ADAPTER_WEIGHTS, err);
+    if (status == WEFT_OK) status = copy_file(from, to, WEFT_ADAPTER_CONFIG, err);
+    if (status == WEFT_OK) status = weft_origin_save(&origin, to, err);
+    return status == WEFT_OK ? weft_directory_sync(to, err) : status;
+}
+
 /* ---- the whole ---- */
 
 static weft_status open_merge(merge *self, weft_error *err) {
@@ -386,7 +448,8 @@ static weft_status open_merge(merge *self, weft_error *err) {
     if (self->values == NULL || self->sites == NULL || self->stored == NULL || self->buffer == NULL ||
         self->map == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
-    status = find_sites(self, err);
+    status = choose_carried(self, err);
+    if (status == WEFT_OK) status = find_sites(self, err);
     return status == WEFT_OK ? weft_adapter_values(self->values, self->what->declared, self->what->adapter, err)
                              : status;
 }
@@ -408,6 +471,8 @@ weft_status weft_adapter_merge(const weft_merging *what, weft_error *err) {
     if (status == WEFT_OK && self.files->n_files > 1) status = write_index(&self, err);
     if (status == WEFT_OK) status = copy_texts(&self, what->base, is_copied, err);
     if (status == WEFT_OK) status = copy_texts(&self, what->adapter, is_of_tokenizer, err);
+    for (int32_t i = 0; status == WEFT_OK && i < what->declared->n_adapters; i++)
+        if (self.is_carried[i]) status = carry_adapter(&self, i, err);
     close_merge(&self);
     return status;
 }

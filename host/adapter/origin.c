@@ -42,12 +42,34 @@ weft_status weft_base_fingerprint(char hex[65], const char *directory, weft_erro
     return status;
 }
 
+static void add_list(json_t *object, const weft_adapter_origin *origin) {
+    json_t *list = json_array();
+    for (int32_t i = 0; i < origin->n_all; i++) (void)json_array_append_new(list, json_string(origin->all[i]));
+    if (origin->n_all > 0) (void)json_object_set(object, "adapters", list);
+    json_decref(list);
+}
+
+static weft_status take_list(weft_adapter_origin *out, const json_t *list, const char *path, weft_error *err) {
+    const size_t n = json_array_size(list);
+    if (list == NULL) return WEFT_OK;
+    for (size_t i = 0; i < n && i < WEFT_MOST_ADAPTERS; i++) {
+        const char *id = json_string_value(json_array_get(list, i));
+        if (id == NULL || id[0] == '\0' || strlen(id) >= sizeof out->all[i]) continue;
+        (void)snprintf(out->all[out->n_all++], sizeof out->all[i], "%s", id);
+    }
+    if (n > 0 && n == (size_t)out->n_all) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA, "%s: adapters is no list of 1 to %d ids of plugins", path,
+                          WEFT_MOST_ADAPTERS);
+}
+
 weft_status weft_origin_save(const weft_adapter_origin *origin, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
     json_t *object = json_pack("{s:i, s:s, s:s, s:s}", "format", 1, "plugin", origin->plugin, "version",
                                origin->version, "base", origin->base);
-    char *text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(2));
+    char *text = NULL;
+    add_list(object, origin);
+    text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(2));
     if (status == WEFT_OK && text == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for it", path);
     if (status == WEFT_OK) status = weft_file_replace(path, text, strlen(text), err);
     free(text);
@@ -72,6 +94,7 @@ weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, we
     take_text(out->plugin, sizeof out->plugin, object, "plugin");
     take_text(out->version, sizeof out->version, object, "version");
     take_text(out->base, sizeof out->base, object, "base");
+    status = take_list(out, json_object_get(object, "adapters"), path, err);
     json_decref(object);
-    return WEFT_OK;
+    return status;
 }

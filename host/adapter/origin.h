@@ -6,12 +6,16 @@
 #define WEFT_HOST_ADAPTER_ORIGIN_H
 
 #include "files/safetensors.h"
+#include "model/declare.h"
 
 #define WEFT_ADAPTER_ORIGIN "weft_adapter.json"
 
 typedef struct weft_adapter_origin {
     char plugin[64], version[64];
     char base[65]; /* fingerprint; "": not known */
+    char all[WEFT_MOST_ADAPTERS][64];
+    int32_t
+        n_all; /* of several: the ids of all, in their order; 0: it is one alone, or the others are told elsewhere */
 } weft_adapter_origin;
 
 /* SHA-256 over name, type, shape and the first and last 4 KiB of each tensor: a base that was trained on or rounded has

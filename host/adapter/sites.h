@@ -7,7 +7,8 @@
 
 #include "model/declare.h"
 
-/* Fills the sites of a model that has declared itself, and to which nothing has been added. */
+/* Fills the sites of a model that has declared itself, and to which nothing has been added: what one adapter
+ * adds is no site of another. */
 weft_status weft_sites_collect(weft_declared *declared, weft_error *err);
 
 #endif

@@ -18,12 +18,13 @@ static void fill_entry(weft_adapter_entry *entry, const weft_parameter *p, int32
 }
 
 static weft_status ask_adapter(weft_adapter_entry *entry, const weft_declared *declared, weft_error *err) {
-    const weft_adapter_plugin *plugin = declared->adapter_plugin;
     const weft_parameter *p = &declared->parameters[entry->parameter];
+    const weft_joined_adapter *by = p->added != 0 ? &declared->adapters[p->added - 1] : NULL;
+    const weft_adapter_plugin *plugin = by == NULL ? NULL : by->plugin;
     const weft_adapter_tensor *t = &entry->tensor;
     weft_status status = WEFT_OK;
-    if (!p->added || !WEFT_HAS(plugin, tensor) || plugin->tensor == NULL) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, plugin, tensor, err, declared->adapter, p->name, &entry->tensor);
+    if (by == NULL || !WEFT_HAS(plugin, tensor) || plugin->tensor == NULL) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, plugin, tensor, err, by->adapter, p->name, &entry->tensor);
     if (status != WEFT_OK) return status;
     if (t->rank < 1 || t->rank > 2 || t->dims[0] * (t->rank == 2 ? t->dims[1] : 1) != p->numel ||
         memchr(t->name, 0, sizeof t->name) == NULL || (t->transposed && t->rank != 2))
@@ -52,14 +53,19 @@ static int64_t count_names(const weft_declared *declared) {
     return n;
 }
 
-weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, bool own_alone,
-                                   weft_error *err) {
+static bool is_listed(const weft_declared *declared, int32_t p, int32_t adapter, bool own_alone) {
+    const weft_parameter *parameter = &declared->parameters[p];
+    return parameter->added != 0 ? parameter->added == adapter + 1 : !own_alone && parameter->trainable;
+}
+
+weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, int32_t adapter,
+                                   bool own_alone, weft_error *err) {
     weft_status status = WEFT_OK;
     out->n = 0;
     out->entries = calloc((size_t)count_names(declared) + 1, sizeof *out->entries);
     if (out->entries == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter's list of tensors");
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
-        if (!weft_adapter_saves(declared, p) || (own_alone && !declared->parameters[p].added)) continue;
+        if (!is_listed(declared, p, adapter, own_alone)) continue;
         fill_entry(&out->entries[out->n], &declared->parameters[p], p);
         status = ask_adapter(&out->entries[out->n++], declared, err);
         add_aliases(out, &declared->parameters[p]);

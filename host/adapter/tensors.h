@@ -22,12 +22,13 @@ typedef struct weft_adapter_list {
     int32_t n;
 } weft_adapter_list;
 
-/* Whether the parameter is the adapter's to save: its own, or trained beside it. */
+/* Whether the parameter is an adapter's to save: its own, or trained beside it. */
 bool weft_adapter_saves(const weft_declared *declared, int32_t parameter);
 
-/* own_alone: without what is trained of the base. weft_adapter_list_free afterwards, also on failure. */
-weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, bool own_alone,
-                                   weft_error *err);
+/* Of that adapter; own_alone: without what is trained of the base. weft_adapter_list_free afterwards, also on
+ * failure. */
+weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, int32_t adapter,
+                                   bool own_alone, weft_error *err);
 void weft_adapter_list_free(weft_adapter_list *list);
 
 /* The tensor of an entry as the file has it; its name lives as long as the list. */

@@ -116,15 +116,19 @@ static void add_base(collector *self, const weft_settings *settings) {
                 add_key(self, false, "model", &table.keys[k], (const char *)settings + table.offset);
 }
 
-/* They decide what the adapter is; and what it stands on does. */
-static void add_adapter(collector *self, const weft_plan *plan) {
-    const weft_part *part = &plan->run->parts[WEFT_PART_ADAPTER];
-    const weft_loaded *loaded = part->loaded;
-    for (uint64_t i = 0; loaded != NULL && i < loaded->plugin->n_keys; i++) {
-        const void *row = (const char *)loaded->plugin->keys + i * loaded->plugin->key_stride;
-        add_key(self, false, "adapter", row, part->config);
+/* They decide what an adapter is ... */
+static void add_adapter_keys(collector *self, const weft_run *run, int32_t index) {
+    const weft_part *part = &run->parts[index];
+    for (uint64_t i = 0; part->loaded != NULL && i < part->loaded->plugin->n_keys; i++) {
+        const void *row = (const char *)part->loaded->plugin->keys + i * part->loaded->plugin->key_stride;
+        add_key(self, false, weft_run_section(run, index), row, part->config);
     }
-    if (loaded != NULL) add_identity(self, false, plan->origin.base, "the base's weights");
+}
+
+/* ... and what they stand on does. */
+static void add_adapters(collector *self, const weft_plan *plan) {
+    for (int32_t i = WEFT_PART_ADAPTER; i < WEFT_N_PARTS; i++) add_adapter_keys(self, plan->run, i);
+    if (plan->declared->n_adapters > 0) add_identity(self, false, plan->origins[0].base, "the base's weights");
 }
 
 /* Its own, and those of the host that it offers. */
@@ -158,7 +162,8 @@ static void add_plugins(collector *self, const weft_run *run) {
         if (loaded == NULL) continue;
         (void)snprintf(value, sizeof value, "%s %s (sha256 %s)", loaded->plugin->id, loaded->plugin->version,
                        loaded->sha256);
-        add_identity(self, noted, value, "%s plugin", weft_part_name(i));
+        if (i > WEFT_PART_ADAPTER) add_identity(self, noted, value, "adapter plugin %d", i - WEFT_PART_ADAPTER + 1);
+        else add_identity(self, noted, value, "%s plugin", weft_part_name(i));
     }
 }
 
@@ -226,7 +231,7 @@ weft_status weft_identities_collect(weft_identities *out, const weft_engine *eng
     add_numbers(&self, engine, data_fingerprint);
     if (self.status == WEFT_OK) add_model(&self, engine->plan.declared);
     add_plugins(&self, engine->plan.run);
-    add_adapter(&self, &engine->plan);
+    add_adapters(&self, &engine->plan);
     add_optimizer_keys(&self, engine->plan.run);
     add_states(&self, &engine->plan);
     return self.status;

@@ -120,6 +120,7 @@ static int64_t estimate_model_bytes(const weft_saving *self) {
     bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
     bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
+    bytes += 4 * BLOCK_BYTES * (int64_t)declared->n_adapters;
     return bytes + weft_text_files_bytes(&self->files, BLOCK_BYTES);
 }
 
@@ -162,13 +163,13 @@ static weft_status write_adapter(weft_saving *self, const weft_roots *roots, wef
     const weft_adapter_saving what = {.region = &self->parameters,
                                       .directory = self->directory,
                                       .base = plan->run->settings.model.path,
-                                      .origin = plan->origin,
+                                      .origins = plan->origins,
                                       .dtype = self->dtype,
                                       .own_alone = weft_plan_saves_base(plan)};
-    return plan->declared->adapter == NULL ? WEFT_OK : weft_adapter_save(&what, roots, err);
+    return weft_adapter_save(&what, roots, err);
 }
 
-/* The base, unless it stays where it is, and the adapter, if there is one. */
+/* The base, unless it stays where it is, and adapters, if there are any. */
 static weft_status write_weights(weft_saving *self, const weft_roots *roots, weft_error *err) {
     weft_status status = WEFT_OK;
     if (weft_plan_saves_base(&self->engine->plan))

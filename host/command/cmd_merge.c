@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "adapter/merge.h"
+#include "adapter/stack.h"
 #include "base/join.h"
 #include "checkpoint/staging.h"
 #include "plan/make_plan.h"
@@ -114,6 +115,17 @@ static weft_status merge_into(const merge_command *self, const weft_run *run, co
     return status;
 }
 
+/* What cannot be merged lies in the merged model's directory. */
+static void print_carried(const weft_plan *plan, const char *out) {
+    for (int32_t i = 0; i < plan->declared->n_adapters; i++) {
+        char path[WEFT_PATH_BYTES];
+        if (i == weft_stack_home(plan->declared) || weft_stack_place(path, plan->declared, i, out, NULL) != WEFT_OK ||
+            access(path, F_OK) != 0)
+            continue;
+        (void)printf("beside     %s, an adapter of the merged model, for [adapter] from\n", path);
+    }
+}
+
 static weft_exit run_merge(const weft_args *args, weft_error *err) {
     merge_command self = {weft_args_extra(args, 0), weft_args_extra(args, 1), weft_args_extra(args, 2), "", "", 0};
     weft_run *run = NULL;
@@ -123,6 +135,7 @@ static weft_exit run_merge(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) status = open_plan(&run, &plan, args, &self, err);
     if (status == WEFT_OK) status = merge_into(&self, run, &plan, err);
     if (status == WEFT_OK) (void)printf("merged     %s\n", self.out);
+    if (status == WEFT_OK) print_carried(&plan, self.out);
     weft_plan_close(&plan);
     weft_run_close(run);
     return weft_exit_from(status);

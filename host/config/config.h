@@ -81,6 +81,9 @@ const char *weft_config_plugin_section(const weft_config *self, const char *kind
  * [section]. Of an override in either the last one counts. */
 weft_status weft_config_choose(weft_config *self, const char *section, const char *id, weft_error *err);
 
+/* `section`, [adapter.lora], is that of one of several that are chosen together: it is filled by itself. */
+void weft_config_choose_apart(weft_config *self, const char *section);
+
 /* Refuses a key that the file sets in both. */
 weft_status weft_config_doubles(const weft_config *self, const char *section, weft_error *err);
 

@@ -43,6 +43,10 @@ weft_status weft_config_choose(weft_config *self, const char *section, const cha
     return WEFT_OK;
 }
 
+void weft_config_choose_apart(weft_config *self, const char *section) {
+    (void)mark_known(self, section, false);
+}
+
 const char *weft_config_own(const weft_config *self, const char *section) {
     for (size_t i = 0; i < self->n_owners; i++) {
         if (strcmp(self->owners[i].section, section) == 0) return self->owners[i].own;

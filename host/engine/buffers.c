@@ -247,12 +247,12 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
     return status;
 }
 
-/* A new adapter is drawn, or made of the model's files, and one that is continued read. */
-static weft_status start_adapter(const weft_engine *engine, const weft_region *region, const weft_safetensors *files,
-                                 weft_error *err) {
+/* New adapters are drawn, or made of the model's files, and those that are continued read. */
+static weft_status start_adapters(const weft_engine *engine, const weft_region *region, const weft_safetensors *files,
+                                  weft_error *err) {
     const weft_settings *settings = &engine->plan.run->settings;
     weft_status status = WEFT_OK;
-    if (engine->plan.declared->adapter == NULL) return WEFT_OK;
+    if (engine->plan.declared->n_adapters == 0) return WEFT_OK;
     status = weft_weights_init(region, (uint64_t)settings->run.seed, true, files, err);
     if (status != WEFT_OK || settings->adapter_from[0] == '\0') return status;
     return weft_adapter_load(region, settings->adapter_from, err);
@@ -269,7 +269,7 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     weft_safetensors_read_ahead(files);
     status = clear_states(engine, err);
     if (status == WEFT_OK) status = weft_weights_load_files(&region, files, directory, err);
-    if (status == WEFT_OK) status = start_adapter(engine, &region, files, err);
+    if (status == WEFT_OK) status = start_adapters(engine, &region, files, err);
     weft_safetensors_close(files);
     if (status == WEFT_OK && !followed) status = weft_compute_copy_refresh(engine, false, err);
     return status == WEFT_OK ? weft_weights_dtype(&engine->stored_dtype, NULL, directory, err) : status;

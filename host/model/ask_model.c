@@ -125,7 +125,9 @@ static void clear_parameter(weft_parameter *parameter) {
 
 void weft_declared_destroy(weft_declared *declared) {
     if (declared == NULL) return;
-    if (declared->adapter != NULL) WEFT_PLUGIN_TELL(declared->adapter_plugin, destroy, declared->adapter);
+    for (int32_t i = declared->n_adapters - 1; i >= 0; i--)
+        if (declared->adapters[i].adapter != NULL)
+            WEFT_PLUGIN_TELL(declared->adapters[i].plugin, destroy, declared->adapters[i].adapter);
     if (declared->model != NULL) WEFT_PLUGIN_TELL(declared->plugin, destroy, declared->model);
     for (int32_t i = 0; i < declared->n_modules; i++) free_module(declared->modules[i]);
     for (int32_t i = 0; i < declared->n_parameters; i++) clear_parameter(&declared->parameters[i]);

@@ -10,7 +10,7 @@
 struct weft_builder_ctx {
     weft_declared *declared;
     const char *who;  /* calls: "model" */
-    bool adds;        /* to a model that has declared itself */
+    int32_t adds;     /* to a model that has declared itself: 1 + the number of the adapter that does; 0: the model */
     weft_error first; /* mistake */
 };
 
@@ -466,8 +466,19 @@ static bool is_served(const weft_adapter_plugin *plugin, int32_t kind) {
 }
 
 static void claim_one(weft_declared *self, uint32_t site) {
-    self->sites[site].claimed = true;
+    self->sites[site].claimed = self->n_adapters;
     if (self->sites[site].view.weight != NULL) self->sites[site].view.weight->claim = (int32_t)site + 1;
+}
+
+/* A place has one adapter: what two of them made of it would depend on an order that neither of them knows. */
+static void refuse_second(weft_builder_ctx *ctx, const weft_declared_site *site) {
+    const weft_joined_adapter *adapters = ctx->declared->adapters;
+    const char *first = weft_plugin_id(adapters[site->claimed - 1].plugin);
+    const char *second = weft_plugin_id(adapters[ctx->declared->n_adapters - 1].plugin);
+    weft_mistake_keep(&ctx->first, WEFT_E_USER,
+                      "[adapter] plugin names %s, which changes '%s', as %s does: a place has one adapter. Give them "
+                      "targets that differ, or take one of them out",
+                      second, site->view.path, first);
 }
 
 /* What reads the whole in slices is claimed with it. */
@@ -480,7 +491,9 @@ static void builder_claim(weft_builder_ctx *ctx, uint32_t site) {
                           view == NULL ? "the adapter plugin claims site %u of %d"
                                        : "the adapter plugin claims site %u of %d, which is a slice: claim its whole",
                           (unsigned)site, self->n_sites);
-    else if (!is_served(self->adapter_plugin, view->kind))
+    else if (self->sites[site].claimed != 0 && self->sites[site].claimed != self->n_adapters)
+        refuse_second(ctx, &self->sites[site]);
+    else if (!is_served(self->adapters[self->n_adapters - 1].plugin, view->kind))
         weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
                           "the adapter plugin claims '%s', and has no function for such a site", view->path);
     if (weft_mistake_made(&ctx->first)) return;
@@ -512,7 +525,9 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
 }
 
 weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, weft_error *err) {
-    weft_builder_ctx ctx = {.declared = declared, .who = "adapter", .adds = true, .first = WEFT_ERROR_INIT};
+    const weft_joined_adapter *last = &declared->adapters[declared->n_adapters - 1];
+    weft_builder_ctx ctx = {
+        .declared = declared, .who = "adapter", .adds = declared->n_adapters, .first = WEFT_ERROR_INIT};
     const weft_builder builder = {(uint32_t)sizeof builder,
                                   0,
                                   &ctx,
@@ -527,8 +542,8 @@ weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, w
     weft_slow slow;
     job->builder = &builder;
     job->claim = builder_claim;
-    weft_slow_begin(&slow, declared->adapter_plugin, "declare");
-    WEFT_PLUGIN_CALL(status, declared->adapter_plugin, declare, err, declared->adapter, job);
+    weft_slow_begin(&slow, last->plugin, "declare");
+    WEFT_PLUGIN_CALL(status, last->plugin, declare, err, last->adapter, job);
     weft_slow_end(&slow);
     return weft_mistake_tell(&ctx.first, status, err);
 }

@@ -11,7 +11,8 @@
  * weft_declared_destroy gives back. */
 weft_status weft_builder_run(weft_declared *declared, weft_error *err);
 
-/* Runs the adapter plugin's declare on the sites of `declared`; the job lacks its builder and its claim alone. */
+/* Runs the declare of the adapter that joined last on the sites of `declared`; the job lacks its builder and its claim
+ * alone. */
 weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, weft_error *err);
 
 #endif

@@ -9,6 +9,8 @@
 #include <stdbool.h>
 #include <weft/adapter.h>
 
+enum { WEFT_MOST_ADAPTERS = 4 }; /* of one model */
+
 /* One storage. Tied names are aliases of it. */
 typedef struct weft_parameter {
     char *name;     /* first name, as in the checkpoint: "model.embed_tokens.weight" */
@@ -18,8 +20,8 @@ typedef struct weft_parameter {
     int32_t rank;   /* 1 or 2 */
     int32_t role;   /* weft_weight_role of its weight object */
     bool is_bias;
-    bool added;      /* by the adapter: no file of the model has it */
-    bool frozen;     /* never trained, as the adapter says */
+    int32_t added;   /* 1 + the adapter that added it: no file of the model has it; 0: it is the model's own */
+    bool frozen;     /* never trained, as its adapter says */
     bool trainable;  /* true until weft_declared_select says otherwise; true if any name is selected; never if packed */
     int64_t dims[2]; /* (out, in), (in, out) if its weight object is transposed, or (n) */
     int64_t numel;
@@ -51,7 +53,7 @@ struct weft_weight {
     int64_t out, in;
     int32_t has_padding, padding; /* as in weft_weight_spec */
     int32_t gain_from_one;
-    int32_t claim;   /* 1 + the site at which the adapter computes in its place; 0: none */
+    int32_t claim;   /* 1 + the site at which an adapter computes in its place; 0: none */
     bool transposed; /* the parameter is (in, out), and a slice columns of it */
     bool is_slice;   /* outputs first, ..., first + out - 1 of a parameter that has more */
     int64_t first;
@@ -89,9 +91,15 @@ typedef struct weft_segment {
 /* A place that an adapter may claim; what the view points to is the declared model's. */
 typedef struct weft_declared_site {
     weft_site view;
-    bool claimed;
+    int32_t claimed;          /* 1 + the adapter that has claimed it; 0: none has */
     int32_t segment, ordinal; /* attention: the how manieth of which segment */
 } weft_declared_site;
+
+/* An adapter that has joined the model; those before it have joined first. */
+typedef struct weft_joined_adapter {
+    const weft_adapter_plugin *plugin;
+    weft_adapter *adapter;
+} weft_joined_adapter;
 
 /* A vocabulary that is not the file's: what config.json says of it in place of what it said. */
 typedef struct weft_vocabulary {
@@ -120,9 +128,9 @@ typedef struct weft_declared {
     int32_t n_segments;
     int64_t carry_width;
     weft_lookup modules_by_path, parameters_by_name, segments_by_name; /* parameters: aliases too */
-    const weft_adapter_plugin *adapter_plugin;                         /* NULL: none */
-    weft_adapter *adapter;
-    weft_declared_site *sites; /* [n_sites] of the adapter; 0: none */
+    weft_joined_adapter adapters[WEFT_MOST_ADAPTERS];
+    int32_t n_adapters;
+    weft_declared_site *sites; /* [n_sites] that adapters may claim: of the model alone; NULL: there is no adapter */
     int32_t n_sites;
     int64_t state_block;   /* elements of an optimizer state's longest block, set before a layout; 0: as 1 */
     int32_t packed_wanted; /* a packed parameter that the last selection named, though none is trained; -1: none */

@@ -2,6 +2,7 @@
 #include "plan/make_plan.h"
 
 #include "adapter/attach.h"
+#include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/join.h"
 #include "base/text.h"
@@ -47,15 +48,21 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
     return weft_run_located(run, WEFT_PART_POLICY, weft_error_set(err, status, "%s", why.text), err);
 }
 
+/* The key that names the directory of those that are continued. */
+static const char *source_key(const weft_run *run) {
+    return run->settings.adapter.use[0] != '\0' ? "use" : "from";
+}
+
 /* What an adapter's directory says of itself, for the plugin; the text is to be freed. */
-static weft_status read_source(weft_adapter_source *out, char *path, const weft_run *run, weft_error *err) {
+static weft_status read_source(weft_adapter_source *out, char *path, const weft_run *run, const weft_stack *stack,
+                               int32_t adapter, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
-    char *text = NULL;
+    char *text = NULL, place[WEFT_PATH_BYTES];
     size_t bytes = 0;
-    weft_status status = weft_path_join(path, run->settings.adapter_from, WEFT_ADAPTER_CONFIG, &why);
+    weft_status status = weft_stack_source(place, stack, adapter, run->settings.adapter_from, &why);
+    if (status == WEFT_OK) status = weft_path_join(path, place, WEFT_ADAPTER_CONFIG, &why);
     if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, ADAPTER_CONFIG_LIMIT, &why);
-    if (status != WEFT_OK)
-        return blame_key(run, "adapter", run->settings.adapter.use[0] != '\0' ? "use" : "from", status, &why, "", err);
+    if (status != WEFT_OK) return blame_key(run, "adapter", source_key(run), status, &why, "", err);
     out->struct_size = (uint32_t)sizeof *out;
     out->config_path = path;
     out->config_text = text;
@@ -66,48 +73,67 @@ static weft_status read_source(weft_adapter_source *out, char *path, const weft_
 /* Numbers that were learned on other weights mean nothing here, though their shapes fit. */
 static weft_status check_origin(const weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
+    const char *base = plan->origins[0].base;
     weft_adapter_origin of = {0};
     const weft_status status = weft_origin_load(&of, run->settings.adapter_from, err);
-    if (status != WEFT_OK || of.base[0] == '\0' || plan->origin.base[0] == '\0' || run->settings.adapter.any_base)
-        return status;
-    if (strcmp(of.base, plan->origin.base) == 0) return WEFT_OK;
-    return weft_config_reject(run->config, "adapter", run->settings.adapter.use[0] != '\0' ? "use" : "from", err,
+    if (status != WEFT_OK || of.base[0] == '\0' || base[0] == '\0' || run->settings.adapter.any_base) return status;
+    if (strcmp(of.base, base) == 0) return WEFT_OK;
+    return weft_config_reject(run->config, "adapter", source_key(run), err,
                               "(%s) was made on other weights than those in %s: set [model] path to its base, or "
                               "any_base = yes to take it all the same",
                               run->settings.adapter_from, run->settings.model.path);
 }
 
-static weft_status note_origin(weft_plan *plan, weft_error *err) {
+static weft_status note_origins(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
-    const weft_plugin *plugin = run->parts[WEFT_PART_ADAPTER].loaded->plugin;
-    weft_status status = WEFT_OK;
-    (void)snprintf(plan->origin.plugin, sizeof plan->origin.plugin, "%s", plugin->id);
-    (void)snprintf(plan->origin.version, sizeof plan->origin.version, "%s", plugin->version);
+    const int32_t n = plan->declared->n_adapters;
+    weft_adapter_origin *home = n > 0 ? &plan->origins[weft_stack_home(plan->declared)] : NULL;
+    char base[sizeof home->base] = "";
     /* Without weights there is nothing to compare; that they lack is for who loads them to say. */
-    if (run->settings.model.start == WEFT_START_FRESH ||
-        weft_base_fingerprint(plan->origin.base, run->settings.model.path, NULL) != WEFT_OK)
-        plan->origin.base[0] = '\0';
-    if (run->settings.adapter_from[0] != '\0') status = check_origin(plan, err);
-    return status;
+    if (n > 0 && (run->settings.model.start == WEFT_START_FRESH ||
+                  weft_base_fingerprint(base, run->settings.model.path, NULL) != WEFT_OK))
+        base[0] = '\0';
+    for (int32_t i = 0; i < n; i++) {
+        const weft_plugin *plugin = run->parts[WEFT_PART_ADAPTER + i].loaded->plugin;
+        weft_adapter_origin *origin = &plan->origins[i];
+        (void)snprintf(origin->plugin, sizeof origin->plugin, "%s", plugin->id);
+        (void)snprintf(origin->version, sizeof origin->version, "%s", plugin->version);
+        memcpy(origin->base, base, sizeof base);
+        if (n > 1) (void)snprintf(home->all[home->n_all++], sizeof home->all[0], "%s", plugin->id);
+    }
+    return n > 0 && run->settings.adapter_from[0] != '\0' ? check_origin(plan, err) : WEFT_OK;
 }
 
-static weft_status attach_adapter(weft_plan *plan, weft_error *err) {
+static weft_status attach_adapter(weft_plan *plan, const weft_stack *stack, int32_t adapter, weft_error *err) {
     const weft_run *run = plan->run;
-    const weft_part *part = &run->parts[WEFT_PART_ADAPTER];
+    const weft_part *part = &run->parts[WEFT_PART_ADAPTER + adapter];
     const bool continued = run->settings.adapter_from[0] != '\0';
     weft_adapter_source source = {0};
     weft_plugin_call call;
     char path[WEFT_PATH_BYTES];
-    weft_status status = WEFT_OK;
-    if (part->loaded == NULL) return WEFT_OK;
-    if (continued) status = read_source(&source, path, run, err);
+    weft_status status = continued ? read_source(&source, path, run, stack, adapter, err) : WEFT_OK;
     if (status != WEFT_OK) return status;
     weft_plugin_call_begin(&call, part->loaded, "create");
-    status = weft_adapter_attach(plan->declared, run->host, weft_loaded_table(part->loaded, adapter), part->config,
+    status = weft_adapter_attach(plan->declared, run->host, stack->plugins[adapter], part->config,
                                  continued ? &source : NULL, err);
-    status = weft_run_located(run, WEFT_PART_ADAPTER, weft_plugin_call_end(&call, status, err), err);
+    status = weft_run_located(run, WEFT_PART_ADAPTER + adapter, weft_plugin_call_end(&call, status, err), err);
+    if (status != WEFT_OK) (void)weft_config_locate(run->config, "adapter", err); /* what is of all of them */
     free((void *)(uintptr_t)source.config_text);
-    return status == WEFT_OK ? note_origin(plan, err) : status;
+    return status;
+}
+
+/* In the order in which they are listed. */
+static weft_status attach_adapters(weft_plan *plan, weft_error *err) {
+    const weft_run *run = plan->run;
+    weft_stack stack = {{NULL}, 0};
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    for (int32_t part = WEFT_PART_ADAPTER; part < WEFT_N_PARTS && run->parts[part].loaded != NULL; part++)
+        stack.plugins[stack.n++] = weft_loaded_table(run->parts[part].loaded, adapter);
+    if (run->settings.adapter_from[0] != '\0') status = weft_stack_check(&stack, run->settings.adapter_from, &why);
+    if (status != WEFT_OK) return blame_key(run, "adapter", source_key(run), status, &why, "", err);
+    for (int32_t i = 0; i < stack.n && status == WEFT_OK; i++) status = attach_adapter(plan, &stack, i, err);
+    return status == WEFT_OK ? note_origins(plan, err) : status;
 }
 
 static weft_status declare_model(weft_plan *plan, weft_error *err) {
@@ -125,7 +151,7 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
     status = weft_family_explain(run, status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
-    if (status == WEFT_OK) status = attach_adapter(plan, err);
+    if (status == WEFT_OK) status = attach_adapters(plan, err);
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status == WEFT_OK) status = weft_storage_choose(plan, err);
     if (status != WEFT_OK) return status;

@@ -101,7 +101,7 @@ typedef struct weft_plan {
     bool in_order;              /* of its communicator: WEFT_COMM_IN_ORDER */
     bool base_is_trained;       /* [model] base stores what [train] trainable names: then nothing is trained */
     weft_declared *declared;
-    weft_adapter_origin origin; /* of the run's adapter; plugin "": there is none */
+    weft_adapter_origin origins[WEFT_MOST_ADAPTERS]; /* of the run's adapters, as many as have joined */
     weft_layout *layout;
     weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] that the optimizer keeps of each trained element, in the type
                                                 in which they are kept */
@@ -117,10 +117,10 @@ typedef struct weft_plan {
     weft_plan_bytes bytes;
 } weft_plan;
 
-/* What a save of the run has: the base's weights, unless an adapter stands on those of [model] path, which stay as they
- * are. What is trained of them is saved with the adapter then. */
+/* What a save of the run has: the base's weights, unless adapters stand on those of [model] path, which stay as they
+ * are. What is trained of them is saved with an adapter then. */
 static inline bool weft_plan_saves_base(const weft_plan *plan) {
-    return plan->declared->adapter == NULL || plan->run->settings.model.start == WEFT_START_FRESH;
+    return plan->declared->n_adapters == 0 || plan->run->settings.model.start == WEFT_START_FRESH;
 }
 
 /* Losses are multiplied by a scale before their backward (engine/loss_scale.h), and steps may end without an update. */

@@ -46,6 +46,11 @@ void weft_plugin_title(char *out, size_t size, const void *table) {
     print_title(out, size, owner_of(table));
 }
 
+const char *weft_plugin_id(const void *table) {
+    const weft_loaded *loaded = owner_of(table);
+    return loaded == NULL ? "" : loaded->plugin->id;
+}
+
 /* What a plugin of another kind has caused while this one was called is that one's. */
 static bool is_blamed(const char *text) {
     for (size_t i = 0; i < n_owners; i++) {

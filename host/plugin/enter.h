@@ -41,6 +41,9 @@ weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, wef
 /* "strategy:mine (/home/you/weft-strategy-mine.so)". [any-thread] */
 void weft_plugin_title(char *out, size_t size, const void *table);
 
+/* The id of the plugin whose table it is; "": nobody owns it. [any-thread] */
+const char *weft_plugin_id(const void *table);
+
 /* What the calls that follow are for: "training", "evaluation", "generation", or NULL, as at first: for all. Gives what
  * it was, to put it back. [main] [hot] */
 const char *weft_plugin_serve(const char *mode);

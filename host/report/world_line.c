@@ -3,6 +3,7 @@
 
 #include "base/units.h"
 #include "measure/threads.h"
+#include "setup/adapters.h"
 #include "setup/offers.h"
 
 #include <math.h>
@@ -85,9 +86,12 @@ static json_t *loss_json(double loss) {
 json_t *weft_run_object(const weft_session *session, const weft_run_result *result) {
     const weft_strategy_job *job = &session->engine->plan.train.job->spec.view;
     json_t *plugins = json_object(), *object = NULL;
+    char adapters[300];
     double lr = 0.0;
-    for (int32_t part = 0; part < WEFT_N_PARTS; part++)
+    for (int32_t part = 0; part < WEFT_PART_ADAPTER; part++)
         (void)json_object_set_new(plugins, weft_part_name(part), json_string(weft_run_id(session->run, part)));
+    weft_adapters_print(adapters, sizeof adapters, session->run);
+    if (adapters[0] != '\0') (void)json_object_set_new(plugins, "adapter", json_string(adapters));
     object = json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:f}", "world", (int)job->world,
                        "nodes", (int)job->nodes, "replicas", (int)job->replicas, "leaves", (int)job->leaves,
                        "precision", precision_of(session), "plugins", plugins, "strategy",

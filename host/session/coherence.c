@@ -32,7 +32,8 @@ static void add_plugins(weft_facts *facts, const weft_run *run) {
         const weft_loaded *loaded = run->parts[i].loaded;
         char name[64];
         if (loaded == NULL) continue;
-        (void)snprintf(name, sizeof name, "plugin %s", weft_part_name(i));
+        if (i > WEFT_PART_ADAPTER) (void)snprintf(name, sizeof name, "plugin adapter %d", i - WEFT_PART_ADAPTER + 1);
+        else (void)snprintf(name, sizeof name, "plugin %s", weft_part_name(i));
         weft_facts_add(facts, name, "%s %s, sha256 %s", loaded->plugin->id, loaded->plugin->version, loaded->sha256);
     }
 }

@@ -1,6 +1,7 @@
 /* host/setup/family.c: see family.h. */
 #include "setup/family.h"
 
+#include "adapter/origin.h"
 #include "base/text.h"
 #include "config/foreign.h"
 
@@ -45,12 +46,30 @@ char *weft_family_read(const char *directory) {
     return read_id(directory, "config.json", "model_type", false);
 }
 
+/* "lora, mlp-head", as weft_adapter.json lists them, to be freed; NULL: it has one alone, or something else. */
+static char *read_stack(const char *directory) {
+    weft_adapter_origin origin;
+    char *list = NULL;
+    if (weft_origin_load(&origin, directory, NULL) != WEFT_OK) return NULL;
+    for (int32_t i = 0; origin.n_all > 1 && i < origin.n_all; i++) {
+        char *longer = NULL;
+        const bool good = could_be_id(origin.all[i]);
+        if (!good || asprintf(&longer, "%s%s%s", i > 0 ? list : "", i > 0 ? ", " : "", origin.all[i]) < 0)
+            longer = NULL;
+        free(list);
+        list = longer;
+        if (list == NULL) return NULL;
+    }
+    return list;
+}
+
 void weft_family_find_adapter(weft_run *run) {
     weft_adapter_settings settings;
     char from[4096] = "";
     if (weft_config_has_key(run->config, "adapter", "plugin")) return;
     if (weft_settings_load_adapter(&settings, from, run->config, NULL) != WEFT_OK || from[0] == '\0') return;
-    run->adapter = read_id(from, "weft_adapter.json", "plugin", false);
+    run->adapter = read_stack(from);
+    if (run->adapter == NULL) run->adapter = read_id(from, "weft_adapter.json", "plugin", false);
     if (run->adapter == NULL) run->adapter = read_id(from, "adapter_config.json", "peft_type", true);
 }
 

@@ -13,8 +13,9 @@ char *weft_family_read(const char *directory);
 /* run->family by [model] path, where nobody names the plugin; NULL where that comes to none. */
 void weft_family_find(weft_run *run);
 
-/* run->adapter by the directory that [adapter] from or use names, where nobody names the plugin: peft_type of its
- * adapter_config.json in small letters, or what weft_adapter.json says; "none" where there is no such directory. */
+/* run->adapter by the directory that [adapter] from or use names, where nobody names the plugin: those that
+ * weft_adapter.json lists, or peft_type of its adapter_config.json in small letters; NULL where there is no such
+ * directory. */
 void weft_family_find_adapter(weft_run *run);
 
 /* Of a model plugin that nobody names and no config.json either: what is wrong, from the directory on. */

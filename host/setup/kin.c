@@ -53,14 +53,22 @@ static weft_status declare_section(weft_run *run, int32_t part, const char *sect
     return status;
 }
 
+/* Whether a plugin of that id is the one of its kind, or one of several. */
+static bool is_chosen(const weft_run *run, const char *kind, const char *id) {
+    for (int32_t part = 0; part < WEFT_N_PARTS; part++) {
+        const char *chosen = weft_run_id(run, part);
+        if (chosen != NULL && strcmp(weft_part_name(part), kind) == 0 && strcmp(chosen, id) == 0) return true;
+    }
+    return false;
+}
+
 weft_status weft_kin_declare(weft_run *run, int32_t part, weft_error *err) {
-    const char *kind = weft_part_name(part), *chosen = weft_run_id(run, part), *section = NULL;
+    const char *kind = weft_part_name(part), *section = NULL;
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK; i++) {
         section = weft_config_plugin_section(run->config, kind, i);
         if (section == NULL) break;
-        if (chosen == NULL || strcmp(strchr(section, '.') + 1, chosen) != 0)
-            status = declare_section(run, part, section, err);
+        if (!is_chosen(run, kind, strchr(section, '.') + 1)) status = declare_section(run, part, section, err);
     }
     return status;
 }
@@ -132,6 +140,9 @@ weft_status weft_kin_refuse(const weft_run *run, int32_t part, const char *key, 
                                   homes[0] != '\0' ? ", or put it into " : "", homes,
                                   homes[0] != '\0' ? ", where it waits for that plugin" : "");
     if (homes[0] == '\0') return weft_config_unknown(run->config, kind, err);
+    if (part == WEFT_PART_ADAPTER && run->adapters.n > 1)
+        return weft_config_reject(run->config, kind, key, err,
+                                  "is a key of one adapter, and plugin names several: put it into %s", homes);
     return weft_config_reject(run->config, kind, key, err,
                               "is a key of another %s than %s, which is chosen: put it into %s", kind, id, homes);
 }

@@ -5,6 +5,7 @@
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
+#include "setup/adapters.h"
 #include "setup/family.h"
 #include "setup/kin.h"
 #include "setup/lend.h"
@@ -17,7 +18,7 @@
 
 static const struct {
     const char *kind, *fallback;
-} parts[WEFT_N_PARTS] = {
+} kinds[WEFT_PART_ADAPTER + 1] = {
     [WEFT_PART_MODEL] = {"model", NULL},           [WEFT_PART_POLICY] = {"policy", "block"},
     [WEFT_PART_STRATEGY] = {"strategy", "single"}, [WEFT_PART_OPTIMIZER] = {"optimizer", "adamw"},
     [WEFT_PART_DATA] = {"data", "text"},           [WEFT_PART_TOKENIZER] = {"tokenizer", "bpe"},
@@ -25,20 +26,29 @@ static const struct {
     [WEFT_PART_ADAPTER] = {"adapter", "none"},
 };
 
+/* Adapters stand behind the other parts. */
+static int32_t kind_of(int32_t part) {
+    return part > WEFT_PART_ADAPTER ? WEFT_PART_ADAPTER : part;
+}
+
 const char *weft_part_name(int32_t part) {
-    return parts[part].kind;
+    return kinds[kind_of(part)].kind;
+}
+
+const char *weft_run_section(const weft_run *run, int32_t part) {
+    return run->parts[part].section[0] != '\0' ? run->parts[part].section : weft_part_name(part);
 }
 
 int32_t weft_part_of(const char *kind) {
     int32_t part = 0;
-    while (strcmp(parts[part].kind, kind) != 0) part++;
+    while (strcmp(kinds[part].kind, kind) != 0) part++;
     return part;
 }
 
 const char *weft_part_fallback(int32_t part) {
     const weft_world *world = weft_world_get();
     if (part == WEFT_PART_COMM && world->size > 1 && !world->is_planned) return WEFT_RANKS_FAMILY;
-    return parts[part].fallback;
+    return kinds[kind_of(part)].fallback;
 }
 
 const char *weft_run_id(const weft_run *run, int32_t part) {
@@ -46,32 +56,30 @@ const char *weft_run_id(const weft_run *run, int32_t part) {
 }
 
 weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err) {
-    if (status != WEFT_OK) (void)weft_config_locate(run->config, parts[part].kind, err);
+    if (status != WEFT_OK) (void)weft_config_locate(run->config, weft_run_section(run, part), err);
     return status;
 }
 
 static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
-    const char *name = NULL;
+    const char *name = NULL, *section = weft_run_section(run, index);
     const weft_plugin *plugin = NULL;
     weft_plugin_call call;
     weft_part *part = &run->parts[index];
     weft_status status = part->loaded == NULL ? weft_family_missing(run, err) : WEFT_OK;
-    if (status == WEFT_OK)
-        status = weft_config_plugin(run->config, &name, parts[index].kind,
-                                    index == WEFT_PART_ADAPTER ? part->loaded->plugin->id : weft_part_fallback(index),
-                                    err);
+    if (status == WEFT_OK && index < WEFT_PART_ADAPTER)
+        status = weft_config_plugin(run->config, &name, weft_part_name(index), weft_part_fallback(index), err);
     if (status != WEFT_OK) return status;
     plugin = part->loaded->plugin;
     part->config = calloc(1, (size_t)plugin->config_size + 1);
-    if (part->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", name);
-    status = weft_config_fill(run->config, part->config, parts[index].kind, plugin->keys, plugin->n_keys,
-                              plugin->key_stride, err);
+    if (part->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", plugin->id);
+    status =
+        weft_config_fill(run->config, part->config, section, plugin->keys, plugin->n_keys, plugin->key_stride, err);
     if (status == WEFT_E_PLUGIN) (void)weft_error_prefix(err, "%s: ", part->loaded->path);
     if (status == WEFT_OK && plugin->validate != NULL) {
         weft_plugin_call_begin(&call, part->loaded, "validate");
         status = plugin->validate(part->config, err);
         status = weft_plugin_call_end(&call, status, err);
-        if (status != WEFT_OK) weft_config_locate_section(run->config, parts[index].kind, err);
+        if (status != WEFT_OK) weft_config_locate_section(run->config, section, err);
     }
     return status;
 }
@@ -123,6 +131,7 @@ void weft_run_close(weft_run *run) {
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
     weft_kin_forget(run);
+    weft_adapters_forget(run);
     free(run->adapter);
     free(run->family);
     free(run);

@@ -21,8 +21,8 @@ typedef enum weft_part_kind {
     WEFT_PART_TOKENIZER = 5,
     WEFT_PART_DEVICE = 6,
     WEFT_PART_COMM = 7,
-    WEFT_PART_ADAPTER = 8, /* none, unless the configuration names one */
-    WEFT_N_PARTS = 9
+    WEFT_PART_ADAPTER = 8, /* none, unless the configuration names one; further ones that it lists stand behind it */
+    WEFT_N_PARTS = WEFT_PART_ADAPTER + WEFT_MOST_ADAPTERS
 } weft_part_kind;
 
 /* Masks of parts that a command needs. */
@@ -39,7 +39,16 @@ typedef enum weft_part_kind {
 typedef struct weft_part {
     const weft_loaded *loaded; /* NULL: neither needed nor in the file */
     void *config;
+    char section[100]; /* where its keys stand, if that is not the section of its kind: of several adapters each has one
+                          of its own */
 } weft_part;
+
+/* The adapters that are asked for, by id or file, in the order in which they join the model. */
+typedef struct weft_adapter_names {
+    char *text;                            /* what the names lie in; NULL: nobody has asked yet */
+    const char *names[WEFT_MOST_ADAPTERS]; /* of one that is a file: its path */
+    int32_t n;
+} weft_adapter_names;
 
 typedef struct weft_run {
     const weft_host *host;
@@ -49,15 +58,19 @@ typedef struct weft_run {
     weft_part parts[WEFT_N_PARTS];
     weft_described **kin; /* plugins of idle sections (setup/kin.h) */
     size_t n_kin;
-    weft_vocabulary vocabulary; /* with the pad token that is added (setup/pad.h); rows 0: as the model's files say */
-    struct weft_lender *lender; /* whose host this is (setup/lend.h) */
-    char *adapter;              /* the adapter plugin that nobody has to name (setup/family.h) */
-    char *family;               /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
+    weft_vocabulary vocabulary;  /* with the pad token that is added (setup/pad.h); rows 0: as the model's files say */
+    struct weft_lender *lender;  /* whose host this is (setup/lend.h) */
+    char *adapter;               /* the adapter plugins that nobody has to name (setup/family.h) */
+    weft_adapter_names adapters; /* those that are asked for (setup/adapters.h) */
+    char *family;                /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
 } weft_run;
 
 const char *weft_part_name(int32_t part);     /* "model" */
 int32_t weft_part_of(const char *kind);       /* "model" -> WEFT_PART_MODEL; the kind must be one */
 const char *weft_part_fallback(int32_t part); /* the plugin that nobody has to name; NULL: it must be named */
+
+/* The section that its keys are in: "model", and of one of several adapters "adapter.lora". */
+const char *weft_run_section(const weft_run *run, int32_t part);
 
 /* Id of the part's plugin; NULL: it is not loaded. */
 const char *weft_run_id(const weft_run *run, int32_t part);

@@ -4,6 +4,7 @@
 #include "config/foreign.h"
 #include "config/number.h"
 #include "launch/speakers.h"
+#include "setup/adapters.h"
 #include "setup/family.h"
 #include "setup/kin.h"
 #include "setup/offers.h"
@@ -80,22 +81,13 @@ static weft_status get_plugin(weft_run *run, int32_t index, const char *name, we
 
 /* What a part's plugin is where nobody names it; NULL: it must be named. */
 static const char *fallback_of(const weft_run *run, int32_t part) {
-    if (part == WEFT_PART_MODEL) return run->family;
-    if (part == WEFT_PART_ADAPTER && run->adapter != NULL) return run->adapter;
-    return weft_part_fallback(part);
-}
-
-/* [adapter] plugin = none is what no section says. */
-static bool wants_adapter(const weft_run *run) {
-    const char *name = NULL;
-    if (weft_config_plugin(run->config, &name, "adapter", fallback_of(run, WEFT_PART_ADAPTER), NULL) != WEFT_OK)
-        return true; /* and be told why */
-    return strcmp(name, "none") != 0;
+    return part == WEFT_PART_MODEL ? run->family : weft_part_fallback(part);
 }
 
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs) {
     const char *kind = weft_part_name(part);
-    if (part == WEFT_PART_ADAPTER) return wants_adapter(run);
+    const int32_t adapter = weft_adapter_of_part(part);
+    if (adapter >= 0) return adapter < run->adapters.n;
     if ((needs & WEFT_NEEDS(part)) != 0 || weft_config_has_section(run->config, kind)) return true;
     return weft_config_plugin_section(run->config, kind, 0) != NULL;
 }
@@ -119,13 +111,35 @@ static weft_status declare_keys(weft_run *run, int32_t index, weft_error *err) {
     return status;
 }
 
+/* One of several adapters has its keys in its own section, and nowhere else. */
+static weft_status declare_keys_apart(weft_run *run, int32_t index, weft_error *err) {
+    const weft_plugin *plugin = run->parts[index].loaded->plugin;
+    char *section = run->parts[index].section;
+    for (int32_t i = WEFT_PART_ADAPTER; i < index; i++)
+        if (strcmp(weft_run_id(run, i), plugin->id) == 0)
+            return weft_config_reject(
+                run->config, "adapter", "plugin", err,
+                "names %s twice: a model takes an adapter of one plugin once; take one of them out", plugin->id);
+    (void)snprintf(section, sizeof run->parts[index].section, "%s.%s", plugin->kind, plugin->id);
+    weft_config_choose_apart(run->config, section);
+    return weft_config_declare(run->config, section, plugin->keys, plugin->n_keys, plugin->key_stride, err);
+}
+
+static weft_status declare_adapter(weft_run *run, int32_t part, weft_error *err) {
+    const weft_status status = get_plugin(run, part, run->adapters.names[weft_adapter_of_part(part)], err);
+    if (status != WEFT_OK) return status;
+    return run->adapters.n > 1 ? declare_keys_apart(run, part, err) : declare_keys(run, part, err);
+}
+
 /* Loads the part's plugin and declares its keys. A part without a default whose plugin nobody names cannot be judged
  * further: what is close to a key of the host may be that key. */
 static weft_status declare_part(weft_run *run, int32_t index, weft_error *err) {
     const char *kind = weft_part_name(index), *name = NULL;
     const char *fallback = fallback_of(run, index);
     const bool named = fallback != NULL || weft_config_has_key(run->config, kind, "plugin");
-    weft_status status = weft_config_plugin(run->config, &name, kind, fallback, named ? err : NULL);
+    weft_status status = WEFT_OK;
+    if (weft_adapter_of_part(index) >= 0) return declare_adapter(run, index, err);
+    status = weft_config_plugin(run->config, &name, kind, fallback, named ? err : NULL);
     if (!named) return weft_config_misspelt(run->config, kind, err);
     if (status == WEFT_OK) status = get_plugin(run, index, name, err);
     return status == WEFT_OK ? declare_keys(run, index, err) : status;
@@ -266,9 +280,11 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     }
     if (status == WEFT_OK) weft_family_find(run);
     if (status == WEFT_OK) weft_family_find_adapter(run);
+    if (status == WEFT_OK) status = weft_adapters_find(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
+        const bool waits = i >= WEFT_PART_ADAPTER && i < WEFT_N_PARTS - 1; /* until all of its kind are known */
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
-        if (status == WEFT_OK) status = weft_kin_declare(run, i, err);
+        if (status == WEFT_OK && !waits) status = weft_kin_declare(run, i, err);
     }
     if (status == WEFT_OK) status = check_keys(run, err);
     if (status != WEFT_OK || (needs & WEFT_NEEDS_NO_PINNED) != 0) return status;

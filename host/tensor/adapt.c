@@ -9,8 +9,13 @@ typedef struct adapting {
     bool had_failed;
 } adapting;
 
+/* claim: 1 + the site. */
+static const weft_joined_adapter *claimant(const weft_graph *graph, int32_t claim) {
+    return &graph->declared->adapters[graph->declared->sites[claim - 1].claimed - 1];
+}
+
 static adapting begin(weft_graph *graph, int32_t claim, const char *slot) {
-    const adapting self = {weft_plugin_enter(graph->declared->adapter_plugin, slot), graph->failed};
+    const adapting self = {weft_plugin_enter(claimant(graph, claim)->plugin, slot), graph->failed};
     graph->adapting = claim;
     return self;
 }
@@ -31,25 +36,26 @@ static weft_value end(weft_graph *graph, adapting self, weft_value given, int64_
                                weft_dtype_name(graph->dtype));
     if (graph->failed && !self.had_failed) {
         (void)weft_error_prefix(&graph->failure, "at '%s': ", path);
-        (void)weft_plugin_blame(declared->adapter_plugin, (weft_status)graph->failure.code, &graph->failure);
+        (void)weft_plugin_blame(claimant(graph, graph->adapting)->plugin, (weft_status)graph->failure.code,
+                                &graph->failure);
     }
     graph->adapting = 0;
     return graph->failed ? none : given;
 }
 
 weft_value weft_adapt_linear(weft_graph *graph, weft_value x, weft_weight *weight) {
-    const weft_declared *declared = graph->declared;
+    const weft_joined_adapter *by = claimant(graph, weight->claim);
     const adapting self = begin(graph, weight->claim, "linear");
-    const weft_value y = declared->adapter_plugin->linear(declared->adapter, (uint32_t)weight->claim - 1, graph,
-                                                          &weft_graph_ops, x, weight);
+    const weft_value y =
+        by->plugin->linear(by->adapter, (uint32_t)weight->claim - 1, graph, &weft_graph_ops, x, weight);
     return end(graph, self, y, weight->out);
 }
 
 weft_value weft_adapt_embedding(weft_graph *graph, weft_value ids, weft_weight *table) {
-    const weft_declared *declared = graph->declared;
+    const weft_joined_adapter *by = claimant(graph, table->claim);
     const adapting self = begin(graph, table->claim, "embedding");
-    const weft_value y = declared->adapter_plugin->embedding(declared->adapter, (uint32_t)table->claim - 1, graph,
-                                                             &weft_graph_ops, ids, table);
+    const weft_value y =
+        by->plugin->embedding(by->adapter, (uint32_t)table->claim - 1, graph, &weft_graph_ops, ids, table);
     return end(graph, self, y, table->in);
 }
 
@@ -61,13 +67,13 @@ static int32_t claimed_head(const weft_graph *graph) {
 }
 
 weft_value weft_adapt_head(weft_graph *graph, weft_value x) {
-    const weft_declared *declared = graph->declared;
     const int32_t claim = claimed_head(graph);
     const bool known = x.id != 0 && x.id < (uint32_t)graph->n_values;
     weft_value y = x;
     if (claim == 0 || graph->failed || !known) return x;
+    const weft_joined_adapter *by = claimant(graph, claim);
     const adapting self = begin(graph, claim, "head");
-    y = declared->adapter_plugin->head(declared->adapter, (uint32_t)claim - 1, graph, &weft_graph_ops, x);
+    y = by->plugin->head(by->adapter, (uint32_t)claim - 1, graph, &weft_graph_ops, x);
     return end(graph, self, y, weft_graph_value(graph, x)->width);
 }
 
@@ -89,8 +95,9 @@ weft_value weft_adapt_attention(weft_graph *graph, int32_t claim, weft_value q, 
                                 weft_value starts, const weft_attention_args *args) {
     const weft_declared *declared = graph->declared;
     const weft_site *site = &declared->sites[claim - 1].view;
+    const weft_joined_adapter *by = claimant(graph, claim);
     const adapting self = begin(graph, claim, "attention");
-    const weft_value o = declared->adapter_plugin->attention(declared->adapter, (uint32_t)claim - 1, graph,
-                                                             &weft_graph_ops, q, k, v, starts, args);
+    const weft_value o =
+        by->plugin->attention(by->adapter, (uint32_t)claim - 1, graph, &weft_graph_ops, q, k, v, starts, args);
     return end(graph, self, o, site->heads * site->head_dim);
 }

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 typedef bool (*name_test)(const char *name);
 
@@ -61,6 +62,27 @@ static bool is_checkpoint(const char *name) {
     return hidden ? strcmp(at, ".tmp") == 0 || strcmp(at, ".old") == 0 : *at == '\0';
 }
 
+/* One of several adapters has a directory of its own, which says so itself. */
+static bool is_adapter(const char *where, const char *name) {
+    char *path = NULL;
+    bool is = asprintf(&path, "%s/%s/%s", where, name, WEFT_ADAPTER_ORIGIN) >= 0;
+    if (!is) return false;
+    is = access(path, F_OK) == 0;
+    free(path);
+    return is;
+}
+
+static weft_status judge_names(const char *path, const char *inside, name_test is_known, weft_error *err);
+
+static weft_status judge_adapter(const char *path, const char *inside, const char *name, weft_error *err) {
+    char *within = NULL;
+    weft_status status = WEFT_OK;
+    if (asprintf(&within, "%s/%s", inside, name) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
+    status = judge_names(path, within, is_of_model, err);
+    free(within);
+    return status;
+}
+
 /* Whether all names in path/inside pass; a directory that is not there has none. A link is removed and not followed, so
  * what is behind it is not looked at. */
 static weft_status judge_names(const char *path, const char *inside, name_test is_known, weft_error *err) {
@@ -73,6 +95,10 @@ static weft_status judge_names(const char *path, const char *inside, name_test i
     if (lstat(where, &about) == 0 && S_ISDIR(about.st_mode)) directory = opendir(where);
     while (directory != NULL && status == WEFT_OK && (entry = readdir(directory)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_known(entry->d_name)) continue;
+        if ((is_known == is_of_model || is_known == is_of_checkpoint) && is_adapter(where, entry->d_name)) {
+            status = judge_adapter(path, inside, entry->d_name, err);
+            continue;
+        }
         status = weft_error_set(err, WEFT_E_USER,
                                 "--overwrite removes %s, and no run wrote %s/%s: move it away, or choose another [run] "
                                 "out",

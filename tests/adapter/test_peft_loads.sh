@@ -1,7 +1,7 @@
 #!/bin/sh
 # What a run with an adapter leaves loads in PEFT and has the same loss there: by itself, beside norms, an embedding and a
-# head that are trained whole, with a token that was added, with DoRA, and of ia3. WEFT_PYTHON names a Python that has
-# peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# head that are trained whole, with a token that was added, with DoRA, of ia3, and of lora beside layers before the head,
+# which PEFT does not know and torch computes here. WEFT_PYTHON names a Python that has peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -24,19 +24,40 @@ head -n 8 games.txt >some.txt
 export PYTHONPATH="$WEFT_SOURCE/tests/golden" TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
 cat >losses.py <<'PY'
 """For each base and adapter: the loss over some.txt, as check_hf.py has it."""
+import json
+import os
 import sys
 import torch
 import transformers
 from peft import PeftModel
 from check_hf import documents, encode, loss
+from safetensors.torch import load_file
 torch.set_num_threads(1)
 text = open("some.txt").read()
+
+
+def put_before_head(head, where):
+    """x + out(gelu(... fc_0(x))) for the x that the head reads."""
+    layers = json.load(open(f"{where}/adapter_config.json"))["layers"]
+    weights = {name.split("mlp_head.")[1]: value for name, value in load_file(f"{where}/adapter_model.safetensors").items()}
+
+    def apply(module, arguments):
+        h = arguments[0]
+        for i in range(layers):
+            h = torch.nn.functional.gelu(torch.nn.functional.linear(h, weights[f"fc_{i}.weight"], weights[f"fc_{i}.bias"]))
+        return (arguments[0] + torch.nn.functional.linear(h, weights["out.weight"], weights["out.bias"]),)
+
+    head.register_forward_pre_hook(apply)
+
+
 for base, where in (pair.split("+") for pair in sys.argv[1:]):
     model = transformers.AutoModelForCausalLM.from_pretrained(base, attn_implementation="eager", dtype=torch.float32)
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)
     if len(tokenizer) > model.config.vocab_size:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     model = PeftModel.from_pretrained(model, where).float().eval()
+    if os.path.exists(f"{where}/mlp-head"):
+        put_before_head(model.get_base_model().lm_head, f"{where}/mlp-head")
     options = type("", (), dict(bos=True, eos=False))
     total, count = loss(model, [encode(tokenizer, d, options) for d in documents(text, "line", None)], 32)
     print(where, total / count, count)
@@ -76,11 +97,13 @@ lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
     train untied table $lora adapter.targets=all-linear,embed_tokens
     train tied dora $lora adapter.dora=yes
     train tied ia3 adapter.plugin=ia3 train.trainable='adapter,model.norm.weight'
+    train untied stack adapter.plugin=mlp-head,lora adapter.mlp-head.layers=2 adapter.mlp-head.width=24 adapter.lora.r=4 \
+        train.trainable='adapter,model.norm.weight'
 }
 # shellcheck disable=SC2086
 "$python" losses.py $pairs >theirs 2>log || failed "losses.py" theirs log
 awk 'FNR == NR { mine[$1] = $2; n++; next }
     { apart = $2 / mine[$1] - 1; m++; if (apart > 1e-6 || apart < -1e-6) { print $1 ": Weft " mine[$1] ", PEFT " $2; bad = 1 } }
-    END { if (n != m || n != 8) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
+    END { if (n != m || n != 9) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
     failed "other losses" log
 [ "$failures" = 0 ]

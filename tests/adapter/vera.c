@@ -149,6 +149,7 @@ static weft_status vera_tensor(const weft_adapter *self, const char *parameter, 
 }
 
 static const weft_adapter_plugin vera_table = {.struct_size = (uint32_t)sizeof vera_table,
+                                               .flags = WEFT_ADAPTER_PEFT,
                                                .create = vera_create,
                                                .destroy = vera_destroy,
                                                .declare = vera_declare,

@@ -156,10 +156,11 @@ static void declare(rig *r) {
     r->table = r->table_list[0] = &r->table_storage;
     r->declared.plugin = &rig_plugin;
     r->declared.model = (weft_model *)(void *)r;
-    r->declared.adapter_plugin = &rig_adapter;
-    r->declared.adapter = (weft_adapter *)(void *)r;
+    r->declared.adapters[0] = (weft_joined_adapter){&rig_adapter, (weft_adapter *)(void *)r};
+    r->declared.n_adapters = 1;
     r->declared.sites = r->sites;
     r->declared.n_sites = RIG_WEIGHTS;
+    for (int32_t i = 0; i < RIG_WEIGHTS; i++) r->sites[i].claimed = 1;
     r->declared.parameters = r->parameters;
     r->declared.weights = r->weights;
     r->declared.tables = r->table_list;

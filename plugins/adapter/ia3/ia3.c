@@ -219,7 +219,7 @@ static weft_status ia3_merge(const weft_adapter *self, const weft_merge *what, w
 }
 
 static const weft_adapter_plugin ia3_table = {(uint32_t)sizeof(weft_adapter_plugin),
-                                              0,
+                                              WEFT_ADAPTER_PEFT,
                                               ia3_create,
                                               ia3_destroy,
                                               ia3_declare,

@@ -293,7 +293,7 @@ static weft_status lora_merge(const weft_adapter *self, const weft_merge *what, 
 }
 
 static const weft_adapter_plugin lora_table = {(uint32_t)sizeof(weft_adapter_plugin),
-                                               0,
+                                               WEFT_ADAPTER_PEFT,
                                                lora_create,
                                                lora_destroy,
                                                lora_declare,

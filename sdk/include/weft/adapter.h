@@ -17,6 +17,11 @@
  *     }
  *
  * Trained is what the adapter adds, but for weights that it declares as frozen; [train] trainable may name more.
+ *
+ * A run may have several adapters ([adapter] plugin = lora, mlp-head). Each sees the sites of the model alone, none of
+ * what another has added, and a site has one adapter: the second that claims it is refused, at the user's key. While
+ * one records, every operator is the plain one, also on weights that another has claimed. Their files stand side by
+ * side, each adapter's as if it were alone.
  */
 #ifndef WEFT_ADAPTER_H
 #define WEFT_ADAPTER_H
@@ -108,6 +113,9 @@ typedef struct weft_merge {
     /* All of a weight that the adapter added, in fp32. [any-thread] */
     const float *(*values)(void *context, const weft_weight *weight);
 } weft_merge;
+
+/* flags of the table */
+#define WEFT_ADAPTER_PEFT 1u /* its files, as `tensor` and `config_json` have them, are those that PEFT reads */
 
 typedef struct weft_adapter_plugin {
     uint32_t struct_size;
