@@ -129,9 +129,9 @@ static bool same_names(const weft_adapter_list *a, const weft_adapter_list *b) {
 
 static weft_status name_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
     weft_adapter_list ones = {0}, twos = {0};
-    weft_status status = weft_adapter_list_make(&ones, one, true, err);
+    weft_status status = weft_adapter_list_make(&ones, one, 0, true, err);
     if (status == WEFT_OK) {
-        status = weft_adapter_list_make(&twos, two, true, err);
+        status = weft_adapter_list_make(&twos, two, 0, true, err);
         status =
             weft_later_judge(status, status == WEFT_OK && same_names(&ones, &twos), "names or shapes in files", err);
     }
@@ -177,7 +177,7 @@ static weft_status merge_site(float *w, merging *self, uint32_t site, weft_error
                              .values = value_of};
     weft_status status;
     draw(w, what.rows * view->in, site);
-    WEFT_PLUGIN_CALL(status, declared->adapter_plugin, merge, err, declared->adapter, &what);
+    WEFT_PLUGIN_CALL(status, declared->adapters[0].plugin, merge, err, declared->adapters[0].adapter, &what);
     return status;
 }
 
@@ -203,7 +203,7 @@ static weft_status merge_later(const weft_declared *one, const weft_declared *tw
     merging twos = {two, calloc((size_t)two->n_parameters + 1, sizeof(float *))};
     weft_status status =
         ones.values != NULL && twos.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
-    for (int32_t i = 0; i < one->n_sites && status == WEFT_OK && one->adapter_plugin->merge != NULL; i++)
+    for (int32_t i = 0; i < one->n_sites && status == WEFT_OK && one->adapters[0].plugin->merge != NULL; i++)
         if (is_merged(&one->sites[i])) status = compare_merged(&ones, &twos, (uint32_t)i, err);
     for (int32_t i = 0; i < one->n_parameters; i++) {
         if (ones.values != NULL) free(ones.values[i]);
@@ -217,9 +217,9 @@ static weft_status merge_later(const weft_declared *one, const weft_declared *tw
 /* What it makes of a file of its own; that it takes it at all is R91's to say. */
 static weft_status continue_later(const weft_subject *subject, const weft_subject *later, const weft_declared *made,
                                   weft_error *err) {
-    const weft_adapter_plugin *table = made->adapter_plugin;
+    const weft_adapter_plugin *table = made->adapters[0].plugin;
     char plain[128];
-    const char *text = table->config_json == NULL ? NULL : table->config_json(made->adapter);
+    const char *text = table->config_json == NULL ? NULL : table->config_json(made->adapters[0].adapter);
     weft_adapter_source source = {(uint32_t)sizeof source, 0, "adapter_config.json", plain, 0};
     weft_declared *one = NULL, *two = NULL;
     weft_error said = WEFT_ERROR_INIT;

@@ -335,21 +335,34 @@ static void put_one(float *at, float value) {
     if (at != NULL) *at = value;
 }
 
-/* The first shape is a step that is left out: everything stays. */
+#define REGION(i, field) (offsetof(weft_call_update, regions[i].region.field))
+
+static void draw_region(weft_device_call *c, int32_t i, int64_t n, bool is_later) {
+    const int64_t stride = is_later ? PARTS : (int64_t)sizeof(weft_range);
+    weft_update_region *region = &c->args.update.regions[i].region;
+    region->struct_size = (uint32_t)(is_later ? sizeof(weft_call_region) : sizeof *region);
+    region->n = n, region->n_ranges = RANGES, region->range_stride = (uint32_t)stride;
+    (void)add(c, REGION(i, weight), "weight", n, WEFT_F32, true, true);
+    (void)add(c, REGION(i, gradient), "gradient", n, WEFT_F32, false, true);
+    (void)add(c, REGION(i, states[0]), "state", n, WEFT_F32, true, true);
+    fill_ranges(add(c, REGION(i, ranges), "ranges", RANGES * stride / (int64_t)sizeof(int32_t), WEFT_I32, false, true),
+                stride, n);
+}
+
+/* The first shape is a step that is left out: everything stays. The last one is asked as a later host would. */
 static void draw_update(weft_device_call *c, int shape) {
-    const int64_t stride = shape == 1 ? (int64_t)sizeof(weft_range) : PARTS;
     const update_hp hp = {0.125f, 0.9f, 0.25f};
     int32_t *skip = NULL;
     void *at = NULL;
-    BEGIN(c, update, weft_update, "update");
+    BEGIN(c, update.args, weft_update, "update");
     a->kernel = &momentum;
-    a->n = shape == 2 ? 1027 : 96, a->n_ranges = RANGES, a->range_stride = (uint32_t)stride;
-    (void)SUM(c, weft_update, weight, a->n, WEFT_F32);
-    (void)IN(c, weft_update, gradient, a->n, WEFT_F32);
-    (void)SUM(c, weft_update, states, a->n, WEFT_F32);
+    a->regions = &c->args.update.regions[0].region;
+    a->n_regions = WEFT_CALL_REGIONS;
+    a->region_stride = (uint32_t)sizeof(weft_call_region);
+    draw_region(c, 0, shape == 2 ? 1027 : 96, shape == 2);
+    draw_region(c, 1, shape == 0 ? 3 : 515, shape == 2);
     at = IN(c, weft_update, hp, (int64_t)(sizeof hp / sizeof(float)), WEFT_F32);
     if (at != NULL) memcpy(at, &hp, sizeof hp);
-    fill_ranges(IN(c, weft_update, ranges, RANGES * stride / (int64_t)sizeof(int32_t), WEFT_I32), stride, a->n);
     put_one(IN(c, weft_update, coefficient, 1, WEFT_F32), 0.5f);
     skip = IN(c, weft_update, skip, 1, WEFT_I32);
     if (skip != NULL) *skip = shape == 0;

@@ -20,13 +20,25 @@ typedef struct weft_call_operand {
     void *data; /* before the call; owned; NULL: anything */
 } weft_call_operand;
 
+/* An update and its regions, which may be as far apart as a later host's are. */
+enum { WEFT_CALL_REGIONS = 2 };
+typedef struct weft_call_region {
+    weft_update_region region;
+    char later[48];
+} weft_call_region;
+typedef struct weft_call_update {
+    weft_update args;
+    weft_call_region regions[WEFT_CALL_REGIONS];
+} weft_call_update;
+
+/* Stays where it was drawn: the arguments of an update point into it. */
 typedef struct weft_device_call {
     const char *name; /* "attention" */
     union {
         weft_kernel_args kernel;
         weft_square_sum square_sum;
         weft_clip clip;
-        weft_update update;
+        weft_call_update update;
     } args;
     const weft_kernel *kernels[2]; /* that take them, in this order; NULL: none */
     weft_call_operand operands[WEFT_CALL_OPERANDS];
