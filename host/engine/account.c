@@ -11,6 +11,11 @@ int64_t weft_account_total(const weft_account *account) {
     return total;
 }
 
+void weft_account_note(weft_account *account, weft_account_line line, int64_t bytes) {
+    account->taken[line] += bytes;
+    if (weft_account_total(account) > account->most) account->most = weft_account_total(account);
+}
+
 weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                               weft_error *err) {
     weft_slot_ref slot = {0};
@@ -19,8 +24,7 @@ weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t
         WEFT_PLUGIN_CALL(status, account->kernels, alloc, err, account->device, &slot.ref.buffer, bytes);
         if (status != WEFT_OK) return status;
         slot.bytes = bytes;
-        account->taken[line] += bytes;
-        if (weft_account_total(account) > account->most) account->most = weft_account_total(account);
+        weft_account_note(account, line, bytes);
     }
     *out = slot;
     return status;

@@ -33,6 +33,8 @@ void weft_account_close(weft_account *account);
 /* A buffer by itself, beside what open took; bytes 0 gives an empty ref. */
 weft_status weft_account_take(weft_account *account, weft_slot_ref *out, int64_t bytes, weft_account_line line,
                               weft_error *err);
+/* Bytes of a line that somebody else has taken, and gives back. */
+void weft_account_note(weft_account *account, weft_account_line line, int64_t bytes);
 /* Releases and empties the ref; an empty one is fine. */
 void weft_account_give(weft_account *account, weft_slot_ref *slot, weft_account_line line);
 int64_t weft_account_total(const weft_account *account);

@@ -173,8 +173,7 @@ static void note_regions(weft_engine *engine) {
     }
 }
 
-/* The groups of all cuts, in the order of the units. [collective] */
-static weft_status take_groups(weft_engine *engine, weft_error *err) {
+weft_status weft_engine_meet(weft_engine *engine, weft_error *err) {
     const weft_job *job = engine->plan.train.job != NULL ? engine->plan.train.job : engine->plan.evaluate.job;
     weft_status status = weft_ranks_meet(&engine->ranks, err);
     for (int32_t u = 0; job != NULL && u < job->spec.view.n_units && status == WEFT_OK; u++) {
@@ -184,11 +183,12 @@ static weft_status take_groups(weft_engine *engine, weft_error *err) {
     return status;
 }
 
-/* The snapshot is taken by who saves from it (snapshot.h): not all that plan it do. */
+/* The snapshot is taken by who saves from it (snapshot.h): not all that plan it do. The post is there already: ranks
+ * have told one another what they plan. */
 static weft_status take_lines(weft_engine *engine, weft_error *err) {
     int64_t bytes[WEFT_N_ACCOUNT_LINES];
     memcpy(bytes, engine->plan.bytes.line, sizeof bytes);
-    bytes[WEFT_ACCOUNT_SNAPSHOT] = 0;
+    bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_POST] = 0;
     return weft_account_open(&engine->account, bytes, err);
 }
 
@@ -213,7 +213,7 @@ weft_status weft_engine_take_memory(weft_engine *engine, weft_error *err) {
 }
 
 weft_status weft_engine_allocate(weft_engine *engine, weft_error *err) {
-    const weft_status status = take_groups(engine, err);
+    const weft_status status = weft_engine_meet(engine, err);
     return status == WEFT_OK ? weft_engine_take_memory(engine, err) : status;
 }
 

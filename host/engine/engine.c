@@ -69,6 +69,7 @@ static weft_status meet_ranks(weft_engine *engine, const weft_seat *seat, weft_e
         take_seat(engine, &whole);
     }
     status = weft_post_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
+    weft_account_note(&engine->account, WEFT_ACCOUNT_POST, engine->post.bytes);
     if (status == WEFT_OK && engine->own_platform != NULL && engine->ranks.comm != NULL)
         status = weft_guard_arrange(&engine->peers, &engine->ranks.info, err);
     return status;

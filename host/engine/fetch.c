@@ -2,6 +2,8 @@
 #include "engine/fetch.h"
 #include "plugin/enter.h"
 
+enum { GRAIN = 256 };
+
 /* The rank that gives element e of a group; *end: up to which element it does. What all ranks have is dealt out by
  * pieces, as if it were cut. */
 static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_group *group, int64_t e, int64_t *end) {
@@ -17,24 +19,29 @@ static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_grou
     return weft_cut_rank(&cut, (int32_t)(e / piece));
 }
 
-/* Elements [from, from + n) of a group, which one rank keeps, from it to all. */
+/* Elements [from, from + n) of a group, which one rank keeps, from it to all, by the post's buffer: nothing is in that
+ * between two exchanges. */
 static weft_status broadcast_part(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n,
                                   void *out, weft_error *err) {
     weft_engine *engine = self->engine;
     const weft_span *span = &engine->plan.holds[self->what]->spans[group];
     const int64_t bytes = weft_dtype_span(span->dtype, n);
-    weft_transfer transfer = {.group = engine->ranks.everyone, .n = bytes, .dtype = WEFT_U8, .peer = giver};
-    weft_status status = weft_post_room(&engine->post, &transfer.to.buffer, bytes, err);
-    if (status != WEFT_OK) return status;
-    transfer.from = transfer.to;
+    const weft_ref room = {.buffer = engine->post.buffer};
+    const weft_transfer transfer = {
+        .group = engine->ranks.everyone, .to = room, .from = room, .n = bytes, .dtype = WEFT_U8, .peer = giver};
+    weft_status status = WEFT_OK;
     if (engine->ranks.rank == giver)
-        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, transfer.to,
+        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, room,
                          weft_ref_at(self->ref, weft_span_at(span, from)), bytes);
     if (status == WEFT_OK)
         status = weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->broadcast, "broadcast", &transfer, err);
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out, transfer.to, bytes);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out, room, bytes);
     return status;
+}
+
+/* Elements that the post has room for, whole blocks of any type. */
+static int64_t most_elements(const weft_engine *engine) {
+    return engine->post.bytes / weft_dtype_bytes(WEFT_F32) / GRAIN * GRAIN;
 }
 
 static weft_status fetch_elements(void *context, int32_t parameter, int64_t first, int64_t n, void *out,
@@ -49,6 +56,7 @@ static weft_status fetch_elements(void *context, int32_t parameter, int64_t firs
         const int64_t e = p->offset + first + at;
         const int32_t giver = giver_of(engine, self->what, &engine->plan.layout->groups[p->group], e, &end);
         if (end - e < some) some = end - e;
+        if (some > most_elements(engine)) some = most_elements(engine);
         status = broadcast_part(self, giver, p->group, e, some, (char *)out + weft_dtype_span(dtype, at), err);
         at += some;
     }

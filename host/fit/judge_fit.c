@@ -16,6 +16,7 @@ weft_status weft_fit_judge(weft_fit *out, const weft_fit_question *question, con
     memset(out, 0, sizeof *out);
     out->room = question->room;
     out->need = alone;
+    out->world = survey == NULL ? 1 : survey->world;
     if (survey != NULL) weft_need_survey(&out->need, survey, &question->room);
     return judge_need(out, question, err);
 }
@@ -61,6 +62,7 @@ weft_status weft_fit_judge_ranks(weft_fit *out, const weft_fit_question *questio
     weft_status status = WEFT_OK;
     if (ranks->world == 1) return weft_fit_judge(out, question, NULL, err);
     memset(out, 0, sizeof *out);
+    out->world = ranks->world;
     all = calloc((size_t)ranks->world, sizeof *all);
     if (all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what %d ranks want", (int)ranks->world);
     status = weft_peers_agree(&engine->peers, status, err);

@@ -7,6 +7,7 @@
 typedef struct weft_fit {
     weft_room room;
     weft_need need;
+    int32_t world; /* ranks, of which `need` is what the fullest room is for */
     bool fits;
     weft_fit_changes changes; /* where it does not fit */
 } weft_fit;

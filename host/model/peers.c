@@ -1,6 +1,8 @@
 /* host/model/peers.c: see peers.h. */
 #include "model/peers.h"
 
+#include "base/sizes.h"
+
 #include <stdlib.h>
 
 bool weft_peers_alone(const weft_peers *self) {
@@ -41,6 +43,13 @@ weft_status weft_peers_agree(const weft_peers *self, weft_status status, weft_er
     if (self->rank != 0) err->text[0] = '\0';
     else if (rank != 0) (void)weft_error_prefix(err, "rank %d: ", (int)rank);
     return status;
+}
+
+int64_t weft_peers_room(int32_t world) {
+    enum { LEAST = 1 << 18, LINE = 64 };
+    const int64_t numbers = LINE + weft_cache_lines((int64_t)sizeof(int32_t) * world); /* of gather: own, and of all */
+    if (world == 1) return 0;
+    return numbers > LEAST ? numbers : LEAST;
 }
 
 weft_status weft_peers_share(const weft_peers *self, void *bytes, int64_t n, weft_error *err) {

@@ -30,6 +30,9 @@ typedef struct weft_peers {
     weft_status (*swap)(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err);
 } weft_peers;
 
+/* Bytes of a device that all of this goes through, in pieces where it is more: a line of the plan; of one rank none. */
+int64_t weft_peers_room(int32_t world);
+
 bool weft_peers_alone(const weft_peers *self);
 /* Of the ranks the one that does what is done once. True where there is but one. */
 bool weft_peers_first(const weft_peers *self);

@@ -2,14 +2,15 @@
 #include "plan/budget.h"
 
 #include "base/sizes.h"
+#include "model/peers.h"
 #include "plan/save_place.h"
 #include "plan/copies.h"
 #include "plan/norm_nodes.h"
 #include "plan/sums.h"
 
 const char *weft_account_name(int32_t line) {
-    static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer",
-                                                            "fixed",      "arena",     "snapshot"};
+    static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer", "fixed",
+                                                            "arena",      "snapshot",  "post"};
     return names[line];
 }
 
@@ -117,11 +118,13 @@ void weft_plan_budget(weft_plan *plan) {
     b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(stage->price.arena);
     b->snapshot = plan->saves == WEFT_SAVES_BESIDE ? weft_save_place_bytes(plan) : 0;
     if (plan->visible) b->line[WEFT_ACCOUNT_SNAPSHOT] = b->snapshot;
+    b->line[WEFT_ACCOUNT_POST] = weft_peers_room(plan->world);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
     memcpy(b->category, stage->price.category, sizeof b->category);
     b->spare = b->line[WEFT_ACCOUNT_ARENA] - stage->price.peak;
     b->category[WEFT_MEMORY_PARAMETERS] += b->line[WEFT_ACCOUNT_PARAMETERS];
     b->category[WEFT_MEMORY_GRADIENTS] += b->line[WEFT_ACCOUNT_GRADIENTS];
     b->category[WEFT_MEMORY_OPTIMIZER] += b->line[WEFT_ACCOUNT_OPTIMIZER];
-    b->category[WEFT_MEMORY_WORKSPACE] += b->line[WEFT_ACCOUNT_FIXED] + b->line[WEFT_ACCOUNT_SNAPSHOT];
+    b->category[WEFT_MEMORY_WORKSPACE] += b->line[WEFT_ACCOUNT_FIXED] + b->line[WEFT_ACCOUNT_SNAPSHOT] +
+                                          b->line[WEFT_ACCOUNT_POST];
 }

@@ -23,8 +23,9 @@ typedef enum weft_account_line {
     WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
     WEFT_ACCOUNT_ARENA = 4,
     WEFT_ACCOUNT_SNAPSHOT =
-        5, /* what is saved beside training (save_place.h), where the host sees the device's memory */
-    WEFT_N_ACCOUNT_LINES = 6
+        5,                 /* what is saved beside training (save_place.h), where the host sees the device's memory */
+    WEFT_ACCOUNT_POST = 6, /* what ranks tell one another goes through it (model/peers.h) */
+    WEFT_N_ACCOUNT_LINES = 7
 } weft_account_line;
 
 /* What the engine takes from the device, to the byte. */

@@ -8,23 +8,12 @@
 
 #include <stdlib.h>
 
-enum { ALIGNMENT = 64, LEAST = 1 << 16 };
+enum { ALIGNMENT = 64 };
 
-static weft_status reserve_bytes(weft_post *self, int64_t bytes, weft_error *err) {
+static weft_status take_buffer(weft_post *self, int64_t bytes, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (bytes <= self->bytes) return WEFT_OK;
-    if (self->buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, self->buffer);
-    self->buffer = NULL;
-    self->bytes = 0;
-    if (bytes < LEAST) bytes = LEAST;
     WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &self->buffer, bytes);
     if (status == WEFT_OK) self->bytes = bytes;
-    return status;
-}
-
-weft_status weft_post_room(weft_post *self, weft_buffer **out, int64_t bytes, weft_error *err) {
-    const weft_status status = reserve_bytes(self, bytes, err);
-    if (status == WEFT_OK) *out = self->buffer;
     return status;
 }
 
@@ -75,7 +64,6 @@ static weft_status gather_numbers(void *context, int32_t *out, int32_t mine, wef
     const weft_ranks *ranks = self->ranks;
     weft_transfer transfer;
     weft_status status = judge_whole(self, err);
-    if (status == WEFT_OK) status = reserve_bytes(self, ALIGNMENT + n * ranks->world, err);
     if (status == WEFT_OK) status = write_bytes(self, 0, &mine, n, err);
     if (status != WEFT_OK) return note_failure(self, status);
     transfer = make_transfer(self, ALIGNMENT, 0, n, 0);
@@ -84,78 +72,135 @@ static weft_status gather_numbers(void *context, int32_t *out, int32_t mine, wef
     return note_failure(self, status);
 }
 
+static weft_status share_piece(weft_post *self, void *bytes, int64_t n, int32_t from, weft_error *err) {
+    const weft_ranks *ranks = self->ranks;
+    const weft_transfer transfer = make_transfer(self, 0, 0, n, from);
+    weft_status status = ranks->rank == from ? write_bytes(self, 0, bytes, n, err) : WEFT_OK;
+    if (status != WEFT_OK) return status;
+    status = weft_ranks_exchange(ranks, ranks->plugin->broadcast, "broadcast", &transfer, err);
+    return status == WEFT_OK ? read_bytes(self, bytes, 0, n, err) : status;
+}
+
 static weft_status share_bytes(void *context, void *bytes, int64_t n, int32_t from, weft_error *err) {
     weft_post *self = context;
-    const weft_ranks *ranks = self->ranks;
-    weft_transfer transfer;
     weft_status status = judge_whole(self, err);
-    if (status == WEFT_OK) status = reserve_bytes(self, n, err);
-    if (status == WEFT_OK && ranks->rank == from) status = write_bytes(self, 0, bytes, n, err);
-    if (status != WEFT_OK) return note_failure(self, status);
-    transfer = make_transfer(self, 0, 0, n, from);
-    status = weft_ranks_exchange(ranks, ranks->plugin->broadcast, "broadcast", &transfer, err);
-    if (status == WEFT_OK) status = read_bytes(self, bytes, 0, n, err);
+    for (int64_t at = 0; at < n && status == WEFT_OK; at += self->bytes)
+        status = share_piece(self, (char *)bytes + at, n - at < self->bytes ? n - at : self->bytes, from, err);
     return note_failure(self, status);
 }
 
-/* ---- swapping ---- */
+/* ---- swapping ----
+ *
+ * All messages of all ranks have one order: by sender, then by receiver, then by place in their parcel, which is cut
+ * alike on both sides. Each rank goes through its own in that order, as many together as there is room for, and ends
+ * those before it begins more. So the first message that has not ended has begun on both of its sides, whatever the
+ * communicator keeps for itself, and all end. */
 
-static int64_t parcels_end(const weft_parcel *parcels, int32_t n, int64_t offset) {
-    for (int32_t r = 0; r < n; r++) offset += weft_cache_lines(parcels[r].n);
-    return offset;
+static weft_status end_letter(weft_post *self, const weft_letter *letter, weft_comm_handle **handle, weft_error *err) {
+    const weft_status status = weft_ranks_join(self->ranks, handle, NULL, err);
+    if (status != WEFT_OK || letter->to == NULL) return status;
+    return read_bytes(self, letter->to, letter->offset, letter->n, err);
 }
 
-/* Starts what comes, then what goes: nothing is promised to be buffered. */
-static weft_status start_parcels(weft_post *self, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
-    const weft_ranks *ranks = self->ranks;
+static weft_status end_letters(weft_post *self, weft_error *err) {
     weft_status status = WEFT_OK;
-    int64_t offset = 0;
-    for (int32_t r = 0; r < ranks->world && status == WEFT_OK; offset += weft_cache_lines(in[r].n), r++) {
-        const weft_transfer transfer = make_transfer(self, offset, offset, in[r].n, r);
-        if (in[r].n > 0)
-            status = weft_ranks_start(ranks, &self->handles[r], ranks->plugin->recv, "recv", &transfer, err);
-    }
-    for (int32_t r = 0; r < ranks->world && status == WEFT_OK; offset += weft_cache_lines(out[r].n), r++) {
-        const weft_transfer transfer = make_transfer(self, offset, offset, out[r].n, r);
-        if (out[r].n == 0) continue;
-        status = write_bytes(self, offset, out[r].bytes, out[r].n, err);
-        if (status == WEFT_OK)
-            status =
-                weft_ranks_start(ranks, &self->handles[ranks->world + r], ranks->plugin->send, "send", &transfer, err);
-    }
+    for (int32_t i = 0; i < self->n_letters && status == WEFT_OK; i++)
+        status = end_letter(self, &self->letters[i], &self->handles[i], err);
+    self->n_letters = 0;
+    self->filled = 0;
     return status;
 }
 
-/* A parcel is there on both sides. */
-static weft_status connect_parcels(const weft_post *self, const weft_parcel *in, const weft_parcel *out,
-                                   weft_error *err) {
+/* Room for the next message, which is then the last of those that are under way. */
+static weft_status add_letter(weft_post *self, int64_t n, void *to, weft_error *err) {
+    weft_letter letter = {.n = n, .to = to};
+    weft_status status = WEFT_OK;
+    if (self->n_letters == 2 * self->ranks->world || self->filled + n > self->bytes) status = end_letters(self, err);
+    letter.offset = self->filled;
+    self->letters[self->n_letters++] = letter;
+    self->filled += weft_cache_lines(n);
+    return status;
+}
+
+static weft_status start_letter(weft_post *self, int32_t peer, bool sends, void *bytes, int64_t n, weft_error *err) {
+    const weft_ranks *ranks = self->ranks;
+    weft_transfer transfer;
+    weft_comm_handle **handle = NULL;
+    weft_status status = add_letter(self, n, sends ? NULL : bytes, err);
+    const int64_t offset = self->letters[self->n_letters - 1].offset;
+    transfer = make_transfer(self, offset, offset, n, peer);
+    handle = &self->handles[self->n_letters - 1];
+    if (status == WEFT_OK && sends) status = write_bytes(self, offset, bytes, n, err);
+    if (status != WEFT_OK) return status;
+    if (sends) return weft_ranks_start(ranks, handle, ranks->plugin->send, "send", &transfer, err);
+    return weft_ranks_start(ranks, handle, ranks->plugin->recv, "recv", &transfer, err);
+}
+
+/* A quarter of the room: several are under way at once. */
+static weft_status start_parcel(weft_post *self, int32_t peer, bool sends, const weft_parcel *parcel, weft_error *err) {
+    const int64_t piece = self->bytes / 4;
+    weft_status status = WEFT_OK;
+    for (int64_t at = 0; at < parcel->n && status == WEFT_OK; at += piece)
+        status = start_letter(self, peer, sends, (char *)parcel->bytes + at,
+                              parcel->n - at < piece ? parcel->n - at : piece, err);
+    return status;
+}
+
+static weft_status go_through(weft_post *self, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
+    const weft_ranks *ranks = self->ranks;
+    weft_status status = WEFT_OK;
+    for (int32_t sender = 0; sender < ranks->world && status == WEFT_OK; sender++) {
+        if (sender != ranks->rank) status = start_parcel(self, sender, false, &in[sender], err);
+        for (int32_t to = 0; sender == ranks->rank && to < ranks->world && status == WEFT_OK; to++)
+            status = start_parcel(self, to, true, &out[to], err);
+    }
+    return status == WEFT_OK ? end_letters(self, err) : status;
+}
+
+typedef bool goes_fn(const void *context, int32_t from, int32_t to);
+
+/* Both sides of a way know of it. */
+static weft_status connect_ways(const weft_ranks *ranks, goes_fn *goes, const void *context, weft_error *err) {
     weft_lanes *lanes = NULL;
     weft_status status = WEFT_OK;
-    if (!weft_ranks_need_connecting(self->ranks)) return WEFT_OK;
-    lanes = calloc((size_t)self->ranks->world, sizeof *lanes);
-    if (lanes == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of %d ranks", (int)self->ranks->world);
-    for (int32_t r = 0; r < self->ranks->world; r++) {
-        lanes[r].sends[0] = out[r].n > 0;
-        lanes[r].takes[0] = in[r].n > 0;
+    if (!weft_ranks_need_connecting(ranks)) return WEFT_OK;
+    lanes = calloc((size_t)ranks->world, sizeof *lanes);
+    if (lanes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of %d ranks", (int)ranks->world);
+    for (int32_t r = 0; r < ranks->world; r++) {
+        lanes[r].sends[0] = r != ranks->rank && goes(context, ranks->rank, r);
+        lanes[r].takes[0] = r != ranks->rank && goes(context, r, ranks->rank);
     }
-    status = weft_ranks_connect(self->ranks, lanes, err);
+    status = weft_ranks_connect(ranks, lanes, err);
     free(lanes);
     return status;
 }
 
+static bool goes_to_first(const void *context, int32_t from, int32_t to) {
+    (void)context, (void)from;
+    return to == 0;
+}
+
+weft_status weft_post_connect(const weft_post *post, weft_error *err) {
+    return connect_ways(post->ranks, goes_to_first, NULL, err);
+}
+
+/* Of this rank's own. */
+typedef struct parcels {
+    const weft_parcel *in, *out;
+    int32_t rank;
+} parcels;
+
+static bool goes_as_parcel(const void *context, int32_t from, int32_t to) {
+    const parcels *of = context;
+    return from == of->rank ? of->out[to].n > 0 : of->in[from].n > 0;
+}
+
 static weft_status swap_parcels(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
     weft_post *self = context;
-    const int32_t world = self->ranks->world;
-    int64_t offset = 0;
+    const parcels of = {in, out, self->ranks->rank};
     weft_status status = judge_whole(self, err);
-    if (status == WEFT_OK) status = reserve_bytes(self, parcels_end(out, world, parcels_end(in, world, 0)), err);
-    if (status == WEFT_OK) status = connect_parcels(self, in, out, err);
-    if (status == WEFT_OK) status = start_parcels(self, in, out, err);
-    for (int32_t i = 0; i < 2 * world && status == WEFT_OK; i++)
-        status = weft_ranks_join(self->ranks, &self->handles[i], NULL, err);
-    for (int32_t r = 0; r < world && status == WEFT_OK; offset += weft_cache_lines(in[r].n), r++)
-        if (in[r].n > 0) status = read_bytes(self, in[r].bytes, offset, in[r].n, err);
+    if (status == WEFT_OK) status = connect_ways(self->ranks, goes_as_parcel, &of, err);
+    if (status == WEFT_OK) status = go_through(self, in, out, err);
     return note_failure(self, status);
 }
 
@@ -173,17 +218,21 @@ weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *r
     post->device = device;
     post->broken = false;
     post->handles = calloc(2 * (size_t)ranks->world, sizeof(weft_comm_handle *));
+    post->letters = calloc(2 * (size_t)ranks->world, sizeof *post->letters);
     *out = peers;
-    if (peers.codes == NULL || post->handles == NULL)
+    if (peers.codes == NULL || post->handles == NULL || post->letters == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for what %d ranks say", (int)ranks->world);
-    return ranks->comm == NULL || ranks->world == 1 ? WEFT_OK : reserve_bytes(post, LEAST, err); /* no step takes it */
+    if (ranks->comm == NULL || ranks->world == 1) return WEFT_OK;
+    return take_buffer(post, weft_peers_room(ranks->world), err);
 }
 
 void weft_post_close(weft_post *post, weft_peers *peers) {
     if (post->buffer != NULL) WEFT_PLUGIN_TELL(post->kernels, release, post->device, post->buffer);
     post->buffer = NULL;
     free(post->handles);
+    free(post->letters);
     post->handles = NULL;
+    post->letters = NULL;
     free(peers->codes);
     peers->codes = NULL;
 }

@@ -5,24 +5,31 @@
 #include "model/peers.h"
 #include "ranks/ranks.h"
 
-/* The context of the calls. Bytes go through a buffer of the device, which grows to what was needed most. */
+/* A message that is under way. */
+typedef struct weft_letter {
+    int64_t offset, n; /* in the buffer */
+    void *to;          /* where it goes on; NULL: it is this rank's own */
+} weft_letter;
+
+/* The context of the calls. Bytes go through a buffer of the device, which the plan counts. */
 typedef struct weft_post {
     const weft_ranks *ranks;
     const weft_device_plugin *kernels;
     weft_device *device;
     weft_buffer *buffer;
-    int64_t bytes;
+    int64_t bytes;              /* weft_peers_room */
     weft_comm_handle **handles; /* [2 * world] */
-    bool broken;                /* an exchange has failed: the others may wait for this rank */
+    weft_letter *letters;       /* the same */
+    int32_t n_letters;
+    int64_t filled; /* of the buffer, by them */
+    bool broken;    /* an exchange has failed: the others may wait for this rank */
 } weft_post;
-
-/* The post's buffer, with room for as many bytes, for bytes that go to the host or come from it: nothing is in it
- * between two exchanges. It grows outside of steps alone. */
-weft_status weft_post_room(weft_post *post, weft_buffer **out, int64_t bytes, weft_error *err);
 
 /* post lives as long as the peers do. */
 weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *ranks, const weft_device_plugin *kernels,
                            weft_device *device, weft_error *err);
+/* What goes to the first rank finds its way: the other messages' ways are made as they are needed. [collective] */
+weft_status weft_post_connect(const weft_post *post, weft_error *err);
 void weft_post_close(weft_post *post, weft_peers *peers); /* zeroed ones are fine */
 
 #endif

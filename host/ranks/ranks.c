@@ -33,7 +33,7 @@ void weft_ranks_leave(weft_ranks *self) {
 weft_status weft_ranks_meet(weft_ranks *self, weft_error *err) {
     weft_status status = WEFT_OK;
     int32_t *ranks = NULL;
-    if (self->world == 1) return WEFT_OK;
+    if (self->world == 1 || self->sent != NULL) return WEFT_OK;
     status = make_counts(self, err);
     if (status != WEFT_OK || self->world == weft_platform_size(self->platform)) return status;
     ranks = malloc((size_t)self->world * sizeof *ranks);

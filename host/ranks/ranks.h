@@ -27,7 +27,7 @@ typedef struct weft_ranks {
 
 /* The ranks of a seat; nothing is exchanged yet. */
 void weft_ranks_take(weft_ranks *self, const weft_seat *seat);
-/* Makes `everyone`. [collective] */
+/* Makes `everyone`, unless it is there. [collective] */
 weft_status weft_ranks_meet(weft_ranks *self, weft_error *err);
 void weft_ranks_leave(weft_ranks *self); /* frees what is counted */
 

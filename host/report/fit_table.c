@@ -13,6 +13,18 @@ static const char *together(char out[32], const weft_fit *fit) {
     return out;
 }
 
+/* Of several ranks each has a device of its own, or a part of one: the fullest is told by its rank. */
+static bool is_a_ranks(const weft_fit *fit) {
+    return fit->world > 1 && !fit->room.shared;
+}
+
+/* "rank 1's device" has them; in front of a verb. */
+static const char *whose(char out[48], const weft_fit *fit) {
+    if (is_a_ranks(fit)) (void)snprintf(out, 48, "rank %d's device", (int)fit->need.first);
+    else (void)snprintf(out, 48, "%s", weft_room_whose(&fit->room));
+    return out;
+}
+
 static const char *largest_name(const weft_fit *fit) {
     return weft_memory_category_name(weft_need_largest(&fit->need));
 }
@@ -62,8 +74,10 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     if (fit->room.bytes == 0) return;
     if (fit->fits) (void)fprintf(to, "%-*s", width, "fits");
     else (void)fprintf(to, "does not fit ");
-    (void)fprintf(to, "%s's %s", weft_room_whose(&fit->room), weft_unit_bytes(room, fit->room.bytes));
-    if (!fit->fits || fit->need.ranks > 1) /* else it stands above */
+    (void)weft_unit_bytes(room, fit->room.bytes);
+    if (is_a_ranks(fit)) (void)fprintf(to, "the %s of rank %d's device", room, (int)fit->need.first);
+    else (void)fprintf(to, "%s's %s", weft_room_whose(&fit->room), room);
+    if (!fit->fits || fit->world > 1) /* else it stands above */
         (void)fprintf(to, ": %s%s", weft_unit_bytes(need, fit->need.bytes.total), together(ranks, fit));
     (void)fprintf(to, "; largest: %s\n", largest_name(fit));
     if (fit->room.held > 0)
@@ -86,11 +100,11 @@ json_t *weft_fit_object(const weft_fit *fit) {
     json_t *changes = json_array();
     for (int32_t i = 0; i < fit->changes.n; i++)
         (void)json_array_append_new(changes, change_object(&fit->changes.fitting[i]));
-    return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
+    return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
                      fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
                      (json_int_t)fit->room.held, "of", weft_room_whose(&fit->room), "planned",
-                     (json_int_t)fit->need.bytes.total, "ranks", (int)fit->need.ranks, "largest", largest_name(fit),
-                     "changes", changes);
+                     (json_int_t)fit->need.bytes.total, "ranks", (int)fit->need.ranks, "first", (int)fit->need.first,
+                     "largest", largest_name(fit), "changes", changes);
 }
 
 /* ---- sentences ---- */
@@ -103,7 +117,8 @@ static void append_change(char *text, size_t size, const weft_fit_change *change
 }
 
 weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
-    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], what[1200] = "", apart[80] = "";
+    char room[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], most[WEFT_UNIT_SIZE], ranks[32], what[1200] = "", apart[80] = "",
+                                                                                      owner[48];
     const weft_fit_changes *changes = &fit->changes;
     for (int32_t i = 0; i < changes->n; i++) {
         weft_words_append(what, sizeof what, "%s", i == 0 ? "It would fit with " : ", or with ");
@@ -121,16 +136,15 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
                           "as it is",
                           weft_unit_bytes(need, fit->need.bytes.total), together(ranks, fit),
                           weft_unit_bytes(most, fit->need.bytes.category[weft_need_largest(&fit->need)]),
-                          largest_name(fit), weft_room_whose(&fit->room), weft_unit_bytes(room, fit->room.bytes), apart,
-                          what);
+                          largest_name(fit), whose(owner, fit), weft_unit_bytes(room, fit->room.bytes), apart, what);
 }
 
 void weft_fit_warn(const weft_fit *fit, const weft_host *host) {
-    char free_now[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], room[WEFT_UNIT_SIZE];
+    char free_now[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], room[WEFT_UNIT_SIZE], owner[48];
     if (!fit->fits || !weft_need_is_tight(&fit->need, &fit->room)) return;
     weft_log(host, WEFT_LOG_WARN,
              "%s are planned, and of the %s of %s only %s are free now: the others are in use, and the run may be "
              "ended when it takes more",
-             weft_unit_bytes(need, fit->need.bytes.total), weft_unit_bytes(room, fit->room.bytes),
-             weft_room_whose(&fit->room), weft_unit_bytes(free_now, fit->room.free));
+             weft_unit_bytes(need, fit->need.bytes.total), weft_unit_bytes(room, fit->room.bytes), whose(owner, fit),
+             weft_unit_bytes(free_now, fit->room.free));
 }

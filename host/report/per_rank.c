@@ -25,6 +25,7 @@ static void report_self(weft_ranks_report *self, const weft_session *session, co
     own->planned = engine->plan.bytes.total;
     own->taken = engine->account.most;
     memcpy(own->line, engine->account.taken, sizeof own->line);
+    own->apart = weft_account_held(&engine->account);
     own->live = weft_trace_high_water(session->stepper->trace);
     own->resident = weft_resident_now();
     own->peak = weft_resident_peak();
@@ -130,6 +131,7 @@ static void add_rest(json_t *object, const weft_rank_report *rank) {
                           (json_int_t)rank->first.resident_peak);
     (void)json_object_set_new(object, "local_rank", json_integer(rank->local_rank));
     (void)json_object_set_new(object, "device", json_string(rank->device));
+    (void)json_object_set_new(object, "apart", json_integer(rank->apart));
     (void)json_object_set_new(object, "after_first_step", first == NULL ? json_null() : first);
 }
 

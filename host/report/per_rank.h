@@ -11,6 +11,7 @@
 typedef struct weft_rank_report {
     int64_t planned, taken;             /* from the device */
     int64_t line[WEFT_N_ACCOUNT_LINES]; /* of that, now */
+    int64_t apart;                      /* of the device's, in its context and its libraries */
     int64_t live;                       /* bytes of the arena that were in use at most */
     int64_t resident, peak;             /* of the process, now and at most */
     int64_t steps;                      /* that were counted */

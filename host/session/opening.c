@@ -1,7 +1,9 @@
 /* host/session/opening.c: see opening.h. */
 #include "session/opening.h"
 
+#include "plugin/enter.h"
 #include "session/coherence.h"
+#include "step/lanes.h"
 
 weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err) {
     weft_engine *engine = NULL;
@@ -19,10 +21,23 @@ static weft_status settle_choices(weft_engine *engine, weft_error *err) {
     return weft_choices_settle(&engine->choices, &by, err);
 }
 
+/* All that a communicator opens is there before the device is asked what is left for the plan. */
+static weft_status meet_others(weft_engine *engine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (engine->ranks.comm == NULL || engine->ranks.world == 1) return WEFT_OK;
+    status = weft_engine_meet(engine, err);
+    if (status == WEFT_OK) status = weft_step_connect(engine, err);
+    if (status == WEFT_OK) status = weft_post_connect(&engine->post, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_TELL(engine->kernels, info, engine->device, &engine->device_info);
+    return status;
+}
+
 weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
-    const weft_status status =
+    weft_status status =
         weft_coherence_programs(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
-    return status == WEFT_OK && engine->own_platform != NULL ? settle_choices(engine, err) : status;
+    if (status != WEFT_OK || engine->own_platform == NULL) return status;
+    status = meet_others(engine, err);
+    return status == WEFT_OK ? settle_choices(engine, err) : status;
 }
 
 weft_status weft_opening_allocate(weft_engine *engine, weft_error *err) {

@@ -69,8 +69,30 @@ JSON
     stops "beside the 332.0 MiB of its context and libraries: nothing was started" \
         WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train
     stops "has no room for a buffer of" WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train --no-fit
-    stops "beside the 396.0 MiB of its context and libraries: nothing was started" WEFT_DOUBLE_DEVICES=2 \
-        WEFT_DOUBLE_MEMORY=397M $train --ranks 2 comm.plugin=nccl strategy.plugin=ddp
+    # The same of two ranks, each with a card of its own: what a rank plans and what is apart there, groups and lanes of the
+    # communicator too, is enough for it, and with a byte less on the fuller one nothing is started.
+    exact() { # exact RANK argument...: the rank that takes most
+        fullest=$1
+        shift
+        "$weft" plan run.ini --ranks 2 --json --print-links "$@" >plan.json 2>log || failed "plan $*" log
+        limit env WEFT_DOUBLE_DEVICES=2 $train --ranks 2 "$@" >log 2>&1 || failed "two ranks: $*" log
+        "$WEFT_BUILD/tests/rank_plan" plan.json out/ranks.json >said 2>&1 || failed "plan and run differ: $*" said
+        rm -rf needed
+        tr -d ' ,' <out/ranks.json | awk -F: '$1 == "\"planned\"" { planned = $2 } $1 == "\"apart\"" { print planned + $2 }' >needed
+        rm -rf out
+        [ "$(wc -l <needed)" = 2 ] || failed "two ranks need" needed
+        most=$(sort -n needed | tail -n 1)
+        [ "$(sed -n "$((fullest + 1))p" needed)" = "$most" ] || failed "rank $fullest takes most: $*" needed
+        limit env WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY="$most" $train --ranks 2 "$@" >log 2>&1 ||
+            failed "just enough memory: $*" log
+        rm -rf out
+        stops ", and rank $fullest's device has " WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=$((most - 1)) $train --ranks 2 "$@"
+        grep -q "MiB of it [a-z]*, .* of its context and libraries: nothing was started" log || failed "what takes most" log
+    }
+    exact 0 comm.plugin=nccl strategy.plugin=ddp
+    exact 1 comm.plugin=nccl strategy.plugin=mp
+    exact 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2
+    if has mpich; then exact 0 comm.plugin=mpi-mpich strategy.plugin=fsdp checkpoint.every=1 train.steps=2; fi
     export WEFT_DOUBLE_CONTEXT=0
 
     # Too small a card: which part takes most, and what would fit.
@@ -79,8 +101,8 @@ JSON
     # Two ranks on one card have half of it each, and so have two of three on two cards; what the plan cannot know of is
     # told where it is missing.
     share="device.cuda.share=yes comm.plugin=nccl strategy.plugin=fsdp"
-    stops "and a device has 825.0 KiB: nothing was started" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2
-    stops "and a device has 825.0 KiB: nothing was started" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 3
+    stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2
+    stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 3
     stops "Card 0, CUDA double sm_90, has no room for a buffer of" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2 --no-fit
 
     # More ranks than cards.
@@ -95,7 +117,7 @@ JSON
     limit env WEFT_DOUBLE_APART=1 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
         failed "two ranks, each with a card that the other does not see" log
     rm -rf out
-    stops "and a device has 1.0 MiB: nothing was started" WEFT_DOUBLE_APART=1 WEFT_DOUBLE_MEMORY=1M $train \
+    stops "and rank 0's device has 1.0 MiB: nothing was started" WEFT_DOUBLE_APART=1 WEFT_DOUBLE_MEMORY=1M $train \
         --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
 
     # NCCL moves what lies on cards; without its plugin, and without its library.

@@ -114,8 +114,20 @@ weft_status nccl_broadcast(weft_comm *comm, weft_comm_handle **out, const weft_e
     return start(comm, out, what, &asked_broadcast, run_broadcast, err);
 }
 
+/* Taken when it is first needed: a training step has no barrier, and its plan counts every byte. */
+static weft_status take_nothing(weft_comm *comm, weft_stream *stream, weft_error *err) {
+    enum { BYTES = 256 };
+    weft_ref all = {NULL, 0};
+    weft_status status = WEFT_OK;
+    if (comm->nothing != NULL) return WEFT_OK;
+    status = comm->kernels->alloc(comm->device, &comm->nothing, BYTES, err);
+    all.buffer = comm->nothing;
+    return status == WEFT_OK ? comm->kernels->fill(comm->device, stream, all, 0, BYTES / 4, err) : status;
+}
+
 /* Every rank adds nothing, which ends when all have. */
 weft_status nccl_barrier(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
+    const weft_status status = take_nothing(comm, what->stream, err);
     const weft_exchange nothing = {.struct_size = (uint32_t)sizeof nothing,
                                    .group = what->group,
                                    .stream = what->stream,
@@ -124,6 +136,7 @@ weft_status nccl_barrier(weft_comm *comm, weft_comm_handle **out, const weft_exc
                                    .n = 1,
                                    .dtype = WEFT_F32};
     static const asked_kind barrier = {"barrier", ASKED_ONE, ASKED_ONE, 1, 0, 0};
+    if (status != WEFT_OK) return status;
     return start(comm, out, &nothing, &barrier, run_all_reduce, err);
 }
 

@@ -1,7 +1,7 @@
 /* world.c: see world.h. */
 #include "world.h"
 
-enum { MOST_TAG = 32766, NOTHING = 4096 };
+enum { MOST_TAG = 32766 };
 
 /* ---- the world ---- */
 
@@ -195,7 +195,6 @@ static weft_status find_native(weft_comm *comm, weft_error *err) {
 }
 
 weft_status nccl_attach(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels, weft_error *err) {
-    weft_ref all = {NULL, 0};
     weft_status status = WEFT_OK;
     comm->device = device;
     comm->kernels = kernels;
@@ -205,9 +204,6 @@ weft_status nccl_attach(weft_comm *comm, weft_device *device, const weft_device_
         status = weft_error_set(err, WEFT_E_PLUGIN,
                                 "the device lacks the extension " WEFT_DEVICE_TRANSFER
                                 ", by which NCCL's exchanges are waited for");
-    if (status == WEFT_OK) status = kernels->alloc(device, &comm->nothing, NOTHING, err);
-    all.buffer = comm->nothing;
-    if (status == WEFT_OK) status = kernels->fill(device, NULL, all, 0, NOTHING / 4, err);
     if (status == WEFT_OK) status = make_world(comm, err);
     return status == WEFT_OK ? nccl_watch_start(comm, err) : status;
 }

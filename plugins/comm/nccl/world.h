@@ -67,7 +67,7 @@ struct weft_comm {
     weft_comm_group *world, *groups; /* the world is the last of the groups */
     nccl_way *ways;
     weft_comm_handle *handles, *pool; /* all of them, and those that may be taken */
-    weft_buffer *nothing;             /* what barriers add up */
+    weft_buffer *nothing;             /* what barriers add up; NULL: there was none yet */
     /* watch.c: `lock` guards what both threads see, the lists above among it */
     pthread_t watcher;
     pthread_mutex_t lock;
