@@ -27,8 +27,7 @@ void weft_left_note(weft_left *out) {
 static int other_handler(const weft_process *before) {
     struct sigaction now;
     for (int i = 1; i < (int)(sizeof before->handlers / sizeof before->handlers[0]); i++)
-        if (before->has_handler[i] && sigaction(i, NULL, &now) == 0 &&
-            now.sa_handler != before->handlers[i].sa_handler)
+        if (before->has_handler[i] && sigaction(i, NULL, &now) == 0 && now.sa_handler != before->handlers[i].sa_handler)
             return i;
     return 0;
 }
