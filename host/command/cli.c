@@ -162,19 +162,25 @@ static void let_launcher_read(weft_exit status) {
 }
 
 /* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the
- * file that it names, and not on to ranks, which are started here. */
+ * file that it names, and of ranks that are started here each one's to another one, a line each. */
 static char code_file[256];
+static bool is_of_ranks;
 
 static void take_code_file(void) {
-    const char *named = getenv("WEFT_CODE_FILE");
-    if (named != NULL) (void)snprintf(code_file, sizeof code_file, "%s", named);
+    const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES");
+    is_of_ranks = named == NULL && ranks != NULL;
+    if (named != NULL || ranks != NULL)
+        (void)snprintf(code_file, sizeof code_file, "%s", named != NULL ? named : ranks);
     (void)unsetenv("WEFT_CODE_FILE");
 }
 
 static void tell_code(weft_exit status, const weft_error *err) {
-    FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, "w");
+    FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
     if (file == NULL) return;
-    (void)fprintf(file, "%d", status == WEFT_EXIT_USAGE ? WEFT_E_USER : status == WEFT_EXIT_DONE ? 0 : (int)err->code);
+    (void)fprintf(file, "%d\n",
+                  status == WEFT_EXIT_USAGE  ? WEFT_E_USER
+                  : status == WEFT_EXIT_DONE ? 0
+                                             : (int)err->code);
     (void)fclose(file);
 }
 

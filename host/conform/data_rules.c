@@ -119,6 +119,7 @@ typedef struct instance {
     weft_data *made;
     weft_data_info info;
     weft_split_info splits[3];
+    bool refused; /* its create has failed */
 } instance;
 
 static void instance_close(instance *self) {
@@ -135,6 +136,7 @@ static weft_status instance_open(instance *self, const weft_subject *subject, ui
     weft_plugin_call_begin(&call, subject->loaded, "create");
     status = self->table->create(&self->made, weft_subject_host(poison), subject->config, bytes_job(), err);
     status = weft_plugin_call_made(&call, status, self->made, err);
+    self->refused = status != WEFT_OK;
     if (status == WEFT_E_USER || status == WEFT_E_DATA) return WEFT_E_UNSUPPORTED; /* another file is what it needs */
     if (status != WEFT_OK) return status;
     self->info.struct_size = (uint32_t)sizeof self->info;
@@ -495,7 +497,11 @@ static weft_status read_wrong(const weft_subject *subject, weft_wrong wrong, con
     instance self;
     const weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, &said);
     const uint64_t targets = status == WEFT_OK ? self.splits[WEFT_SPLIT_TRAIN].targets : 0;
+    weft_status left = WEFT_OK;
+    if (self.refused) left = weft_subject_refused(status, self.made, weft_wrong_name(wrong), err);
+    if (self.refused) self.made = NULL;
     instance_close(&self);
+    if (left != WEFT_OK) return left;
     if (status != WEFT_OK) return judge_refusal(wrong, path, status, &said, err);
     if (weft_wrong_is_nothing(wrong) || targets == 0)
         return WEFT_BROKEN(err, "it takes %s as path, with %llu targets to learn", weft_wrong_name(wrong),

@@ -134,11 +134,13 @@ static weft_status create_from(bool *taken, const weft_subject *subject, const c
     const weft_model_source source = {(uint32_t)sizeof source, 0, path, text, strlen(text)};
     weft_error said = WEFT_ERROR_INIT;
     weft_model *model = NULL;
+    char what[128];
     *taken = table->create(&model, weft_subject_host(WEFT_POISON_ONE), subject->config, &source, &said) == WEFT_OK;
+    (void)snprintf(what, sizeof what, "a config.json that is '%.60s'", text);
     if (!*taken && said.text[0] == '\0')
         return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
     if (*taken) table->destroy(model);
-    return WEFT_OK;
+    return weft_subject_refused(*taken ? WEFT_OK : WEFT_E_USER, model, what, err);
 }
 
 /* A broken config.json may be taken or refused; what is not understood at all is refused. */

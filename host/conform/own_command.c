@@ -34,8 +34,24 @@ static void become(const char *const *words) {
     (void)dup2(log, STDERR_FILENO);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setenv("WEFT_CODE_FILE", "code", 1);
+    (void)setenv("WEFT_RANK_CODES", "code.ranks", 1);
     (void)execv("/proc/self/exe", (char *const *)(uintptr_t)words);
     _exit(127);
+}
+
+/* Of ranks that have failed one says that it is the user's fault, and none that it is another's: those that were left
+ * alone by it say that they were. */
+static bool ranks_say_so(void) {
+    char codes[512], *at = codes;
+    bool any = false;
+    read_end(codes, sizeof codes, "code.ranks");
+    while (*at != '\0') {
+        const long code = strtol(at, &at, 10);
+        if (code != WEFT_OK && code != WEFT_E_USER && code != WEFT_E_PEER) return false;
+        any = any || code == WEFT_E_USER;
+        at += strspn(at, "\n");
+    }
+    return any;
 }
 
 /* A file, a key or a number of ranks that the plugin does not take is no mistake of it; where it has run once with the
@@ -43,7 +59,15 @@ static void become(const char *const *words) {
 static bool is_users_fault(bool has_run) {
     char code[16];
     read_end(code, sizeof code, "code");
-    return !has_run && strtol(code, NULL, 10) == WEFT_E_USER;
+    return !has_run && (strtol(code, NULL, 10) == WEFT_E_USER || ranks_say_so());
+}
+
+/* What says why: of ranks the first one's line, before those of who was left alone, else the last of all. */
+static void keep_reason(char *said) {
+    const bool is_of_ranks = ranks_say_so();
+    char *last = strrchr(said, '\n');
+    if (is_of_ranks) said[strcspn(said, "\n")] = '\0';
+    else if (last != NULL) memmove(said, last + 1, strlen(last + 1) + 1);
 }
 
 weft_status weft_own_command(const weft_subject *subject, const char *const *words, bool chosen, weft_error *err) {
@@ -59,6 +83,7 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     if (chosen) all[n++] = plugin;
     for (size_t i = 0; chosen && i < options->n_overrides && n < MOST_WORDS - 1; i++) all[n++] = options->overrides[i];
     (void)unlink("code");
+    (void)unlink("code.ranks");
     child = fork();
     if (child == 0) become(all);
     if (child < 0 || waitpid(child, &status, 0) != child)
@@ -68,8 +93,8 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     read_end(said, sizeof said, "log");
     if (said[0] == '\0') read_end(said, sizeof said, "answer"); /* a proof that fails is no error of the program's */
     if (WIFEXITED(status) && is_users_fault(has_run)) {
-        const char *last = strrchr(said, '\n');
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", last == NULL ? said : last + 1);
+        keep_reason(said);
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said);
     }
     return WEFT_BROKEN(err, "weft %s %s ends with status %d: %s", all[1], all[2],
                        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said);

@@ -124,6 +124,18 @@ int64_t weft_subject_pieces(void) {
  * none of them. So the lists must be full before what is held says anything. */
 enum { WARM_ROUNDS = 32, ROUNDS = 8 };
 
+weft_status weft_subject_refused(weft_status status, const void *made, const char *what, weft_error *err) {
+    if (status == WEFT_OK) return WEFT_OK;
+    if (made != NULL)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "it refuses %s, and gives an instance all the same: on a failure outputs stay untouched",
+                              what);
+    if (weft_subject_pieces() == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "it refuses %s, and %lld pieces of memory that it took from host->alloc are never released",
+                          what, (long long)weft_subject_pieces());
+}
+
 static int64_t open_descriptors(void) {
     DIR *list = opendir("/proc/self/fd");
     int64_t n = 0;

@@ -43,6 +43,10 @@ const weft_host *weft_subject_host(uint8_t poison);
 /* Pieces of memory that plugins hold now from these hosts. */
 int64_t weft_subject_pieces(void);
 
+/* A `create` that has failed with `status` leaves its output as it was and gives back what it took: else WEFT_E_PLUGIN
+ * with a sentence. what: what it has refused. WEFT_OK where it has not failed. [main] */
+weft_status weft_subject_refused(weft_status status, const void *made, const char *what, weft_error *err);
+
 /* What `once` takes it gives back: pieces of memory of these hosts, descriptors, and what the C library's heap holds,
  * which a plugin's own malloc takes from. It is done several times: what is made once for the process may stay.
  * [main] */

@@ -23,6 +23,7 @@ typedef struct instance {
     const weft_tokenizer_plugin *table;
     weft_tokenizer *made;
     weft_tokenizer_info info;
+    bool refused; /* its create has failed */
 } instance;
 
 static weft_status instance_open(instance *self, const weft_subject *subject, weft_error *err) {
@@ -37,6 +38,7 @@ static weft_status instance_open(instance *self, const weft_subject *subject, we
     weft_plugin_call_begin(&call, subject->loaded, "create");
     status = self->table->create(&self->made, weft_subject_host(WEFT_POISON_ONE), subject->config, directory, err);
     status = weft_plugin_call_made(&call, status, self->made, err);
+    self->refused = status != WEFT_OK;
     self->info.struct_size = (uint32_t)sizeof self->info;
     self->info.bos = self->info.eos = self->info.unk = self->info.pad = -1;
     if (status == WEFT_OK) WEFT_PLUGIN_TELL(self->table, info, self->made, &self->info);
@@ -363,7 +365,11 @@ static weft_status read_wrong(const weft_subject *wrong, weft_wrong how, const c
     weft_error said = WEFT_ERROR_INIT;
     instance self;
     const weft_status status = instance_open(&self, wrong, &said);
+    weft_status left = WEFT_OK;
+    if (self.refused) left = weft_subject_refused(status, self.made, weft_wrong_name(how), err);
+    if (self.refused) self.made = NULL;
     instance_close(&self);
+    if (left != WEFT_OK) return left;
     if (status == WEFT_OK && name[0] != '\0')
         return WEFT_BROKEN(err, "it takes %s as its %s", weft_wrong_name(how), name);
     if (status != WEFT_OK && strstr(said.text, name) == NULL && strstr(said.text, wrong->options->directory) == NULL)

@@ -4,6 +4,7 @@
 #include "base/child.h"
 #include "base/join.h"
 #include "base/tree.h"
+#include "conform/leaves_process.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
 
@@ -47,6 +48,15 @@ static char answer_of(weft_status status, const weft_subject *subject) {
     return subject->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
 }
 
+/* What runs whole commands has the plugin in other processes, which end. */
+static weft_status hold(const weft_rule *rule, weft_subject *subject, weft_error *err) {
+    weft_left before;
+    weft_status status;
+    weft_left_note(&before);
+    status = rule->holds(subject, err);
+    return status == WEFT_OK && !rule->is_long ? weft_left_judge(&before, subject->options->kind, err) : status;
+}
+
 static void try_rule(int end, void *context) {
     const question *asked = context;
     weft_error err = WEFT_ERROR_INIT;
@@ -57,7 +67,7 @@ static void try_rule(int end, void *context) {
     (void)weft_services_log_level(WEFT_LOG_ERROR);
     if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
     status = weft_subject_open(&subject, asked->options, &err);
-    if (status == WEFT_OK) status = asked->rule->holds(&subject, &err);
+    if (status == WEFT_OK) status = hold(asked->rule, &subject, &err);
     verdict = subject.refused ? REFUSED : answer_of(status, &subject);
     weft_subject_close(&subject);
     (void)dprintf(end, "%c%s", verdict, status == WEFT_OK ? "" : err.text);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # weft plugins check: what `weft plugins new` writes holds every rule, and each mistake of mutants.txt is named by the rule that
-# it is listed for: a third of them, all with the full suite. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# it is listed for: a quarter of them, all with the full suite. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -27,7 +27,7 @@ n=0
 while read -r kind rule change; do
     case $kind in '' | '#'*) continue ;; esac
     n=$((n + 1))
-    is_full || [ $((n % 3)) = 0 ] || continue
+    is_full || [ $((n % 4)) = 0 ] || continue
     source=my-$kind/mutant$n.c
     perl -0pe "$change" "my-$kind/my_$kind.c" >"$source"
     if cmp -s "$source" "my-$kind/my_$kind.c"; then
@@ -83,6 +83,8 @@ answers() { # answers STATUS VERDICT WHY FILE ARGUMENT...: of one rule
         failed "$*: status $status, not $want and $verdict" printed
 }
 answers 13 untried "/nonexistent cannot be read" "$WEFT_BUILD/plugins/weft-data-text.so" path=/nonexistent --rule R27
+double=$WEFT_BUILD/tests/cuda/weft-device-cuda.so # which has one card
+[ ! -e "$double" ] || answers 13 untried "1 card for 2 ranks" "$double" --rule R28
 answers 13 untried "not finished within 0.1 s" my-policy/sound.so --rule R28 --seconds 0.01
 perl -0pe 's/    \(void\)err;\n    out->lr/    if (step->update == 7) *(volatile int *)0 = 1;\n    out->lr/' \
     my-optimizer/my_optimizer.c >my-optimizer/crash.c
