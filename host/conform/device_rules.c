@@ -5,10 +5,14 @@
 #include "conform/later_struct.h"
 #include "conform/rule.h"
 #include "model/convert.h"
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
 #include <math.h>
 #include <stdlib.h>
+#include <weft/choices.h>
+#include <weft/dry_run.h>
+#include <weft/roof.h>
 
 /* A device, and what was taken of it. */
 enum { MOST_BUFFERS = WEFT_CALL_OPERANDS + 2 };
@@ -471,11 +475,84 @@ static weft_status judge_info(const bench *b, weft_error *err) {
     return weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "facts in info", err);
 }
 
+/* ---- a device's optional tables in a later host ---- */
+
+static weft_status ask_roof(const bench *b, const weft_device_roof *roof, uint32_t bytes, uint8_t filler,
+                            weft_error *err) {
+    const weft_roof_product asked = {.struct_size = (uint32_t)sizeof asked, .m = 8, .n = 8, .k = 8, .dtype = WEFT_F32};
+    weft_roof_product *longer = weft_later_copy(&asked, 1, sizeof asked, filler);
+    double seconds = 0;
+    weft_status status = WEFT_OK;
+    if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
+    if (bytes != 0) longer->struct_size = bytes;
+    status = roof->product(b->device, &seconds, longer, err);
+    free(longer);
+    return status;
+}
+
+static weft_status must_refuse(weft_status status, const weft_error *said, const char *what, weft_error *err) {
+    if (status == WEFT_OK) return WEFT_BROKEN(err, "%s takes a weft_roof_product that %s", WEFT_DEVICE_ROOF, what);
+    if (said->text[0] != '\0') return WEFT_OK;
+    return WEFT_BROKEN(err, "%s refuses a weft_roof_product that %s without a sentence", WEFT_DEVICE_ROOF, what);
+}
+
+static weft_status judge_roof(const bench *b, weft_error *err) {
+    const weft_device_roof *roof = weft_device_find(b->kernels, b->device, WEFT_DEVICE_ROOF);
+    weft_error said = WEFT_ERROR_INIT, short_said = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (roof == NULL) return WEFT_OK;
+    status = must_refuse(ask_roof(b, roof, 0, WEFT_LATER_PATTERN, &said), &said, "asks for more than it knows", err);
+    if (status == WEFT_OK)
+        status = must_refuse(ask_roof(b, roof, WEFT_SHORTER_BYTES, 0, &short_said), &short_said,
+                             "is shorter than SDK 1.0 has it", err);
+    return status == WEFT_OK ? ask_roof(b, roof, 0, 0, err) : status;
+}
+
+/* Of all calls before it. */
+static weft_status judge_choices(const bench *b, weft_error *err) {
+    const weft_device_choices *choices = weft_device_find(b->kernels, b->device, WEFT_DEVICE_CHOICES);
+    const int64_t n = choices == NULL ? 0 : choices->count(b->device);
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
+        const weft_device_choice empty = {.struct_size = (uint32_t)sizeof empty};
+        weft_device_choice plain = empty, answered = empty;
+        weft_device_choice *longer = weft_later_structs(&empty, 1, sizeof empty);
+        choices->get(b->device, i, &plain);
+        choices->get(b->device, i, longer);
+        weft_later_read(&answered, 1, sizeof answered, longer, "weft_device_choice");
+        status = weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "choices", err);
+    }
+    return status;
+}
+
+static weft_status judge_counts(const bench *b, weft_error *err) {
+    const weft_dry_counts empty = {.struct_size = (uint32_t)sizeof empty};
+    const weft_device_dry_run *table = NULL;
+    weft_dry_counts plain = empty, answered = empty, *longer = NULL;
+    weft_status status = weft_device_dry_run_find(&table, b->kernels, b->device, err);
+    if (status != WEFT_OK || table == NULL) return status;
+    status = table->begin(b->device, err);
+    if (status != WEFT_OK) return status;
+    longer = weft_later_structs(&empty, 1, sizeof empty);
+    table->counts(b->device, &plain);
+    table->counts(b->device, longer);
+    table->end(b->device);
+    weft_later_read(&answered, 1, sizeof answered, longer, "weft_dry_counts");
+    return weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "counts", err);
+}
+
+static weft_status judge_tables(const bench *b, weft_error *err) {
+    weft_status status = judge_roof(b, err);
+    if (status == WEFT_OK) status = judge_choices(b, err);
+    return status == WEFT_OK ? judge_counts(b, err) : status;
+}
+
 static weft_status works_later(weft_subject *subject, weft_error *err) {
     bench b;
     weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
     if (status == WEFT_OK) status = judge_info(&b, err);
     if (status == WEFT_OK) status = judge_all(&b, &b, judge_longer, err);
+    if (status == WEFT_OK) status = judge_tables(&b, err);
     close_bench(&b);
     return status;
 }

@@ -121,7 +121,7 @@ static weft_status run_update(const weft_engine *engine, const weft_update *args
     char title[700];
     weft_doing before;
     weft_plugin_title(title, sizeof title, engine->optimizer_plugin);
-    (void)snprintf(slot, sizeof slot, "update, with the body of %s", title);
+    (void)snprintf(slot, sizeof slot, "update of %s", title);
     before = weft_plugin_enter(engine->kernels, slot);
     return weft_plugin_leave(before, engine->kernels->update(engine->device, NULL, args, err), err);
 }

@@ -49,5 +49,5 @@ fi
 # A body lasts on each step: it is told once, with both who run it.
 trained body "optimizer.plugin=$dir/plugins/weft-optimizer-body.so" policy.plugin=whole
 told 1 "has been in its"
-told 1 "has been in its update, with the body of optimizer:body ($dir/plugins/weft-optimizer-body.so) for 0.4 s"
+told 1 "has been in its update of optimizer:body ($dir/plugins/weft-optimizer-body.so) for 0.4 s"
 [ "$failures" = 0 ]
