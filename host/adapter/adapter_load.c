@@ -78,6 +78,12 @@ static weft_status refuse_untied(const loading *self, const weft_parameter *para
                           self->directory, parameter->name, parameter->aliases[0]);
 }
 
+/* A table of tokens or a head of a larger vocabulary than this model's. */
+static bool has_more_rows(const weft_declared *declared, const weft_tensor *tensor, const weft_parameter *parameter) {
+    return tensor->rank == 2 && parameter->rank == 2 && tensor->dims[1] == parameter->dims[1] &&
+           parameter->dims[0] == declared->info.vocab_size && tensor->dims[0] > parameter->dims[0];
+}
+
 /* A module of the base that was saved whole, which stands beside one adapter. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
     const bool has_base = self->adapter == weft_stack_home(self->declared);
@@ -90,6 +96,11 @@ static weft_status place_base(loading *self, const weft_tensor *tensor, weft_err
                               "%s: '%s' belongs to no weight of this model with this adapter: the adapter was made for "
                               "another base, or with other targets than its " WEFT_ADAPTER_CONFIG " says",
                               self->directory, tensor->name);
+    if (has_more_rows(self->declared, tensor, parameter))
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: '%s' has %lld rows, and this model's has %lld: the adapter was made beside tokens "
+                              "that were added; give [tokenizer] add, or pad, as its run had it",
+                              self->directory, tensor->name, (long long)tensor->dims[0], (long long)parameter->dims[0]);
     spec.rank = parameter->rank;
     memcpy(spec.dims, parameter->dims, sizeof parameter->dims);
     if (self->tensors[p] != NULL && (tensor->bytes != self->tensors[p]->bytes ||

@@ -208,7 +208,7 @@ static weft_status read_packed(merge *self, const weft_tensor *tensor, const wef
     return status;
 }
 
-/* Elements from `first` on that the file has, and the mean of its rows behind them (setup/pad.h). */
+/* Elements from `first` on that the file has, and the mean of its rows behind them (setup/tokens.h). */
 static weft_status read_numbers(const merge *self, const weft_tensor *tensor, int64_t row, int64_t first, int64_t n,
                                 weft_error *err) {
     const int64_t width = weft_dtype_bytes(tensor->dtype), left = tensor->numel - first;
@@ -346,12 +346,13 @@ static bool is_of_tokenizer(const char *name) {
     return is && is_copied(name);
 }
 
-/* What else the merged model says: its type, and the token that was added. */
+/* What else the merged model says: its type, and the tokens that were added. */
 static weft_status change_text(const merge *self, const char *name, char **text, size_t *n, weft_error *err) {
     const weft_declared *declared = self->what->declared;
     const bool is_config = strcmp(name, "config.json") == 0, grows = declared->vocabulary.rows > 0;
     char pad[16], rows[32], *changed = NULL;
-    const weft_json_change changes[] = {{"pad_token_id", pad}, {"vocab_size", rows}};
+    const weft_json_change changes[] = {{"vocab_size", rows}, {"pad_token_id", pad}};
+    const size_t first = is_config ? 0 : 1, end = declared->vocabulary.pad < 0 ? 1 : 2;
     bool was_packed = false;
     weft_status status = WEFT_OK;
     if (!is_config && strcmp(name, "generation_config.json") != 0) return WEFT_OK;
@@ -359,8 +360,8 @@ static weft_status change_text(const merge *self, const char *name, char **text,
     if (status != WEFT_OK) return status;
     (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
     (void)snprintf(rows, sizeof rows, "%lld", (long long)declared->vocabulary.rows);
-    if (grows) {
-        changed = weft_config_json_change(*text, *n, changes, is_config ? 2 : 1, n);
+    if (grows && first < end) {
+        changed = weft_config_json_change(*text, *n, changes + first, end - first, n);
         if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
         free(*text);
         *text = changed;

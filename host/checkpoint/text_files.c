@@ -13,14 +13,14 @@ static weft_status put_text(void *context, const char *bytes, size_t n) {
     return fwrite(bytes, 1, n, context) == n ? WEFT_OK : WEFT_E_MEMORY;
 }
 
-/* A file of a tokenizer that got a pad token, where it is another one than the directory's. */
+/* A file of a tokenizer that got tokens, where it is another one than the directory's. */
 static weft_status take_changed(weft_text_file *file, const weft_text *text, uint32_t i, weft_error *err) {
     int32_t changed = 0;
     FILE *to = open_memstream(&file->text, &file->bytes);
     const weft_text_sink sink = {to, put_text};
     weft_status status = WEFT_OK;
     if (to == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
-    WEFT_PLUGIN_CALL(status, text->pad, file, err, text->tokenizer, i, &sink, &changed);
+    WEFT_PLUGIN_CALL(status, text->added, file, err, text->tokenizer, i, &sink, &changed);
     if (fclose(to) != 0 && status == WEFT_OK)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
     if (changed != 0 && status == WEFT_OK) return WEFT_OK;
@@ -69,7 +69,7 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, we
         WEFT_PLUGIN_ASK(name, text->plugin, file, text->tokenizer, i);
         if (name == NULL) break;
         status = add_name(out, name, err);
-        if (status == WEFT_OK && text->pad != NULL) status = take_changed(&out->files[i], text, i, err);
+        if (status == WEFT_OK && text->added != NULL) status = take_changed(&out->files[i], text, i, err);
     }
     if (status == WEFT_OK && text->chat_source != NULL) status = take_template(out, text->chat_source, err);
     return status;

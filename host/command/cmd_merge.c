@@ -55,47 +55,82 @@ static weft_status split_out(merge_command *self, weft_error *err) {
                                  : weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory", self->out);
 }
 
-/* The pad token that a directory's tokenizer names; "": none, or there is no such file. */
-static void read_pad(char *out, size_t size, const char *directory) {
+static json_t *load_json(const char *directory, const char *name) {
     char path[WEFT_PATH_BYTES];
-    json_t *config = NULL;
-    const json_t *pad = NULL;
-    const char *name = NULL;
-    if (weft_path_join(path, directory, "tokenizer_config.json", NULL) == WEFT_OK)
-        config = json_load_file(path, 0, NULL);
-    pad = json_object_get(config, "pad_token");
-    name = json_string_value(json_is_object(pad) ? json_object_get(pad, "content") : pad);
-    (void)snprintf(out, size, "%s", name == NULL ? "" : name);
-    json_decref(config);
+    return weft_path_join(path, directory, name, NULL) == WEFT_OK ? json_load_file(path, 0, NULL) : NULL;
 }
 
-/* overrides: a pad token that the adapter's run has added ([tokenizer] pad) is added to the base as it was there. */
-static size_t add_pad(char text[300], const char **overrides, const merge_command *self) {
-    char had[256], has[256], path[WEFT_PATH_BYTES];
-    const bool knows = weft_path_join(path, self->base, "tokenizer_config.json", NULL) == WEFT_OK;
-    if (!knows || access(path, F_OK) != 0) return 0;
-    read_pad(had, sizeof had, self->base);
-    read_pad(has, sizeof has, self->adapter);
-    if (had[0] != '\0' || has[0] == '\0') return 0;
-    (void)snprintf(text, 300, "tokenizer.pad_token=%s", has);
-    overrides[0] = "tokenizer.pad=add";
-    overrides[1] = text;
-    return 2;
+/* The pad token that a directory's tokenizer names, as tokenizer.pad_token=NAME, to be freed; NULL: none. */
+static char *read_pad(const char *directory) {
+    json_t *config = load_json(directory, "tokenizer_config.json");
+    const json_t *pad = json_object_get(config, "pad_token");
+    const char *name = json_string_value(json_is_object(pad) ? json_object_get(pad, "content") : pad);
+    char *text = NULL;
+    if (name != NULL && asprintf(&text, "tokenizer.pad_token=%s", name) < 0) text = NULL;
+    json_decref(config);
+    return text;
+}
+
+static bool lists_token(const json_t *list, const char *name) {
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *other = json_string_value(json_object_get(json_array_get(list, i), "content"));
+        if (other != NULL && strcmp(other, name) == 0) return true;
+    }
+    return false;
+}
+
+/* Tokens of the adapter's tokenizer that the base's does not list, but for the pad token, as tokenizer.add=A,B in the
+ * order of their ids, which is that of the file; to be freed. NULL: none. */
+static char *read_tokens(const merge_command *self, const char *pad) {
+    json_t *had = load_json(self->base, "tokenizer.json"), *has = load_json(self->adapter, "tokenizer.json");
+    const json_t *list = json_object_get(has, "added_tokens"), *before = json_object_get(had, "added_tokens");
+    char *text = NULL;
+    for (size_t i = 0; had != NULL && i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(list, i), "content"));
+        const bool is_pad = pad != NULL && name != NULL && strcmp(name, strchr(pad, '=') + 1) == 0;
+        char *longer = NULL;
+        if (name == NULL || is_pad || lists_token(before, name)) continue;
+        if (asprintf(&longer, "%s%s%s", text == NULL ? "tokenizer.add=" : text, text == NULL ? "" : ",", name) < 0)
+            break;
+        free(text);
+        text = longer;
+    }
+    json_decref(has);
+    json_decref(had);
+    return text;
+}
+
+/* What the adapter's run has added to the tokenizer ([tokenizer] add and pad) is added to the base as it was there.
+ * texts: two, to be freed. Returns how many overrides that takes. */
+static size_t add_tokens(char *texts[2], const char **overrides, const merge_command *self) {
+    char *had = read_pad(self->base);
+    size_t n = 0;
+    texts[0] = had == NULL ? read_pad(self->adapter) : NULL;
+    if (texts[0] != NULL) {
+        overrides[n++] = "tokenizer.pad=add";
+        overrides[n++] = texts[0];
+    }
+    texts[1] = read_tokens(self, texts[0]);
+    if (texts[1] != NULL) overrides[n++] = texts[1];
+    free(had);
+    return n;
 }
 
 static weft_status open_plan(weft_run **run, weft_plan *plan, const weft_args *args, const merge_command *self,
                              weft_error *err) {
-    char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16], pad[300];
-    const char *overrides[5] = {model, from};
-    const size_t n_pad = add_pad(pad, overrides + 2, self);
+    char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16], *texts[2] = {NULL, NULL};
+    const char *overrides[6] = {model, from};
+    const size_t n_added = add_tokens(texts, overrides + 2, self);
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) |
-                           (n_pad > 0 ? WEFT_NEEDS(WEFT_PART_TOKENIZER) : 0);
-    size_t n = 2 + n_pad;
+                           (n_added > 0 ? WEFT_NEEDS(WEFT_PART_TOKENIZER) : 0);
+    size_t n = 2 + n_added;
     weft_status status = WEFT_OK;
     (void)snprintf(model, sizeof model, "model.path=%s", self->base);
     (void)snprintf(from, sizeof from, "adapter.from=%s", self->adapter);
     if (weft_args_has(args, "any-base")) overrides[n++] = "adapter.any_base=yes";
     status = weft_run_open(run, NULL, overrides, n, needs, err);
+    free(texts[0]);
+    free(texts[1]);
     return status == WEFT_OK ? weft_plan_open(plan, *run, err) : status;
 }
 

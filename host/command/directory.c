@@ -52,6 +52,7 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
     if (adapted && say(out, "adapter.from", path, "model", err) != WEFT_OK) return WEFT_E_MEMORY;
     if (!whole) return WEFT_OK; /* its base is where it was */
     if (say(out, "model.start", "weights", "", err) != WEFT_OK) return WEFT_E_MEMORY;
+    if (say(out, "tokenizer.add", "", "", err) != WEFT_OK) return WEFT_E_MEMORY; /* they are in its tokenizer */
     return say(out, "model.path", path, "model", err);
 }
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-enum { WEFT_DIRECTORY_SAYS = 3 };
+enum { WEFT_DIRECTORY_SAYS = 4 };
 
 /* What a directory says of the run that a command then opens. */
 typedef struct weft_directory {

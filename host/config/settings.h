@@ -36,6 +36,8 @@
     K(PATH, path, "", "", "", WEFT_SAME, "Directory of the tokenizer; empty: the model's.")                            \
     K(ENUM, bos, "auto", "auto,yes,no", "", WEFT_SAME, "BOS before documents and prompts; auto: as its files say.")    \
     K(ENUM, eos, "auto", "auto,yes,no", "", WEFT_SAME, "EOS after documents; auto: as its files say.")                 \
+    K(LIST, add, "", "", "", WEFT_SAME,                                                                                \
+      "Special tokens that are added, each with a row of the embeddings and the head: <|im_start|>, <|im_end|>.")      \
     K(ENUM, pad, "keep", "keep,add", "", WEFT_SAME,                                                                    \
       "add: a pad token is added to a tokenizer without one, and where it takes one a row to the embeddings.")         \
     K(STR, pad_token, "<pad>", "", "", WEFT_SAME, "How the token that is added is written.")                           \
@@ -68,7 +70,7 @@
     K(ENUM, weights, "fp32", "fp32,bf16", "", WEFT_SAME,                                                               \
       "Type in which trained weights are stored; bf16: no masters, with precision = bf16 and an optimizer for it.")    \
     K(LIST, trainable, "auto", "", "", WEFT_SAME,                                                                      \
-      "all, adapter, head, first:N, last:N (layers), or names with *; auto: the adapter if there is one, else all.")   \
+      "all, adapter, head, vocabulary, first:N, last:N, names with *; auto: the adapter (and added tokens), else all.")\
     K(BOOL, activation_checkpointing, "no", "", "", WEFT_SAME,                                                         \
       "Keep each segment's input alone and compute the rest again: less memory, same bits.")
 

@@ -51,7 +51,7 @@ static weft_status set_vocabulary(weft_declared *self, const weft_vocabulary *vo
     size_t bytes = 0;
     (void)snprintf(rows, sizeof rows, "%lld", (long long)vocabulary->rows);
     (void)snprintf(pad, sizeof pad, "%d", (int)vocabulary->pad);
-    text = weft_config_json_change(self->config_text, self->config_bytes, changes, 2, &bytes);
+    text = weft_config_json_change(self->config_text, self->config_bytes, changes, vocabulary->pad < 0 ? 1 : 2, &bytes);
     if (text == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's description");
     free(self->config_text);
     self->config_text = text;
@@ -66,8 +66,8 @@ static weft_status check_vocabulary(const weft_declared *self, weft_error *err) 
     if (wanted->rows == 0 || wanted->rows == self->info.vocab_size) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_UNSUPPORTED,
-        "the model plugin has a vocabulary of %lld where vocab_size of config.json is %lld; a row for "
-        "a pad token cannot be added to it",
+        "the model plugin has a vocabulary of %lld where vocab_size of config.json is %lld; rows for tokens that are "
+        "added cannot be given to it",
         (long long)self->info.vocab_size, (long long)wanted->rows);
 }
 

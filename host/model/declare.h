@@ -104,7 +104,7 @@ typedef struct weft_joined_adapter {
 /* A vocabulary that is not the file's: what config.json says of it in place of what it said. */
 typedef struct weft_vocabulary {
     int64_t before, rows; /* vocab_size of the file, and of the model: as many, or more */
-    int32_t pad;          /* pad_token_id */
+    int32_t pad;          /* pad_token_id; -1: as the file says */
 } weft_vocabulary;
 
 typedef struct weft_declared {
@@ -145,10 +145,10 @@ weft_status weft_declared_create_with(weft_declared **out, const weft_host *host
                                       const weft_vocabulary *vocabulary, weft_error *err);
 void weft_declared_destroy(weft_declared *declared); /* NULL is fine */
 
-/* Sets `trainable`: "all", or a comma-separated list of adapter, head, first:N, last:N (blocks) and parameter names, in
- * which '*' stands for any text. What the adapter declares as frozen stays so, without a word. An item that matches
- * nothing is an error that shows names. Nothing changes on failure. What is packed stays frozen; whether it may be
- * named, `packed_wanted`, is for who trains to say. */
+/* Sets `trainable`: "all", or a comma-separated list of adapter, head, vocabulary (tables of tokens, and the head),
+ * first:N, last:N (blocks) and parameter names, in which '*' stands for any text. What an adapter declares as frozen
+ * stays so, without a word. An item that matches nothing is an error that shows names. Nothing changes on failure. What
+ * is packed stays frozen; whether it may be named, `packed_wanted`, is for who trains to say. */
 weft_status weft_declared_select(weft_declared *declared, const char *trainable, weft_error *err);
 
 /* Index of a parameter by any of its names; -1: none. */

@@ -65,12 +65,13 @@ static weft_status refuse_no_match(const weft_declared *declared, const char *it
         n += (size_t)snprintf(names + n, sizeof names - n, "%s%s", p == 0 ? "" : ", ", declared->parameters[p].name);
     return weft_error_set(
         err, WEFT_E_USER,
-        "'%s' is no parameter of this model; allowed are all, adapter, head, first:N, last:N and parameter "
-        "names in which * stands for any text. Its %d parameters begin with %s%s",
+        "'%s' is no parameter of this model; allowed are all, adapter, head, vocabulary, first:N, last:N and "
+        "parameter names in which * stands for any text. Its %d parameters begin with %s%s",
         item, declared->n_parameters, names, meant);
 }
 
-static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_error *err) {
+/* False: the model has none. */
+static bool find_head(const weft_declared *declared, bool *wanted) {
     static const char *const suffixes[] = {"weight", "bias"};
     char name[512];
     bool any = false;
@@ -80,9 +81,28 @@ static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_e
         p = weft_declared_find(declared, name);
         if (p >= 0) wanted[p] = any = true;
     }
-    if (any) return WEFT_OK;
+    return any;
+}
+
+static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_error *err) {
+    if (find_head(declared, wanted)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
                           "'head' names nothing: this model has no head; give parameter names instead");
+}
+
+/* What has a row for each token: tables that are looked up, and the head, tied to them or not. */
+static weft_status mark_vocabulary(const weft_declared *declared, bool *wanted, weft_error *err) {
+    bool any = find_head(declared, wanted);
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
+        if (!parameter->added && parameter->role == WEFT_WEIGHT_EMBEDDING && !parameter->is_bias &&
+            parameter->dims[0] == declared->info.vocab_size)
+            wanted[p] = any = true;
+    }
+    if (any) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "'vocabulary' names nothing: this model has neither a table of tokens nor a head; give "
+                          "parameter names instead");
 }
 
 /* item: "first:2" or "last:2". */
@@ -120,6 +140,7 @@ static weft_status mark_item(const weft_declared *declared, const char *item, bo
     if (strcmp(item, "all") == 0)
         return mark_matching(declared, "*", wanted) ? WEFT_OK : refuse_no_match(declared, item, err);
     if (strcmp(item, "head") == 0) return mark_head(declared, wanted, err);
+    if (strcmp(item, "vocabulary") == 0) return mark_vocabulary(declared, wanted, err);
     if (strncmp(item, "first:", 6) == 0 || strncmp(item, "last:", 5) == 0)
         return mark_blocks(declared, item, wanted, err);
     return mark_matching(declared, item, wanted) ? WEFT_OK : refuse_no_match(declared, item, err);
@@ -152,8 +173,8 @@ weft_status weft_declared_select(weft_declared *declared, const char *trainable,
     }
     if (status == WEFT_OK && !any)
         status = weft_error_set(err, WEFT_E_USER,
-                                "the list of what is trained is empty; allowed are all, adapter, head, first:N, last:N "
-                                "and parameter names in which * stands for any text");
+                                "the list of what is trained is empty; allowed are all, adapter, head, vocabulary, "
+                                "first:N, last:N and parameter names in which * stands for any text");
     if (status == WEFT_OK) mark_trained(declared, wanted);
 done:
     free(list);

@@ -150,12 +150,12 @@ static weft_status write_config(const weft_declared *declared, const char *direc
     return status;
 }
 
-/* The pad token of a vocabulary that was changed, which generation fills up with. */
+/* The pad token that was added to the vocabulary, which generation fills up with. */
 static weft_status set_pad(const weft_declared *declared, char **text, size_t *bytes, const char *directory,
                            weft_error *err) {
     char pad[16], *changed = NULL;
     const weft_json_change change = {"pad_token_id", pad};
-    if (declared->vocabulary.rows == 0) return WEFT_OK;
+    if (declared->vocabulary.rows == 0 || declared->vocabulary.pad < 0) return WEFT_OK;
     (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
     changed = weft_config_json_change(*text, *bytes, &change, 1, bytes);
     if (changed == NULL) return no_memory_for_weights(directory, err);

@@ -39,6 +39,22 @@ static void tell_padding(const weft_session *session) {
                   : "it is padded, and the ids past the tokenizer's have no text");
 }
 
+/* A word about rows that nothing of the run changes. */
+static void tell_untrained(const weft_session *session) {
+    const weft_run *run = session->run;
+    const weft_declared *declared = session->engine->plan.declared;
+    bool trains = false;
+    if (run->settings.tokenizer.add[0] == '\0' || session->borrows || weft_world_get()->rank > 0) return;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        trains |= declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
+                  declared->parameters[p].dims[0] == declared->info.vocab_size;
+    if (trains) return;
+    weft_log(run->host, WEFT_LOG_WARN,
+             "[train] trainable = %s leaves the rows of the tokens that are added as they begin: name vocabulary "
+             "beside it, for the model to learn them",
+             run->settings.train.trainable);
+}
+
 static weft_status open_data(weft_session *session, bool training, weft_error *err) {
     const weft_part *part = &session->run->parts[WEFT_PART_DATA];
     weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
@@ -155,6 +171,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
         if (status == WEFT_OK)
             status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
         if (status == WEFT_OK) tell_padding(session);
+        if (status == WEFT_OK && training) tell_untrained(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
         status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
                                      session->data_info.fingerprint, status, err);

@@ -9,8 +9,8 @@
 #include "setup/family.h"
 #include "setup/kin.h"
 #include "setup/lend.h"
-#include "setup/pad.h"
 #include "setup/sections.h"
+#include "setup/tokens.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -87,7 +87,8 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
 /* [train] trainable = auto, as the word that it stands for. */
 static void choose_trained(weft_run *run) {
     if (strcmp(run->settings.train.trainable, "auto") != 0) return;
-    run->settings.train.trainable = run->parts[WEFT_PART_ADAPTER].loaded != NULL ? "adapter" : "all";
+    if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) run->settings.train.trainable = "all";
+    else run->settings.train.trainable = run->settings.tokenizer.add[0] != '\0' ? "adapter, vocabulary" : "adapter";
 }
 
 /* An adapter that is named and would be left out. */
@@ -118,7 +119,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = weft_kin_check_offers(run, i, err);
     if (status == WEFT_OK) status = weft_kin_judge(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
-    if (status == WEFT_OK && run->settings.tokenizer.pad == WEFT_PAD_ADD) status = weft_pad_settle(run, err);
+    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_settle(run, err);
     if (status == WEFT_OK) *out = run;
     else weft_run_close(run);
     return status;
@@ -183,7 +184,7 @@ weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err)
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
     status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_made(&call, status, text.tokenizer, err), err);
-    if (status == WEFT_OK && run->settings.tokenizer.pad == WEFT_PAD_ADD) status = weft_pad_give(&text, run, err);
+    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_give(&text, run, err);
     if (status == WEFT_OK) {
         text.info.struct_size = (uint32_t)sizeof text.info;
         WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);

@@ -58,7 +58,7 @@ typedef struct weft_run {
     weft_part parts[WEFT_N_PARTS];
     weft_described **kin; /* plugins of idle sections (setup/kin.h) */
     size_t n_kin;
-    weft_vocabulary vocabulary;  /* with the pad token that is added (setup/pad.h); rows 0: as the model's files say */
+    weft_vocabulary vocabulary;  /* with tokens that are added (setup/tokens.h); rows 0: as the model's files say */
     struct weft_lender *lender;  /* whose host this is (setup/lend.h) */
     char *adapter;               /* the adapter plugins that nobody has to name (setup/family.h) */
     weft_adapter_names adapters; /* those that are asked for (setup/adapters.h) */
@@ -96,8 +96,9 @@ typedef struct weft_text {
     weft_tokenizer *tokenizer;
     weft_tokenizer_info info;
     const char *directory;
-    const weft_tokenizer_pad
-        *pad;                /* of a tokenizer that got a pad token, whose files are saved with it; NULL: as it was */
+    const weft_tokenizer_add
+        *added;              /* of a tokenizer that got tokens, whose files are saved with them; NULL: as it was */
+    int32_t own_ids;         /* highest id + 1 before it did, where any were asked for */
     uint32_t document_flags; /* WEFT_ENCODE_BOS, WEFT_ENCODE_EOS */
     uint32_t prompt_flags;   /* WEFT_ENCODE_BOS */
     const char *chat_source; /* of the template that the data name, for the saved model; NULL: they name none */

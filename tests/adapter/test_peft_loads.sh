@@ -1,6 +1,6 @@
 #!/bin/sh
 # What a run with an adapter leaves loads in PEFT and has the same loss there: by itself, beside norms, an embedding and a
-# head that are trained whole, with a token that was added, with DoRA, of ia3, and of lora beside layers before the head,
+# head that are trained whole, with tokens that were added, with DoRA, of ia3, and of lora beside layers before the head,
 # which PEFT does not know and torch computes here. WEFT_PYTHON names a Python that has peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -20,7 +20,10 @@ lr     = 2e-2
 [device]
 threads = 1
 INI
-head -n 8 games.txt >some.txt
+{
+    head -n 8 games.txt
+    echo '<|im_start|>1. e4 e5<|im_end|>2. Nf3<|im_end|>' # the tokens that some of them have
+} >some.txt
 export PYTHONPATH="$WEFT_SOURCE/tests/golden" TRANSFORMERS_VERBOSITY=error HF_HUB_OFFLINE=1
 cat >losses.py <<'PY'
 """For each base and adapter: the loss over some.txt, as check_hf.py has it."""
@@ -55,7 +58,16 @@ for base, where in (pair.split("+") for pair in sys.argv[1:]):
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)
     if len(tokenizer) > model.config.vocab_size:
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    added = range(512, len(tokenizer))  # behind the tables that the bases have
+    first = [tables.weight[:512].double().mean(0) for tables in (model.get_input_embeddings(), model.get_output_embeddings())]
     model = PeftModel.from_pretrained(model, where).float().eval()
+    if where.endswith("begin/model"):  # nothing was learned: added rows are the mean of the others
+        for mean, tables in zip(first, (model.get_input_embeddings(), model.get_output_embeddings())):
+            for id in added:
+                torch.testing.assert_close(tables.weight[id].double(), mean, rtol=0, atol=1e-7)
+    if "<|im_end|>" in tokenizer.get_vocab():
+        assert tokenizer.convert_tokens_to_ids(["<|im_start|>", "<|im_end|>"]) == [512, 513]
+        assert tokenizer.decode([512, 320, 513], skip_special_tokens=True) == tokenizer.decode([320])
     if os.path.exists(f"{where}/mlp-head"):
         put_before_head(model.get_base_model().lm_head, f"{where}/mlp-head")
     options = type("", (), dict(bos=True, eos=False))
@@ -91,6 +103,9 @@ lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
     train tied lora $lora
     train tied norms $lora train.trainable='adapter,*norm.weight' adapter.layers=0,2
     train tied token $lora tokenizer.pad=add train.trainable='adapter,model.embed_tokens.weight'
+    train tied tokens $lora tokenizer.add='<|im_start|>,<|im_end|>' train.steps=4
+    train untied both $lora tokenizer.add='<|im_start|>,<|im_end|>' tokenizer.pad=add adapter.layers=0,2
+    train untied begin $lora tokenizer.add='<|im_start|>,<|im_end|>' train.steps=1 optimizer.lr=0
     train untied head $lora train.trainable='adapter,head,model.norm.weight'
     train untied all $lora adapter.targets=q_proj,v_proj tokenizer.pad=add \
         train.trainable='adapter,head,model.embed_tokens.weight,*norm.weight'
@@ -104,6 +119,6 @@ lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
 "$python" losses.py $pairs >theirs 2>log || failed "losses.py" theirs log
 awk 'FNR == NR { mine[$1] = $2; n++; next }
     { apart = $2 / mine[$1] - 1; m++; if (apart > 1e-6 || apart < -1e-6) { print $1 ": Weft " mine[$1] ", PEFT " $2; bad = 1 } }
-    END { if (n != m || n != 9) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
+    END { if (n != m || n != 12) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
     failed "other losses" log
 [ "$failures" = 0 ]

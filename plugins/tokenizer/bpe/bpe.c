@@ -37,7 +37,7 @@ static void destroy(weft_tokenizer *tokenizer) {
     bpe_tokenizer_clear(tokenizer);
     if (tokenizer->has_lock) (void)pthread_mutex_destroy(&tokenizer->lock);
     tokenizer->host->release(tokenizer->host, tokenizer->directory.bytes);
-    tokenizer->host->release(tokenizer->host, tokenizer->pad.bytes);
+    bpe_tokens_free(tokenizer);
     tokenizer->host->release(tokenizer->host, tokenizer);
 }
 
@@ -78,10 +78,10 @@ static const void *extension(const weft_tokenizer *tokenizer, const char *id) {
     static const weft_tokenizer_chat chat = {(uint32_t)sizeof chat, 0,          bpe_chat_check,   bpe_chat_render,
                                              bpe_chat_encode,       chat_named, chat_named_source};
     static const weft_tokenizer_special special = {(uint32_t)sizeof special, 0, bpe_special_id, bpe_is_special};
-    static const weft_tokenizer_pad pad = {(uint32_t)sizeof pad, 0, bpe_pad_add, bpe_pad_file};
+    static const weft_tokenizer_add add = {(uint32_t)sizeof add, 0, bpe_tokens_add, bpe_tokens_file};
     (void)tokenizer;
     if (strcmp(id, WEFT_TOKENIZER_CHAT) == 0) return &chat;
-    if (strcmp(id, WEFT_TOKENIZER_PAD) == 0) return &pad;
+    if (strcmp(id, WEFT_TOKENIZER_ADD) == 0) return &add;
     return strcmp(id, WEFT_TOKENIZER_SPECIAL) == 0 ? &special : NULL;
 }
 

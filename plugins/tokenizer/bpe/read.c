@@ -35,7 +35,7 @@ static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, 
         directory);
 }
 
-/* With the pad token, where one was added. */
+/* With the tokens that were added. */
 static weft_status load(json_t *out[3], char paths[3][BPE_PATH_BYTES], const weft_tokenizer *self,
                         const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -44,7 +44,7 @@ static weft_status load(json_t *out[3], char paths[3][BPE_PATH_BYTES], const wef
         if (status == WEFT_OK) status = bpe_json_load(&out[i], paths[i], i == 0, err);
     }
     for (size_t i = 0; i < 3 && status == WEFT_OK; i++)
-        if (!bpe_pad_edit(self, file_names[i], out[i])) status = bpe_no_memory(err);
+        if (!bpe_tokens_edit(self, file_names[i], out[i])) status = bpe_no_memory(err);
     return status;
 }
 

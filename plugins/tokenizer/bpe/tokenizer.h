@@ -28,6 +28,13 @@ struct bpe_scratch {
     bpe_texts texts[2];
 };
 
+/* A token that the files do not have. */
+typedef struct bpe_new_token {
+    bpe_text name;
+    int32_t id;
+    bool is_pad;
+} bpe_new_token;
+
 struct weft_tokenizer {
     const weft_host *host;
     bpe_model model;
@@ -41,8 +48,8 @@ struct weft_tokenizer {
     int32_t *added_by_id; /* index of the added token with this id, or -1 */
     const char *files[BPE_MOST_FILES + 1];
     bpe_text directory;
-    bpe_text pad; /* the pad token that was added (pad.c); no bytes: none was */
-    int32_t pad_id;
+    bpe_new_token *new_tokens; /* [n_new] that were added (tokens.c); NULL: none were */
+    uint32_t n_new;
     pthread_mutex_t lock; /* of the pool */
     bool has_lock;
     bpe_scratch *pool;
@@ -62,11 +69,13 @@ void bpe_tokenizer_clear(weft_tokenizer *tokenizer);
 enum { BPE_PATH_BYTES = 4096 };
 weft_status bpe_path(char out[BPE_PATH_BYTES], const char *directory, const char *name, weft_error *err);
 
-/* weft_tokenizer_pad, and a file of that name as it is with the token; json may be NULL. */
-weft_status bpe_pad_add(weft_tokenizer *tokenizer, const char *name, weft_error *err);
-weft_status bpe_pad_file(const weft_tokenizer *tokenizer, uint32_t i, const weft_text_sink *sink, int32_t *changed,
-                         weft_error *err);
-bool bpe_pad_edit(const weft_tokenizer *tokenizer, const char *name, json_t *json);
+/* weft_tokenizer_add, and a file of that name as it is with the tokens; json may be NULL. */
+weft_status bpe_tokens_add(weft_tokenizer *tokenizer, const char *const *names, uint32_t n, int32_t pad,
+                           weft_error *err);
+weft_status bpe_tokens_file(const weft_tokenizer *tokenizer, uint32_t i, const weft_text_sink *sink, int32_t *changed,
+                            weft_error *err);
+bool bpe_tokens_edit(const weft_tokenizer *tokenizer, const char *name, json_t *json);
+void bpe_tokens_free(weft_tokenizer *tokenizer);
 
 weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
                        uint32_t flags, weft_error *err);

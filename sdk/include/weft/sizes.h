@@ -96,7 +96,7 @@ enum {
     WEFT_SIZE_1_0_weft_tokenizer_info          =   40,
     WEFT_SIZE_1_0_weft_tokenizer_plugin        =   64,
     WEFT_SIZE_1_0_weft_tokenizer_special       =   24,
-    WEFT_SIZE_1_0_weft_tokenizer_pad           =   24,
+    WEFT_SIZE_1_0_weft_tokenizer_add           =   24,
     WEFT_SIZE_1_0_weft_chat_message            =   48,
     WEFT_SIZE_1_0_weft_chat                    =   64,
     WEFT_SIZE_1_0_weft_tokenizer_chat          =   48

@@ -93,23 +93,26 @@ typedef struct weft_tokenizer_special {
     int32_t (*is_special)(const weft_tokenizer *tokenizer, int32_t id);
 } weft_tokenizer_special;
 
-/* The extension WEFT_TOKENIZER_PAD: a pad token for a tokenizer that has none ([tokenizer] pad = add). The host sees to
- * the model's rows and its config.json; the tokenizer's files are the plugin's. */
-#define WEFT_TOKENIZER_PAD "weft.tokenizer.pad/1"
-typedef struct weft_tokenizer_pad {
+/* The extension WEFT_TOKENIZER_ADD: tokens beside those of the files ([tokenizer] add), and a pad token for a tokenizer
+ * that has none (pad = add). The host sees to the model's rows and its config.json; the tokenizer's files are the
+ * plugin's. */
+#define WEFT_TOKENIZER_ADD "weft.tokenizer.add/1"
+typedef struct weft_tokenizer_add {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* Right after create, before anything is encoded: `name` is the pad token from here on, a special one, in info,
-     * encode and decode. A token that is there already and is written so keeps its id; else it gets the next free one.
-     * Refused where there is another pad token. After a failure it can only be destroyed. [main] [required] */
-    weft_status (*add)(weft_tokenizer *tokenizer, const char *name, weft_error *err);
+    /* Right after create, before anything is encoded, at most once: each of n names that differ, none of them empty,
+     * is a special token from here on, in info, encode and decode, with the next free id in their order. One that the
+     * tokenizer has in some form is refused. pad: the number of the one that is the pad token from here on; -1: none.
+     * That one keeps its id where there is a token that is written so, and is refused where there is another pad token.
+     * After a failure it can only be destroyed. [main] [required] */
+    weft_status (*add)(weft_tokenizer *tokenizer, const char *const *names, uint32_t n, int32_t pad, weft_error *err);
 
     /* The text of the i-th file of the table's `file`, as a saved model has to have it: it goes to the sink and
      * *changed becomes 1, or the directory's own is right and *changed stays 0. [main] [required] */
     weft_status (*file)(const weft_tokenizer *tokenizer, uint32_t i, const weft_text_sink *sink, int32_t *changed,
                         weft_error *err);
-} weft_tokenizer_pad;
+} weft_tokenizer_add;
 
 /* The extension WEFT_TOKENIZER_CHAT: conversations as the model's own template writes them.
  *

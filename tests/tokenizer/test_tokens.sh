@@ -1,0 +1,135 @@
+#!/bin/sh
+# `tokenizer.add`: a tokenizer gets special tokens, the model rows for them that are trained beside an adapter, and what is
+# saved has both: read, resumed and merged as what it was, with the same bits on three ranks; conversations end with such a
+# token. That transformers and PEFT read it is adapter/test_peft_loads.sh's. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/plugins"
+make_run <<'INI'
+steps = 4
+clip  = 1.0
+[eval]
+every = none
+[checkpoint]
+every = 2
+[tokenizer]
+add = <|im_start|>, <|im_end|>
+[optimizer]
+lr = 1e-2
+[device]
+threads = 1
+INI
+make_model fresh 40 10 88 3 512
+sed -i 's/^path   = model/path   = base/; s/^start  = fresh/start  = weights/' run.ini
+contains() { # contains FILE TEXT
+    tr -d ' \n' <"$1" | grep -qF -- "$(echo "$2" | tr -d ' ')" || failed "$1 does not say $2" "$1"
+}
+train() { # train argument...: a run, with its words in log
+    limit "$weft" train run.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
+}
+train run.out=first model.path=fresh model.start=fresh tokenizer.add= checkpoint.every=none train.steps=2
+mv first/model base
+
+# ---- the whole model: rows more, and tokenizer files that say so
+
+train
+grep -qF "2 tokens are added, with the ids 512 to 513: 2 more rows of embeddings (and of a head of its own), the mean of those there are" log ||
+    failed "what is added is not told" log
+contains out/model/config.json '"vocab_size": 514'
+cmp -s out/checkpoints/step-4/model.safetensors out/model/model.safetensors || failed "another model in the checkpoint"
+contains out/model/tokenizer.json '"id": 512, "content": "<|im_start|>"'
+contains out/model/tokenizer.json '"id": 513, "content": "<|im_end|>"'
+printf 'e4<|im_end|>' | "$weft" tokenize out/model >ids || failed "the saved tokenizer cannot be read"
+grep -qw 513 ids || failed "<|im_end|> is no token" ids
+whole=$(loss out)
+near "what is saved, by itself" 1e-9 "$whole" "$(loss run.ini tokenizer.add= model.path=out/model)"
+train run.out=pad tokenizer.pad=add checkpoint.every=none
+contains pad/model/config.json '"vocab_size": 515'
+contains pad/model/config.json '"pad_token_id": 514'
+! grep -q pad_token_id out/model/config.json || failed "a pad token that nobody asked for" out/model/config.json
+sed 's/"vocab_size": 512/"vocab_size": 513/' fresh/config.json >config.json && cp -r fresh spare && mv config.json spare/config.json
+train run.out=spared model.path=spare model.start=fresh checkpoint.every=none
+grep -qF "1 more row of embeddings (and of a head of its own), the mean of those there are; the model has rows for the others, which begin as they are" log ||
+    failed "that a spare row is taken is not told" log
+contains spared/model/config.json '"vocab_size": 514'
+
+# ---- beside an adapter: the tables learn with it
+
+adapter="adapter.plugin=lora adapter.r=4"
+rows=$((514 * 40)) lora=$((3 * 4 * (2 * 80 + 2 * 60 + 3 * 128)))
+trained() { # trained NUMBER argument...: elements that a plan says are trained
+    number=$1
+    shift
+    "$weft" plan run.ini --json "$@" >plan.txt 2>log || failed "plan $*" log
+    tr -d ' \n' <plan.txt | grep -qF "\"trained\":$number," || failed "plan $*: not $number trained" plan.txt
+}
+# shellcheck disable=SC2086 # a plugin and its keys
+{
+    trained $((lora + rows)) $adapter
+    trained $lora $adapter train.trainable=adapter
+    train $adapter train.steps=1 train.trainable=adapter checkpoint.every=none
+    grep -qF "leaves the rows of the tokens that are added as they begin: name vocabulary beside it" log || failed "no word of untrained rows" log
+    train run.out=tied $adapter
+    with=$(loss tied)
+    [ "$with" != "$(loss run.ini)" ] || failed "nothing was learned"
+    near "an adapter and its tokens" 1e-9 "$with" "$(loss run.ini $adapter --adapter tied/model)"
+    refused "has 514 rows, and this model's has 512: the adapter was made beside tokens that were added; give [tokenizer] add" \
+        "$weft" eval run.ini tokenizer.add= --adapter tied/model
+    limit "$weft" merge base tied/model merged >log 2>&1 || failed "merge" log
+    contains merged/config.json '"vocab_size": 514'
+    contains merged/tokenizer.json '"<|im_end|>"'
+    near "merged" 1e-5 "$with" "$(loss run.ini tokenizer.add= model.path=merged)"
+    train run.out=parts $adapter train.steps=2
+    limit "$weft" train run.ini --resume run.out=parts $adapter >log 2>&1 || failed "a resume" log
+    same_tensors "after a resume" tied/model parts/model
+    # A packed base: what is packed are linears, and the tables are numbers.
+    train run.out=packed $adapter model.base=nf4 checkpoint.every=none train.steps=1
+    near "on a packed base" 1e-9 "$(loss packed)" "$(loss run.ini $adapter model.base=nf4 --adapter packed/model)"
+}
+
+# ---- conversations: a template whose tokens the tokenizer did not have
+
+for turn in 1 2 3 4 5 6 7 8; do
+    echo "{\"messages\": [{\"role\": \"user\", \"content\": \"$turn. e4\"}, {\"role\": \"assistant\", \"content\": \"e5\"}]}"
+done >chat.jsonl
+sed '/^document/d' run.ini >chat.ini
+chat="data.plugin=instruct data.path=chat.jsonl data.template=chatml data.validation=none data.context=48"
+# shellcheck disable=SC2086 # a plugin and its keys
+{
+    limit "$weft" train chat.ini --overwrite run.out=talks $chat $adapter checkpoint.every=none >log 2>&1 || failed "conversations" log
+    grep -qF "the end token <|im_end|> (id 513) stands behind 8 of 8 answers and is learned" log || failed "no end token" log
+    echo "1. e4" | limit "$weft" generate talks --chat --template chatml --tokens 4 >said 2>log || failed "generate --chat" log
+    limit "$weft" train chat.ini --overwrite run.out=plain $chat $adapter tokenizer.add= train.steps=1 checkpoint.every=none >log 2>&1 ||
+        failed "conversations without tokens" log
+    ! grep -qF "(id 513)" log || failed "a token that nobody added" log
+}
+
+# ---- what cannot be
+
+refused "[tokenizer] add = <|im_end|>,<unk> names <unk>, which the tokenizer in $PWD/base has already, with the id 0: take it out" \
+    "$weft" plan run.ini 'tokenizer.add=<|im_end|>,<unk>'
+refused "has \"e\" already, with the id" "$weft" plan run.ini tokenizer.add=e
+refused "names <a> twice: take one of them out" "$weft" plan run.ini 'tokenizer.add=<a>, <b>, <a>'
+refused "has an empty element" "$weft" plan run.ini 'tokenizer.add=<a>,,<b>'
+refused "names <pad>, which pad = add adds: take it out of the list" "$weft" plan run.ini 'tokenizer.add=<pad>' tokenizer.pad=add
+refused "names <|im_start|>, which the tokenizer in $PWD/out/model has already, with the id 512" "$weft" plan run.ini model.path=out/model
+refused "add in [tokenizer]" "$weft" plan run.ini train.additional_special_tokens=x
+# shellcheck disable=SC2086 # a plugin and its keys
+refused "This checkpoint is of another model" "$weft" train run.ini --resume run.out=parts $adapter tokenizer.add= train.steps=6
+
+# ---- several ranks
+
+has mpich || exit $((failures > 0))
+# shellcheck disable=SC2086 # a plugin and its keys
+train run.out=many $adapter comm.plugin=mpi-mpich strategy.plugin=fsdp policy.plugin=class policy.classes=Linear --ranks 3
+same_tensors "on three ranks" tied/model many/model
+if is_full; then
+    sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' fresh/config.json >config.json && cp -r fresh untied && mv config.json untied/config.json
+    for at in "model.path=base" "model.path=untied model.start=fresh"; do
+        # shellcheck disable=SC2086 # overrides
+        limit "$weft" prove run.ini $at $adapter comm.plugin=mpi-mpich --ranks 3 --steps 2 >printed 2>printed.err || failed "prove $at" printed printed.err
+        grep -qF " equal, 0 not covered, 0 different" printed || failed "prove $at" printed
+    done
+fi
+exit $((failures > 0))
