@@ -57,10 +57,11 @@ static void show_world(void) {
     shown->processors = processors_of_a_rank(current.local_size);
 }
 
-/* A planned rank's processors decide what it takes: as if it ran here, beside the others of its node. */
+/* What a planned rank has decides what it takes: as if it ran here, beside the others of its node. */
 static void show_planned(void) {
-    weft_services_world()->processors =
-        processors_of_a_rank(current.size / planned_nodes > 0 ? current.size / planned_nodes : 1);
+    const int32_t beside = current.size / planned_nodes;
+    weft_services_world()->planned = beside > 0 ? beside : 1;
+    weft_services_world()->processors = processors_of_a_rank(beside > 0 ? beside : 1);
 }
 
 void weft_world_set(const weft_world *world) {

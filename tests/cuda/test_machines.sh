@@ -105,6 +105,16 @@ JSON
     stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 3
     stops "Card 0, CUDA double sm_90, has no room for a buffer of" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2 --no-fit
 
+    planned() { # planned TEXT argument...: what the plan says of the room
+        text=$1
+        shift
+        WEFT_DOUBLE_MEMORY=8M "$weft" plan run.ini "$@" strategy.plugin=fsdp >log 2>&1 || failed "plan $*" log
+        grep -qF "$text" log || failed "the plan does not say $text: $*" log
+    }
+    planned "fits        the 8.0 MiB of rank 0's device" --ranks 2
+    planned "fits        the 4.0 MiB of rank 0's device" --ranks 2 device.cuda.share=yes
+    planned "fits        the 8.0 MiB of rank 0's device" --ranks 2 --nodes 2 device.cuda.share=yes
+
     # More ranks than cards.
     stops "This machine has 1 card for 2 ranks. Start at most 1, or let ranks share a card with share = yes" \
         $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp

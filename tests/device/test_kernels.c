@@ -525,8 +525,8 @@ START_TEST(update_refuses_what_does_not_fit) {
 END_TEST
 
 /* Regions of slots of one array; the rest of a slot belongs to nobody. Every fourth weight is bf16, every ninth region
- * is empty. */
-enum { REGIONS = 53, SLOT = 1536 };
+ * is empty: more of one type than a small table of theirs has room for, and fewer of the other. */
+enum { REGIONS = 73, SLOT = 1536 };
 
 static int64_t region_length(int i) {
     return i % 9 == 8 ? 0 : 1 + i * 397 % 1500;

@@ -54,6 +54,12 @@ static int local_ranks(const weft_host *host, int32_t index) {
     return told > index ? told : index + 1;
 }
 
+/* Ranks of a machine in a plan for ranks that are not there; 0: they are. */
+static int planned_ranks(const weft_host *host) {
+    const weft_host_world *world = (const weft_host_world *)host->extension(host, WEFT_HOST_WORLD);
+    return world == NULL ? 0 : world->planned;
+}
+
 static weft_status check_card(const struct cudaDeviceProp *card, int index, weft_error *err) {
     if (card->major >= 8) return WEFT_OK;
     return weft_error_set(
@@ -122,11 +128,12 @@ static weft_status compare_cards(weft_device *device, int *cards, int ranks, int
 /* Where each rank can have a card of its own, it has: they take them in turn. */
 static weft_status count_sharers(weft_device *device, const cuda_config *keys, int cards, int32_t index,
                                  weft_error *err) {
-    const int ranks = local_ranks(device->host, index);
+    const int ranks = local_ranks(device->host, index), planned = planned_ranks(device->host);
     const weft_host_exchange *exchange =
         (const weft_host_exchange *)device->host->extension(device->host, WEFT_HOST_EXCHANGE);
     weft_status status = WEFT_OK;
     device->sharers = (ranks - 1 - device->index) / cards + 1;
+    if (planned > 0) device->sharers = keys->share ? (planned - 1) / cards + 1 : 1; /* else each is to have its own */
     if (ranks <= cards) return WEFT_OK;
     if (exchange != NULL && ranks <= MOST_RANKS) status = compare_cards(device, &cards, ranks, index, exchange, err);
     if (status != WEFT_OK || keys->share || ranks <= cards) return status;
@@ -148,10 +155,11 @@ weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t
     return status;
 }
 
-/* Of ranks that share a card each has as much in buffers, as far as this one knows. */
+/* Of ranks that share a card each has as much in buffers, as far as this one knows; in a plan it is alone there. */
 weft_status cuda_card_held(const weft_device *device, int64_t *out, weft_error *err) {
+    const int32_t there = planned_ranks(device->host) > 0 ? 1 : device->sharers;
     size_t left = 0, all = 0;
     const weft_status status = cuda_judge(cudaMemGetInfo(&left, &all), "cudaMemGetInfo", err);
-    *out = status == WEFT_OK ? size_max((int64_t)(all - left) / device->sharers - device->live_bytes, 0) : 0;
+    *out = status == WEFT_OK ? size_max((int64_t)(all - left) / there - device->live_bytes, 0) : 0;
     return status;
 }

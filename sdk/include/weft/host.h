@@ -56,7 +56,7 @@ typedef struct weft_host_world {
     int32_t rank, size;             /* 0 and 1: alone */
     int32_t local_rank, local_size; /* among the ranks of this machine */
     int32_t processors;             /* of this machine that are this rank's share; 0: not known */
-    int32_t reserved;
+    int32_t planned;                /* ranks of a machine in a plan for ranks that are not there; 0: this is no such */
 } weft_host_world;
 
 /* The extension WEFT_HOST_EXCHANGE: small things that ranks tell one another before they can exchange, such as the id
