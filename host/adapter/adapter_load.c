@@ -10,6 +10,11 @@
 
 #include <stdlib.h>
 
+typedef struct moved {
+    const weft_tensor *tensor; /* NULL: none */
+    const weft_adapter_entry *entry;
+} moved;
+
 typedef struct loading {
     const weft_declared *declared;
     int32_t adapter;
@@ -17,9 +22,9 @@ typedef struct loading {
     weft_safetensors *files;
     weft_adapter_list list;
     const weft_tensor **tensors; /* [n_parameters] as they lie in the file; NULL: none */
-    const weft_tensor **turned;  /* [n_parameters] the other way round */
+    moved *moved;                /* [n_parameters] the other way round, or in a table */
     int32_t *indices;            /* of those */
-    int32_t n_turned;
+    int32_t n_moved;
 } loading;
 
 /* ---- what fits ---- */
@@ -55,9 +60,9 @@ static weft_status place_entry(loading *self, const weft_adapter_entry *entry, w
                               "%s: lacks '%s': the adapter was made with other targets than its " WEFT_ADAPTER_CONFIG
                               " says, or for another model",
                               self->directory, entry->tensor.name);
-    if (entry->tensor.transposed) {
-        self->turned[entry->parameter] = tensor;
-        self->indices[self->n_turned++] = entry->parameter;
+    if (entry->is_moved) {
+        self->moved[entry->parameter] = (moved){tensor, entry};
+        self->indices[self->n_moved++] = entry->parameter;
     } else {
         self->tensors[entry->parameter] = tensor;
     }
@@ -133,9 +138,9 @@ static weft_status open_loading(loading *self, const weft_declared *declared, in
     status = weft_stack_place(self->directory, declared, adapter, directory, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, WEFT_ADAPTER_WEIGHTS, err);
     self->tensors = calloc(n, sizeof(const weft_tensor *));
-    self->turned = calloc(n, sizeof(const weft_tensor *));
+    self->moved = calloc(n, sizeof *self->moved);
     self->indices = calloc(n, sizeof *self->indices);
-    if (status == WEFT_OK && (self->tensors == NULL || self->turned == NULL || self->indices == NULL))
+    if (status == WEFT_OK && (self->tensors == NULL || self->moved == NULL || self->indices == NULL))
         status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
     if (status == WEFT_OK) status = weft_safetensors_open(&self->files, path, err);
     if (status == WEFT_OK) status = weft_adapter_list_make(&self->list, declared, adapter, true, err);
@@ -151,23 +156,23 @@ static void close_loading(loading *self) {
     weft_adapter_list_free(&self->list);
     weft_safetensors_close(self->files);
     free(self->indices);
-    free((void *)self->turned);
+    free(self->moved);
     free((void *)self->tensors);
 }
 
 /* ---- reading ---- */
 
-/* Element e = (i, k) of (m, n) is the file's (k, i). */
-static weft_status fill_turned(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
-                               weft_error *err) {
+static weft_status fill_moved(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
+                              weft_error *err) {
     const loading *self = context;
-    const weft_tensor *tensor = self->turned[parameter];
+    const weft_tensor *tensor = self->moved[parameter].tensor;
+    const weft_adapter_entry *entry = self->moved[parameter].entry;
     const int64_t width = weft_dtype_bytes(tensor->dtype), to = weft_dtype_bytes(dtype);
-    const int64_t rows = tensor->dims[1], columns = tensor->dims[0];
+    const int64_t columns = self->declared->parameters[parameter].dims[1];
     (void)err;
     for (int64_t e = first; e < first + n; e++) {
         float from = 0.0f; /* room for any of the three types, aligned */
-        memcpy(&from, tensor->data + (e % columns * rows + e / columns) * width, (size_t)width);
+        memcpy(&from, tensor->data + weft_adapter_place(entry, e / columns, e % columns) * width, (size_t)width);
         (void)weft_convert((char *)out + (e - first) * to, dtype, &from, tensor->dtype, 1);
     }
     return WEFT_OK;
@@ -187,7 +192,7 @@ static weft_status load_one(const weft_region *region, int32_t adapter, const ch
     loading self;
     weft_status status = open_loading(&self, region->declared, adapter, directory, err);
     if (status == WEFT_OK) status = weft_weights_read(region, self.files, self.tensors, err);
-    if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_turned, fill_turned, &self, err);
+    if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_moved, fill_moved, &self, err);
     close_loading(&self);
     return status;
 }
@@ -204,12 +209,12 @@ static weft_status take_values(const loading *self, float **out, int32_t p, weft
     const weft_tensor *tensor = self->tensors[p];
     char *stored = NULL;
     weft_status status = WEFT_OK;
-    if (tensor == NULL && self->turned[p] == NULL) return WEFT_OK;
+    if (tensor == NULL && self->moved[p].tensor == NULL) return WEFT_OK;
     *out = malloc((size_t)weft_f32_bytes(n) + 1);
     stored = malloc((size_t)weft_f32_bytes(n) + 1);
     if (*out == NULL || stored == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the adapter", self->directory);
-    else if (tensor == NULL) status = fill_turned((void *)(uintptr_t)self, p, 0, n, WEFT_F32, *out, err);
+    else if (tensor == NULL) status = fill_moved((void *)(uintptr_t)self, p, 0, n, WEFT_F32, *out, err);
     else status = weft_safetensors_read(self->files, stored, tensor, 0, tensor->bytes, err);
     if (status == WEFT_OK && tensor != NULL) (void)weft_convert(*out, WEFT_F32, stored, tensor->dtype, n);
     free(stored);

@@ -1,5 +1,5 @@
 /* host/adapter/adapter_save.c: see adapter_save.h. What lies in a file as it lies in memory is written by whoever keeps
- * it; a matrix that the file has the other way round is small, and rank 0 writes it. */
+ * it; what the file has the other way round, or as a part of a table, is small, and rank 0 writes it. */
 #include "adapter/adapter_save.h"
 
 #include "adapter/stack.h"
@@ -21,8 +21,8 @@ typedef struct saving {
     bool has_base;                   /* what is trained of the base is saved here */
     char directory[WEFT_PATH_BYTES]; /* of this adapter */
     weft_adapter_list list;
-    weft_tensor_spec *specs; /* [list.n] */
-    int32_t *parameters;     /* [list.n]; -1: rank 0 writes it after */
+    weft_tensor_spec *specs; /* [list.n_tensors] */
+    int32_t *parameters;     /* [list.n_tensors]; -1: rank 0 writes it after */
     char path[WEFT_PATH_BYTES];
 } saving;
 
@@ -49,20 +49,21 @@ static weft_status prepare(saving *self, weft_error *err) {
     self->parameters = calloc((size_t)self->list.n + 1, sizeof *self->parameters);
     if (self->specs == NULL || self->parameters == NULL) return no_memory(self->path, err);
     for (int32_t i = 0; i < self->list.n; i++) {
-        self->specs[i] = weft_adapter_spec(&self->list.entries[i], self->what->dtype);
-        self->parameters[i] = self->list.entries[i].tensor.transposed ? -1 : self->list.entries[i].parameter;
+        const weft_adapter_entry *entry = &self->list.entries[i];
+        self->specs[entry->at] = weft_adapter_spec(entry, self->what->dtype);
+        self->parameters[entry->at] = entry->is_moved ? -1 : entry->parameter;
     }
     return WEFT_OK;
 }
 
-/* ---- the other way round ---- */
+/* ---- what lies otherwise in the file ---- */
 
-/* values: all of the parameter, (m, n); out: (n, m) in dtype. */
-static void transpose(char *out, const float *values, int64_t m, int64_t n, int32_t dtype) {
-    const int64_t width = weft_dtype_bytes(dtype);
-    for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < m; k++)
-            (void)weft_convert(out + (i * m + k) * width, dtype, &values[k * n + i], WEFT_F32, 1);
+/* values: all of the parameter, (m, n); out: the file's tensor in dtype. */
+static void move(char *out, const weft_adapter_entry *entry, const float *values, const weft_parameter *p,
+                 int32_t dtype) {
+    const int64_t width = weft_dtype_bytes(dtype), n = p->dims[1];
+    for (int64_t e = 0; e < p->numel; e++)
+        (void)weft_convert(out + weft_adapter_place(entry, e / n, e % n) * width, dtype, &values[e], WEFT_F32, 1);
 }
 
 /* All of a parameter in fp32, on every rank. [collective] */
@@ -103,44 +104,54 @@ static weft_status tell_root(const saving *self, int32_t i, const char *bytes, i
     return status;
 }
 
-static weft_status put_transposed(const saving *self, int32_t i, const float *values, const weft_roots *roots,
-                                  weft_error *err) {
-    const weft_tensor_spec *spec = &self->specs[i];
-    const int64_t bytes = weft_dtype_span(spec->dtype, spec->dims[0] * spec->dims[1]);
+static weft_status put_moved(const saving *self, int32_t i, const char *moved, int64_t bytes, const weft_roots *roots,
+                             weft_error *err) {
     weft_tensor_writer *writer = NULL;
-    char *out = malloc((size_t)bytes);
-    weft_status status = out == NULL ? no_memory(self->path, err) : WEFT_OK;
-    if (status == WEFT_OK) status = weft_tensor_writer_join(&writer, self->path, self->specs, self->list.n, err);
-    if (status == WEFT_OK) {
-        transpose(out, values, spec->dims[1], spec->dims[0], spec->dtype);
-        status = weft_tensor_writer_write(writer, i, 0, out, bytes, err);
-        if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
-        else weft_tensor_writer_cancel(writer);
+    weft_status status = weft_tensor_writer_join(&writer, self->path, self->specs, self->list.n_tensors, err);
+    if (status != WEFT_OK) return status;
+    status = weft_tensor_writer_write(writer, i, 0, moved, bytes, err);
+    if (status == WEFT_OK) status = weft_tensor_writer_finish(writer, err);
+    else weft_tensor_writer_cancel(writer);
+    return status == WEFT_OK && roots != NULL ? tell_root(self, i, moved, bytes, roots, err) : status;
+}
+
+/* values: room for any of its parameters, none of which is larger than the tensor. [collective] */
+static weft_status gather_moved(const saving *self, int32_t i, char *moved, float *values, void *staging,
+                                weft_error *err) {
+    const weft_region *region = self->what->region;
+    weft_status status = WEFT_OK;
+    for (int32_t k = 0; k < self->list.n && status == WEFT_OK; k++) {
+        const weft_adapter_entry *entry = &self->list.entries[k];
+        if (entry->at != i) continue;
+        status = read_whole(region, entry->parameter, values, staging, err);
+        if (status == WEFT_OK)
+            move(moved, entry, values, &region->declared->parameters[entry->parameter], self->specs[i].dtype);
     }
-    if (status == WEFT_OK && roots != NULL) status = tell_root(self, i, out, bytes, roots, err);
-    free(out);
     return status;
 }
 
-static weft_status write_transposed(const saving *self, int32_t i, const weft_roots *roots, weft_error *err) {
-    const weft_region *region = self->what->region;
-    const int32_t parameter = self->list.entries[i].parameter;
-    float *values = malloc((size_t)weft_f32_bytes(region->declared->parameters[parameter].numel) + 1);
+static weft_status write_moved(const saving *self, int32_t i, const weft_roots *roots, weft_error *err) {
+    const weft_peers *peers = self->what->region->peers;
+    const int64_t numel = self->specs[i].dims[0] * self->specs[i].dims[1];
+    const int64_t bytes = weft_dtype_span(self->specs[i].dtype, numel);
+    char *moved = malloc((size_t)bytes);
+    float *values = malloc((size_t)weft_f32_bytes(numel));
     void *staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
-    weft_status status = values == NULL || staging == NULL ? no_memory(self->path, err) : WEFT_OK;
-    status = weft_peers_agree(region->peers, status, err);
-    if (status == WEFT_OK) status = read_whole(region, parameter, values, staging, err);
-    if (status == WEFT_OK && weft_peers_first(region->peers)) status = put_transposed(self, i, values, roots, err);
+    weft_status status = moved == NULL || values == NULL || staging == NULL ? no_memory(self->path, err) : WEFT_OK;
+    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK) status = gather_moved(self, i, moved, values, staging, err);
+    if (status == WEFT_OK && weft_peers_first(peers)) status = put_moved(self, i, moved, bytes, roots, err);
     free(staging);
     free(values);
-    return weft_peers_agree(region->peers, status, err);
+    free(moved);
+    return weft_peers_agree(peers, status, err);
 }
 
 static weft_status write_tensors(saving *self, const weft_roots *roots, weft_error *err) {
-    const weft_region_file file = {self->what->region, self->path, self->specs, self->parameters, self->list.n};
+    const weft_region_file file = {self->what->region, self->path, self->specs, self->parameters, self->list.n_tensors};
     weft_status status = weft_region_write(&file, roots, err);
-    for (int32_t i = 0; i < self->list.n && status == WEFT_OK; i++)
-        if (self->parameters[i] < 0) status = write_transposed(self, i, roots, err);
+    for (int32_t i = 0; i < self->list.n_tensors && status == WEFT_OK; i++)
+        if (self->parameters[i] < 0) status = write_moved(self, i, roots, err);
     return status;
 }
 
@@ -173,7 +184,7 @@ static json_t *module_of(const weft_declared *declared, const weft_adapter_entry
     return json_stringn(entry->alias, end == NULL ? strlen(entry->alias) : (size_t)(end - entry->alias));
 }
 
-/* Modules of the base that are trained, by their paths, which PEFT compares with ends of names; or null. Of what is
+/* Modules of the base that are trained, by their paths, which PEFT compares with ends of names; NULL: none. Of what is
  * tied PEFT would train one and leave the other as it was, if it were not told that they stay one. */
 static json_t *list_modules(const saving *self, bool *tied) {
     const weft_declared *declared = self->what->region->declared;
@@ -187,12 +198,12 @@ static json_t *list_modules(const saving *self, bool *tied) {
     }
     if (json_array_size(list) > 0) return list;
     json_decref(list);
-    return json_null();
+    return NULL;
 }
 
 static weft_status write_config(const saving *self, weft_error *err) {
     char path[WEFT_PATH_BYTES], *text = NULL;
-    json_t *config = ask_config(self);
+    json_t *config = ask_config(self), *modules = NULL;
     bool tied = false;
     weft_status status = weft_path_join(path, self->directory, WEFT_ADAPTER_CONFIG, err);
     if (status == WEFT_OK && !json_is_object(config))
@@ -203,7 +214,8 @@ static weft_status write_config(const saving *self, weft_error *err) {
         (void)json_object_set_new(config, "base_model_name_or_path", json_string(self->what->base));
         (void)json_object_set_new(config, "task_type", json_string("CAUSAL_LM"));
         (void)json_object_set_new(config, "inference_mode", json_true());
-        (void)json_object_set_new(config, "modules_to_save", list_modules(self, &tied));
+        modules = list_modules(self, &tied);
+        if (modules != NULL) (void)json_object_set_new(config, "modules_to_save", modules);
         if (tied) (void)json_object_set_new(config, "ensure_weight_tying", json_true());
         text = json_dumps(config, JSON_INDENT(2) | JSON_SORT_KEYS);
         status = text == NULL ? no_memory(path, err) : weft_file_replace(path, text, strlen(text), err);

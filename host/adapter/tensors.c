@@ -9,43 +9,97 @@ bool weft_adapter_saves(const weft_declared *declared, int32_t parameter) {
     return declared->parameters[parameter].added || declared->parameters[parameter].trainable;
 }
 
-static void fill_entry(weft_adapter_entry *entry, const weft_parameter *p, int32_t parameter) {
-    entry->parameter = parameter;
+/* By the name that it has in the model: its own, or an alias. */
+static void fill_entry(weft_adapter_entry *entry, const weft_parameter *p, const char *name) {
+    memset(&entry->tensor, 0, sizeof entry->tensor);
     entry->tensor.struct_size = (uint32_t)sizeof entry->tensor;
     entry->tensor.rank = p->rank;
     memcpy(entry->tensor.dims, p->dims, sizeof p->dims);
-    (void)snprintf(entry->tensor.name, sizeof entry->tensor.name, WEFT_ADAPTER_PREFIX "%s", p->name);
+    (void)snprintf(entry->tensor.name, sizeof entry->tensor.name, WEFT_ADAPTER_PREFIX "%s", name);
 }
 
-static weft_status ask_adapter(weft_adapter_entry *entry, const weft_declared *declared, weft_error *err) {
-    const weft_parameter *p = &declared->parameters[entry->parameter];
-    const weft_joined_adapter *by = p->added != 0 ? &declared->adapters[p->added - 1] : NULL;
-    const weft_adapter_plugin *plugin = by == NULL ? NULL : by->plugin;
-    const weft_adapter_tensor *t = &entry->tensor;
+static bool is_table(const weft_adapter_tensor *t, const weft_parameter *p) {
+    return t->rank == 2 && p->rank == 2 && !t->transposed && t->dims[0] == p->dims[0] && t->dims[1] > p->dims[1];
+}
+
+static bool can_be(const weft_adapter_tensor *t, const weft_parameter *p) {
+    int64_t numel = 1;
+    if (t->rank < 1 || t->rank > 3 || memchr(t->name, 0, sizeof t->name) == NULL || (t->transposed && t->rank != 2))
+        return false;
+    for (int32_t d = 0; d < t->rank; d++) {
+        if (t->dims[d] < 1 || t->dims[d] > INT64_MAX / numel) return false;
+        numel *= t->dims[d];
+    }
+    if (is_table(t, p)) return t->column >= 0 && t->column <= t->dims[1] - p->dims[1];
+    return numel == p->numel && t->column == 0;
+}
+
+/* by: whose file it is. */
+static weft_status ask_adapter(weft_adapter_entry *entry, const weft_joined_adapter *by, const weft_parameter *p,
+                               const char *name, weft_error *err) {
+    const weft_adapter_plugin *plugin = by->plugin;
     weft_status status = WEFT_OK;
-    if (by == NULL || !WEFT_HAS(plugin, tensor) || plugin->tensor == NULL) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, plugin, tensor, err, by->adapter, p->name, &entry->tensor);
+    fill_entry(entry, p, name);
+    if (!WEFT_HAS(plugin, tensor) || plugin->tensor == NULL) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, plugin, tensor, err, by->adapter, name, &entry->tensor);
     if (status != WEFT_OK) return status;
-    if (t->rank < 1 || t->rank > 2 || t->dims[0] * (t->rank == 2 ? t->dims[1] : 1) != p->numel ||
-        memchr(t->name, 0, sizeof t->name) == NULL || (t->transposed && t->rank != 2))
+    entry->is_moved = entry->tensor.transposed || is_table(&entry->tensor, p);
+    if (!can_be(&entry->tensor, p))
         return weft_plugin_blame(plugin,
                                  weft_error_set(err, WEFT_E_PLUGIN,
                                                 "the adapter plugin gives '%s' a name or a shape in files that it "
                                                 "cannot have",
-                                                p->name),
+                                                name),
                                  err);
     return WEFT_OK;
 }
 
-static void add_aliases(weft_adapter_list *out, const weft_parameter *p) {
-    const weft_adapter_entry first = out->entries[out->n - 1];
-    for (int32_t i = 0; !p->added && i < p->n_aliases; i++) {
-        weft_adapter_entry *entry = &out->entries[out->n++];
-        *entry = first;
-        entry->alias = p->aliases[i];
-        (void)snprintf(entry->tensor.name, sizeof entry->tensor.name, WEFT_ADAPTER_PREFIX "%s", entry->alias);
-    }
+/* ---- tables ---- */
+
+/* Which tensor of the file the last entry is: that of an earlier part of its table, or one more. */
+static void number_tensor(weft_adapter_list *list) {
+    weft_adapter_entry *last = &list->entries[list->n - 1];
+    last->at = list->n_tensors;
+    for (int32_t i = 0; last->is_moved && i + 1 < list->n; i++)
+        if (strcmp(list->entries[i].tensor.name, last->tensor.name) == 0) last->at = list->entries[i].at;
+    if (last->at == list->n_tensors) list->n_tensors++;
 }
+
+static bool are_apart(const weft_adapter_entry *a, int64_t a_columns, const weft_adapter_entry *b, int64_t b_columns) {
+    const int64_t first = a->tensor.column, second = b->tensor.column;
+    return a->is_moved && b->is_moved && memcmp(a->tensor.dims, b->tensor.dims, sizeof a->tensor.dims) == 0 &&
+           (first + a_columns <= second || second + b_columns <= first);
+}
+
+/* The parts of the entry's tensor are all of its columns, each once. */
+static bool is_whole(const weft_adapter_list *list, const weft_declared *declared, const weft_adapter_entry *entry) {
+    const int64_t own = declared->parameters[entry->parameter].dims[1];
+    int64_t columns = own;
+    for (int32_t i = 0; i < list->n; i++) {
+        const weft_adapter_entry *other = &list->entries[i];
+        const int64_t others = declared->parameters[other->parameter].dims[1];
+        if (other == entry || other->at != entry->at) continue;
+        if (!are_apart(entry, own, other, others)) return false;
+        columns += others;
+    }
+    return entry->tensor.transposed || columns == entry->tensor.dims[1];
+}
+
+static weft_status check_tables(const weft_adapter_list *list, const weft_declared *declared, weft_error *err) {
+    for (int32_t i = 0; i < list->n; i++) {
+        const weft_adapter_entry *entry = &list->entries[i];
+        if (!entry->is_moved || is_whole(list, declared, entry)) continue;
+        return weft_plugin_blame(list->by->plugin,
+                                 weft_error_set(err, WEFT_E_PLUGIN,
+                                                "the adapter plugin puts '%s' into a table '%s' of files whose columns "
+                                                "its parameters do not make up, each once",
+                                                declared->parameters[entry->parameter].name, entry->tensor.name),
+                                 err);
+    }
+    return WEFT_OK;
+}
+
+/* ---- the list ---- */
 
 static int64_t count_names(const weft_declared *declared) {
     int64_t n = declared->n_parameters;
@@ -58,19 +112,36 @@ static bool is_listed(const weft_declared *declared, int32_t p, int32_t adapter,
     return parameter->added != 0 ? parameter->added == adapter + 1 : !own_alone && parameter->trainable;
 }
 
+static weft_status add_entry(weft_adapter_list *out, const weft_declared *declared, int32_t p, const char *alias,
+                             weft_error *err) {
+    weft_adapter_entry *entry = &out->entries[out->n++];
+    weft_status status = WEFT_OK;
+    entry->parameter = p;
+    entry->alias = alias;
+    status = ask_adapter(entry, out->by, &declared->parameters[p], alias != NULL ? alias : declared->parameters[p].name,
+                         err);
+    number_tensor(out);
+    return status;
+}
+
+static weft_status add_parameter(weft_adapter_list *out, const weft_declared *declared, int32_t p, weft_error *err) {
+    const weft_parameter *parameter = &declared->parameters[p];
+    weft_status status = add_entry(out, declared, p, NULL, err);
+    for (int32_t i = 0; !parameter->added && i < parameter->n_aliases && status == WEFT_OK; i++)
+        status = add_entry(out, declared, p, parameter->aliases[i], err);
+    return status;
+}
+
 weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *declared, int32_t adapter,
                                    bool own_alone, weft_error *err) {
     weft_status status = WEFT_OK;
-    out->n = 0;
+    out->n = out->n_tensors = 0;
     out->entries = calloc((size_t)count_names(declared) + 1, sizeof *out->entries);
     if (out->entries == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter's list of tensors");
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++) {
-        if (!is_listed(declared, p, adapter, own_alone)) continue;
-        fill_entry(&out->entries[out->n], &declared->parameters[p], p);
-        status = ask_adapter(&out->entries[out->n++], declared, err);
-        add_aliases(out, &declared->parameters[p]);
-    }
-    return status;
+    out->by = &declared->adapters[adapter];
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
+        if (is_listed(declared, p, adapter, own_alone)) status = add_parameter(out, declared, p, err);
+    return status == WEFT_OK ? check_tables(out, declared, err) : status;
 }
 
 void weft_adapter_list_free(weft_adapter_list *list) {
@@ -84,19 +155,25 @@ weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtyp
     return spec;
 }
 
-int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name) {
+/* Behind so much of the name. */
+static int32_t find_behind(const weft_declared *declared, const char *name, const char *prefix) {
     static const char wrapped[] = ".base_layer.";
-    const size_t n = strlen(WEFT_ADAPTER_PREFIX);
+    const size_t n = strlen(prefix);
     const char *layer = strstr(name, wrapped);
     char plain[sizeof((weft_adapter_tensor *)NULL)->name];
     int32_t p = -1;
-    if (strncmp(name, WEFT_ADAPTER_PREFIX, n) != 0 || strlen(name) >= sizeof plain) return -1;
+    if (strncmp(name, prefix, n) != 0 || strlen(name) >= sizeof plain) return -1;
     if (layer == NULL) (void)snprintf(plain, sizeof plain, "%s", name + n);
     else
         (void)snprintf(plain, sizeof plain, "%.*s.%s", (int)(layer - name - (ptrdiff_t)n), name + n,
                        layer + sizeof wrapped - 1);
     p = weft_declared_find(declared, plain);
     return p >= 0 && !declared->parameters[p].added ? p : -1;
+}
+
+int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name) {
+    const int32_t p = find_behind(declared, name, WEFT_ADAPTER_PREFIX);
+    return p >= 0 ? p : find_behind(declared, name, "base_model.");
 }
 
 weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err) {

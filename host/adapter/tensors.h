@@ -13,13 +13,16 @@
 typedef struct weft_adapter_entry {
     weft_adapter_tensor tensor;
     int32_t parameter;
+    int32_t at;        /* which tensor of the file it is, or is a part of */
+    bool is_moved;     /* it lies otherwise in the file than in memory: turned, or as columns of a table */
     const char *alias; /* the name in the model that this entry is of, where it is a further one of tied storage: PEFT
                           has such a matrix once for each; NULL: the parameter's own */
 } weft_adapter_entry;
 
 typedef struct weft_adapter_list {
     weft_adapter_entry *entries;
-    int32_t n;
+    int32_t n, n_tensors;
+    const weft_joined_adapter *by; /* whose file it is */
 } weft_adapter_list;
 
 /* Whether the parameter is an adapter's to save: its own, or trained beside it. */
@@ -31,11 +34,17 @@ weft_status weft_adapter_list_make(weft_adapter_list *out, const weft_declared *
                                    bool own_alone, weft_error *err);
 void weft_adapter_list_free(weft_adapter_list *list);
 
+/* Where element (row, column) of one that is moved lies in the file's tensor. */
+static inline int64_t weft_adapter_place(const weft_adapter_entry *entry, int64_t row, int64_t column) {
+    const weft_adapter_tensor *t = &entry->tensor;
+    return t->transposed ? column * t->dims[1] + row : row * t->dims[1] + t->column + column;
+}
+
 /* The tensor of an entry as the file has it; its name lives as long as the list. */
 weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtype);
 
 /* A parameter of the base by its name in an adapter's file, which may say `base_layer` where PEFT wraps a table that it
- * saves as well; -1: it is none. */
+ * saves as well, and lacks `model.` where PEFT puts no model of its own around the base; -1: it is none. */
 int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name);
 
 /* Refuses by name a part of a module that is trained: PEFT saves whole ones. */

@@ -63,6 +63,15 @@ static char *read_stack(const char *directory) {
     return list;
 }
 
+/* What PEFT calls otherwise than the plugin that computes it, whose id is no longer. */
+static void use_own_name(char *id) {
+    static const struct {
+        const char *peft, *own;
+    } names[] = {{"prefix-tuning", "prefix"}, {"adaption-prompt", "llama-adapter"}};
+    for (size_t i = 0; id != NULL && i < sizeof names / sizeof *names; i++)
+        if (strcmp(id, names[i].peft) == 0) memcpy(id, names[i].own, strlen(names[i].own) + 1);
+}
+
 void weft_family_find_adapter(weft_run *run) {
     weft_adapter_settings settings;
     char from[4096] = "";
@@ -71,6 +80,7 @@ void weft_family_find_adapter(weft_run *run) {
     run->adapter = read_stack(from);
     if (run->adapter == NULL) run->adapter = read_id(from, "weft_adapter.json", "plugin", false);
     if (run->adapter == NULL) run->adapter = read_id(from, "adapter_config.json", "peft_type", true);
+    use_own_name(run->adapter);
 }
 
 static bool has_config(const char *directory) {

@@ -1,13 +1,16 @@
 /* Adapters, one of them from outside the tree, held against peft, or torch where peft has none like it
  * (tests/golden/make_adapters.py): loss, mean logits, every gradient and ten clipped AdamW steps, from adapters that
  * begin at the oracle's numbers; and a prefix in generation, on the key-value cache. */
+#include "adapter/adapter_save.h"
 #include "device_choice.h"
 #include "golden.h"
+#include "scratch.h"
 #include "suite.h"
 #include "session/generate.h"
 #include "step/hidden.h"
 
 #include <check.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -30,7 +33,7 @@ static const struct {
     {"adapter-mlp-head-tied",
      "llama-tied",
      {"adapter.plugin=mlp-head", "adapter.mlp-head.width=24", "adapter.mlp-head.activation=gelu"}}};
-enum { N_ADAPTERS = sizeof adapters / sizeof *adapters };
+enum { PREFIX = 2, LLAMA_ADAPTER = 3, N_ADAPTERS = sizeof adapters / sizeof *adapters };
 
 typedef struct bench {
     golden_batch batch;
@@ -150,6 +153,85 @@ START_TEST(evaluation_gives_loss_and_logits) {
 }
 END_TEST
 
+/* ---- files ---- */
+
+static void expect_start(const bench *b) {
+    const weft_engine *engine = b->g.engine;
+    for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
+        const weft_parameter *p = &engine->plan.declared->parameters[i];
+        char name[256];
+        float *found = NULL;
+        if (!p->added) continue;
+        (void)snprintf(name, sizeof name, "start.%s", p->name);
+        found = read_floats(engine, engine->parameter_refs[i], p->numel);
+        ck_assert_msg(memcmp(found, golden_floats(&b->batch, name), (size_t)p->numel * sizeof *found) == 0, "%s", name);
+        free(found);
+    }
+}
+
+static void expect_same_tensors(const char *directory, const char *golden) {
+    weft_safetensors *ours = NULL, *theirs = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    char path[4200];
+    (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", directory);
+    ck_assert_msg(weft_safetensors_open(&ours, path, &err) == WEFT_OK, "%s", err.text);
+    (void)snprintf(path, sizeof path, "%s/adapter_model.safetensors", golden);
+    ck_assert_msg(weft_safetensors_open(&theirs, path, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(ours->n_tensors, theirs->n_tensors);
+    for (int32_t i = 0; i < theirs->n_tensors; i++) {
+        const weft_tensor *expected = &theirs->tensors[i], *found = weft_safetensors_find(ours, expected->name);
+        ck_assert_msg(found != NULL, "no %s", expected->name);
+        ck_assert_int_eq(found->rank, expected->rank);
+        for (int32_t d = 0; d < found->rank; d++) ck_assert_int_eq(found->dims[d], expected->dims[d]);
+        ck_assert_int_eq(memcmp(found->data, expected->data, (size_t)expected->bytes), 0);
+    }
+    weft_safetensors_close(ours);
+    weft_safetensors_close(theirs);
+}
+
+/* Each key that is written has the value that PEFT writes, but for the base's path. */
+static void expect_same_config(const char *directory, const char *golden) {
+    char path[4200];
+    json_t *ours = NULL, *theirs = NULL, *value = NULL;
+    const char *key = NULL;
+    (void)snprintf(path, sizeof path, "%s/adapter_config.json", directory);
+    ours = json_load_file(path, 0, NULL);
+    (void)snprintf(path, sizeof path, "%s/adapter_config.json", golden);
+    theirs = json_load_file(path, 0, NULL);
+    ck_assert_uint_ge(json_object_size(ours), 6);
+    json_object_foreach(ours, key, value)
+        ck_assert_msg(strcmp(key, "base_model_name_or_path") == 0 || json_equal(value, json_object_get(theirs, key)),
+                      "%s", key);
+    json_decref(ours);
+    json_decref(theirs);
+}
+
+/* What PEFT has saved is read, and saved again as it was. No key names the plugin: PEFT's own word for it does. */
+START_TEST(files_are_those_of_peft) {
+    char golden[4096], from[4200];
+    const char *overrides[] = {"optimizer.plugin=adamw", from};
+    weft_adapter_saving saving = {.directory = scratch_path("."), .base = "base", .dtype = WEFT_F32};
+    weft_step_result result = {0};
+    weft_region region;
+    weft_error err = WEFT_ERROR_INIT;
+    bench b;
+    golden_path(golden, sizeof golden, adapters[_i].name);
+    (void)snprintf(from, sizeof from, "adapter.from=%s", golden);
+    golden_batch_open(&b.batch, adapters[_i].name);
+    golden_engine_open(&b.g, &b.batch, adapters[_i].base, 1, overrides, 2);
+    expect_start(&b);
+    ck_assert_msg(weft_stepper_evaluate(b.g.stepper, &result, WEFT_SPLIT_VALIDATION, 0, &err) == WEFT_OK, "%s",
+                  err.text);
+    ck_assert_double_lt(fabs(result.loss_sum / golden_doubles(&b.batch, "loss_sum")[0] - 1.0), 1e-5);
+    region = weft_engine_parameters(b.g.engine);
+    saving.region = &region;
+    ck_assert_msg(weft_adapter_save(&saving, NULL, &err) == WEFT_OK, "%s", err.text);
+    expect_same_tensors(saving.directory, golden);
+    expect_same_config(saving.directory, golden);
+    close_bench(&b);
+}
+END_TEST
+
 /* ---- generation ---- */
 
 static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, bool cache) {
@@ -172,7 +254,7 @@ static weft_generator *open_generator(weft_run **run, int i, int64_t n_prompt, b
 
 /* The logits behind a text that came at once, or a place at a time on the cache. */
 START_TEST(a_prefix_stands_before_cached_places) {
-    enum { PREFIX = 2, PLACES = 7 };
+    enum { PLACES = 7 };
     const int32_t text[PLACES] = {5, 17, 40, 3, 88, 21, 60};
     weft_run *runs[2] = {NULL, NULL};
     weft_generator *whole = open_generator(&runs[0], PREFIX, PLACES, true);
@@ -200,10 +282,12 @@ int main(void) {
     Suite *suite = suite_create("against_peft");
     TCase *tests = tcase_create("against_peft");
     tcase_set_timeout(tests, 300);
+    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     (void)snprintf(outside, sizeof outside, "adapter.plugin=%s/tests/outside/weft-adapter-vera.so",
                    getenv("WEFT_BUILD"));
     tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_ADAPTERS);
     tcase_add_loop_test(tests, evaluation_gives_loss_and_logits, 0, N_ADAPTERS);
+    tcase_add_loop_test(tests, files_are_those_of_peft, PREFIX, LLAMA_ADAPTER + 1);
     tcase_add_test(tests, a_prefix_stands_before_cached_places);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

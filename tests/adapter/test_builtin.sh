@@ -158,6 +158,12 @@ prove() { # prove argument...: all cells are equal
 prove adapter.lora.dora=yes
 prove adapter.plugin=ia3
 prove adapter.plugin=prefix adapter.prefix.length=7
+# PEFT's table of all layers, of whose columns each rank has some.
+for ranks in 1 3; do
+    limit "$weft" train run.ini --overwrite run.out=of$ranks train.steps=2 adapter.plugin=prefix comm.plugin=mpi-mpich \
+        strategy.plugin=fsdp --ranks $ranks >log 2>&1 || failed "a prefix on $ranks ranks" log
+done
+same_tensors "a prefix of three ranks has another file" of1 of3
 prove adapter.plugin=mlp-head adapter.mlp-head.layers=2 adapter.mlp-head.width=7
 if is_full; then
     prove policy.plugin=class policy.classes=Linear,LlamaDecoderLayer train.precision=bf16

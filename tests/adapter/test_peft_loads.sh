@@ -1,7 +1,8 @@
 #!/bin/sh
 # What a run with an adapter leaves loads in PEFT and has the same loss there: by itself, beside norms, an embedding and a
-# head that are trained whole, with tokens that were added, with DoRA, of ia3, and of lora beside layers before the head,
-# which PEFT does not know and torch computes here. WEFT_PYTHON names a Python that has peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# head that are trained whole, with tokens that were added, with DoRA, of ia3, of a prefix, of prompts behind gates, and of
+# lora beside layers before the head, which PEFT does not know and torch computes here. WEFT_PYTHON names a Python that
+# has peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -114,11 +115,15 @@ lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
     train tied ia3 adapter.plugin=ia3 train.trainable='adapter,model.norm.weight'
     train untied stack adapter.plugin=mlp-head,lora adapter.mlp-head.layers=2 adapter.mlp-head.width=24 adapter.lora.r=4 \
         train.trainable='adapter,model.norm.weight'
+    train tied prefix adapter.plugin=prefix adapter.length=6
+    train tied rows adapter.plugin=prefix adapter.length=3 train.trainable='adapter,model.embed_tokens.weight,*norm.weight'
+    train untied prompts adapter.plugin=llama-adapter adapter.length=4 adapter.layers=2
+    train untied gates adapter.plugin=llama-adapter adapter.length=2 train.trainable='adapter,head,model.norm.weight'
 }
 # shellcheck disable=SC2086
 "$python" losses.py $pairs >theirs 2>log || failed "losses.py" theirs log
 awk 'FNR == NR { mine[$1] = $2; n++; next }
     { apart = $2 / mine[$1] - 1; m++; if (apart > 1e-6 || apart < -1e-6) { print $1 ": Weft " mine[$1] ", PEFT " $2; bad = 1 } }
-    END { if (n != m || n != 12) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
+    END { if (n != m || n != 16) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
     failed "other losses" log
 [ "$failures" = 0 ]

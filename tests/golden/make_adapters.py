@@ -6,10 +6,13 @@ peft has not, layers of torch. Adapters begin at random
 numbers rather than as they would be fresh, so that nothing of them is zero. Each document runs by itself: what packing
 changes is held by make_llama.py.
 
+Prefixes and LLaMA-Adapter have PEFT's own files beside them, of the numbers that they begin at.
+
     python make_adapters.py [--only adapter-dora] [--out DIR]
 """
 
 import argparse
+import copy
 import json
 import pathlib
 import re
@@ -35,10 +38,10 @@ ADAPTERS = {
         config=lambda: peft.IA3Config(target_modules=["k_proj", "v_proj", "down_proj"],
                                       feedforward_modules=["down_proj"], task_type="CAUSAL_LM")),
     "adapter-prefix": dict(
-        base="llama-bf16", seed=13,
+        base="llama-bf16", seed=13, files=True,
         config=lambda: peft.PrefixTuningConfig(num_virtual_tokens=5, task_type="CAUSAL_LM")),
     "adapter-llama-adapter": dict(
-        base="llama-bf16", seed=14,
+        base="llama-bf16", seed=14, files=True,
         config=lambda: peft.AdaptionPromptConfig(adapter_len=4, adapter_layers=1, task_type="CAUSAL_LM")),
     "adapter-vera": dict(
         base="llama-gqa", seed=15,
@@ -174,6 +177,14 @@ def run(model, batch, count, layers):
     return out
 
 
+def write_files(model, where):
+    copy.deepcopy(model).float().save_pretrained(where)
+    (where / "README.md").unlink()
+    path = where / "adapter_config.json"
+    config = json.loads(path.read_text()) | {"base_model_name_or_path": "base"}
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+
+
 def make(name, spec, where):
     shutil.rmtree(where, ignore_errors=True)
     where.mkdir(parents=True)
@@ -187,6 +198,8 @@ def make(name, spec, where):
         model.double()
         model.eval()
         begin(model, spec["seed"])
+        if spec.get("files"):
+            write_files(model, where)
         layers = model.config.num_hidden_layers
         expected = run(model, batch, count, layers)
     moved = min((v - expected["start." + k[8:]]).norm() for k, v in expected.items()

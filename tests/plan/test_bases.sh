@@ -57,6 +57,8 @@ plan model.base=bf16 train.global_batch=1
 is "LoRA's base, bytes a number" "$(stored bf16) / $numbers" 2.000
 is "LoRA in all" "($(stored bf16) + 4 * $trained + $(field gradients) + $(field optimizer)) / $numbers" 2.250
 is "LoRA as it is counted elsewhere" "($(stored bf16) + 2 * $trained + $(field gradients) + $(field optimizer)) / $numbers" 2.219
+plan model.base=nf4x64 train.global_batch=1
+[ "$(stored nf4x64)" = $((numbers / 64 * 36)) ] || failed "nf4x64 has $(stored nf4x64) bytes" plan.txt
 plan model.base=nf4 train.global_batch=1
 [ "$(stored nf4)" = $((numbers / 1024 * 536)) ] || failed "nf4 has $(stored nf4) bytes" plan.txt
 [ "$(field gradients)" = $((4 * trained)) ] && [ "$(field optimizer)" = $((8 * trained)) ] || failed "QLoRA's states" plan.txt

@@ -16,17 +16,17 @@ weft_status source_open(json_t **out, const weft_adapter_source *source, const c
                           source->config_path, type);
 }
 
-weft_status source_integer(int64_t *out, const json_t *config, const char *key, int64_t asked,
+weft_status source_integer(int64_t *out, const json_t *config, const char *name, const char *key, int64_t asked,
                            const weft_adapter_source *source, weft_error *err) {
-    const json_t *value = json_object_get(config, key);
+    const json_t *value = json_object_get(config, name);
     if (!json_is_integer(value) || json_integer_value(value) < 1)
-        return weft_error_set(err, WEFT_E_DATA, "%s: %s is no whole number from 1 on", source->config_path, key);
+        return weft_error_set(err, WEFT_E_DATA, "%s: %s is no whole number from 1 on", source->config_path, name);
     *out = json_integer_value(value);
     if (asked == WEFT_AUTO_I64 || asked == *out) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
                           "%s is %lld, and %s has %s = %lld: an adapter that is continued is what it was; take the key "
                           "out, or set it to what stands there",
-                          key, (long long)asked, source->config_path, key, (long long)*out);
+                          key, (long long)asked, source->config_path, name, (long long)*out);
 }
 
 weft_status source_list(char **out, const json_t *config, const char *key, const weft_adapter_source *source,

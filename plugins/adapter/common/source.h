@@ -7,8 +7,9 @@
 
 /* The object, of that peft_type; the caller gives it back by json_decref. */
 weft_status source_open(json_t **out, const weft_adapter_source *source, const char *type, weft_error *err);
-/* A whole number from 1 on. asked: what the configuration says, which has to be the same; WEFT_AUTO_I64: nothing. */
-weft_status source_integer(int64_t *out, const json_t *config, const char *key, int64_t asked,
+/* A whole number from 1 on, by its name there. asked: what the configuration says by the key, which has to be the same;
+ * WEFT_AUTO_I64: nothing. */
+weft_status source_integer(int64_t *out, const json_t *config, const char *name, const char *key, int64_t asked,
                            const weft_adapter_source *source, weft_error *err);
 /* A list of texts, with commas; the caller frees it. */
 weft_status source_list(char **out, const json_t *config, const char *key, const weft_adapter_source *source,

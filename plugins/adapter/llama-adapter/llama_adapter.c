@@ -25,7 +25,7 @@ typedef struct prompt_part {
 struct weft_adapter {
     int64_t length, layers; /* layers 0: the usual number */
     prompt_part *parts;     /* [n_sites] */
-    char config_json[160];
+    char config_json[320];
 };
 
 static void llama_adapter_destroy(weft_adapter *self) {
@@ -38,10 +38,11 @@ static void llama_adapter_destroy(weft_adapter *self) {
 static weft_status read_sizes(weft_adapter *self, const llama_adapter_config *keys, const weft_adapter_source *source,
                               weft_error *err) {
     json_t *config = NULL;
-    weft_status status = source_open(&config, source, "LLAMA_ADAPTER", err);
+    weft_status status = source_open(&config, source, "ADAPTION_PROMPT", err);
     if (status != WEFT_OK) return status;
-    status = source_integer(&self->length, config, "length", keys->length, source, err);
-    if (status == WEFT_OK) status = source_integer(&self->layers, config, "layers", keys->layers, source, err);
+    status = source_integer(&self->length, config, "adapter_len", "length", keys->length, source, err);
+    if (status == WEFT_OK)
+        status = source_integer(&self->layers, config, "adapter_layers", "layers", keys->layers, source, err);
     json_decref(config);
     return status;
 }
@@ -120,6 +121,15 @@ static weft_status add_prompt(weft_adapter *self, const weft_adapter_job *job, u
     return WEFT_OK;
 }
 
+/* PEFT finds the attention by the last part of its path. */
+static void write_config(weft_adapter *self, const weft_site *site, int64_t layers) {
+    const char *dot = strrchr(site->path, '.');
+    (void)snprintf(self->config_json, sizeof self->config_json,
+                   "{\"peft_type\": \"ADAPTION_PROMPT\", \"adapter_len\": %lld, \"adapter_layers\": %lld, "
+                   "\"target_modules\": \"%.128s\"}",
+                   (long long)self->length, (long long)layers, dot == NULL ? site->path : dot + 1);
+}
+
 static weft_status llama_adapter_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
     const int64_t usual = job->n_layers < USUAL_LAYERS ? job->n_layers : USUAL_LAYERS;
     const int64_t layers = self->layers == 0 ? usual : self->layers;
@@ -128,15 +138,13 @@ static weft_status llama_adapter_declare(weft_adapter *self, const weft_adapter_
     if (layers > job->n_layers)
         return weft_error_set(err, WEFT_E_USER, "layers is %lld, and this model has %lld blocks", (long long)layers,
                               (long long)job->n_layers);
-    (void)snprintf(self->config_json, sizeof self->config_json,
-                   "{\"peft_type\": \"LLAMA_ADAPTER\", \"length\": %lld, \"layers\": %lld}", (long long)self->length,
-                   (long long)layers);
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
     if (self->parts == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
         const weft_site *site = weft_adapter_site(job, i);
         if (site->kind != WEFT_SITE_ATTENTION || site->layer < job->n_layers - layers) continue;
         status = add_prompt(self, job, i, err);
+        write_config(self, site, layers);
         any = 1;
     }
     if (status != WEFT_OK || any) return status;
@@ -160,6 +168,25 @@ static weft_value llama_adapter_attention(const weft_adapter *self, uint32_t sit
     return ops->add(g, o, more);
 }
 
+/* ---- files ---- */
+
+/* PEFT keeps both as parameters, the prompt as (1, length, width). */
+static weft_status llama_adapter_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
+                                        weft_error *err) {
+    char *end = strstr(out->name, ".weight");
+    const int is_prompt = strstr(parameter, ".adaption_prompt.") != NULL;
+    (void)self;
+    (void)err;
+    if (end == NULL || (!is_prompt && strstr(parameter, ".adaption_gate.") == NULL)) return WEFT_OK;
+    *end = 0;
+    if (!is_prompt) return WEFT_OK;
+    out->rank = 3;
+    out->dims[2] = out->dims[1];
+    out->dims[1] = out->dims[0];
+    out->dims[0] = 1;
+    return WEFT_OK;
+}
+
 static const char *llama_adapter_config_json(const weft_adapter *self) {
     return self->config_json;
 }
@@ -173,7 +200,7 @@ static const weft_adapter_plugin llama_adapter_table = {(uint32_t)sizeof(weft_ad
                                                         NULL,
                                                         llama_adapter_attention,
                                                         NULL,
-                                                        NULL,
+                                                        llama_adapter_tensor,
                                                         llama_adapter_config_json,
                                                         NULL,
                                                         NULL};

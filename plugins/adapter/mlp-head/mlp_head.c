@@ -59,8 +59,8 @@ static weft_status read_shape(weft_adapter *self, const mlp_head_config *keys, c
     json_t *config = NULL;
     weft_status status = source_open(&config, source, "MLP_HEAD", err);
     if (status != WEFT_OK) return status;
-    status = source_integer(&self->layers, config, "layers", keys->layers, source, err);
-    if (status == WEFT_OK) status = source_integer(&self->width, config, "width", keys->width, source, err);
+    status = source_integer(&self->layers, config, "layers", "layers", keys->layers, source, err);
+    if (status == WEFT_OK) status = source_integer(&self->width, config, "width", "width", keys->width, source, err);
     if (status == WEFT_OK) status = read_activation(self, config, keys->activation, source, err);
     if (status == WEFT_OK && self->layers > MOST_LAYERS)
         status = weft_error_set(err, WEFT_E_DATA, "%s: layers is %lld; at most %d are served", source->config_path,

@@ -15,13 +15,16 @@ WEFT_KEYS(prefix_config, PREFIX_KEYS)
 
 typedef struct prefix_part {
     weft_weight *k, *v;
+    const char *path; /* of the module that both are below */
 } prefix_part;
 
 struct weft_adapter {
     int64_t length;
     double init_std;
     prefix_part *parts; /* [n_sites] */
-    char config_json[128];
+    uint32_t n_sites;
+    int64_t width, layers; /* of keys, and how many attentions there are */
+    char config_json[320];
 };
 
 static void prefix_destroy(weft_adapter *self) {
@@ -33,9 +36,9 @@ static void prefix_destroy(weft_adapter *self) {
 /* The length of one that is continued. */
 static weft_status read_length(weft_adapter *self, int64_t asked, const weft_adapter_source *source, weft_error *err) {
     json_t *config = NULL;
-    weft_status status = source_open(&config, source, "PREFIX", err);
+    weft_status status = source_open(&config, source, "PREFIX_TUNING", err);
     if (status != WEFT_OK) return status;
-    status = source_integer(&self->length, config, "length", asked, source, err);
+    status = source_integer(&self->length, config, "num_virtual_tokens", "length", asked, source, err);
     json_decref(config);
     return status;
 }
@@ -50,8 +53,6 @@ static weft_status prefix_create(weft_adapter **out, const weft_host *host, cons
     self->length = keys->length == WEFT_AUTO_I64 ? 20 : keys->length;
     self->init_std = keys->init_std;
     if (source != NULL) status = read_length(self, keys->length, source, err);
-    (void)snprintf(self->config_json, sizeof self->config_json, "{\"peft_type\": \"PREFIX\", \"length\": %lld}",
-                   (long long)self->length);
     if (status == WEFT_OK) *out = self;
     else prefix_destroy(self);
     return status;
@@ -70,19 +71,45 @@ static weft_weight *add_rows(const weft_adapter *self, const weft_adapter_job *j
     return b->weight(b->ctx, site->module, &spec);
 }
 
+/* PEFT has one table for all layers. */
+static weft_status check_width(weft_adapter *self, const weft_site *site, weft_error *err) {
+    const int64_t width = site->kv_heads * site->head_dim;
+    if (self->layers == 0) self->width = width;
+    if (width == self->width) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_UNSUPPORTED,
+        "plugin = prefix has one table for all layers, and keys of '%s' have %lld numbers where those "
+        "before it have %lld: choose another adapter",
+        site->path, (long long)width, (long long)self->width);
+}
+
+static void write_config(weft_adapter *self, int64_t kv_heads) {
+    (void)snprintf(self->config_json, sizeof self->config_json,
+                   "{\"peft_type\": \"PREFIX_TUNING\", \"num_virtual_tokens\": %lld, \"num_layers\": %lld, "
+                   "\"token_dim\": %lld, \"num_attention_heads\": %lld, \"encoder_hidden_size\": %lld, "
+                   "\"num_transformer_submodules\": 1, \"prefix_projection\": false}",
+                   (long long)self->length, (long long)self->layers, (long long)self->width, (long long)kv_heads,
+                   (long long)self->width);
+}
+
 static weft_status prefix_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
-    int any = 0;
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
+    self->n_sites = job->n_sites;
     if (self->parts == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);
+        weft_status status = WEFT_OK;
         if (site->kind != WEFT_SITE_ATTENTION) continue;
+        status = check_width(self, site, err);
+        if (status != WEFT_OK) return status;
         self->parts[i].k = add_rows(self, job, site, "prefix_k");
         self->parts[i].v = add_rows(self, job, site, "prefix_v");
+        self->parts[i].path = site->path;
         job->claim(job->builder->ctx, i);
-        any = 1;
+        self->layers++;
+        write_config(self, site->kv_heads);
     }
-    if (any) return WEFT_OK;
+    if (self->layers > 0) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
                           "plugin = prefix needs attention to stand before, and this model has none: choose another "
                           "adapter");
@@ -94,6 +121,28 @@ static weft_value prefix_attention(const weft_adapter *self, uint32_t site, weft
     const weft_value keys = ops->matrix(g, self->parts[site].k);
     const weft_value values = ops->matrix(g, self->parts[site].v);
     return ops->attention_with_prefix(g, q, k, v, starts, keys, values, args);
+}
+
+/* PEFT's table is (length, layers * 2 * width): of each layer the keys, then the values. PEFT puts no model around the
+ * base then, so its weights are called base_model.X. */
+static weft_status prefix_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
+                                 weft_error *err) {
+    int64_t column = 0;
+    (void)err;
+    for (uint32_t i = 0; i < self->n_sites; i++) {
+        const char *path = self->parts[i].path;
+        const size_t n = path == NULL ? 0 : strlen(path);
+        if (path == NULL) continue;
+        if (strncmp(parameter, path, n) == 0 && strncmp(parameter + n, ".prefix_", 8) == 0) {
+            (void)snprintf(out->name, sizeof out->name, "prompt_embeddings");
+            out->dims[1] = self->layers * 2 * self->width;
+            out->column = column + (parameter[n + 8] == 'v' ? self->width : 0);
+        }
+        column += 2 * self->width;
+    }
+    if (strncmp(out->name, "base_model.", 11) != 0) return WEFT_OK;
+    (void)snprintf(out->name, sizeof out->name, "base_model.%s", parameter);
+    return WEFT_OK;
 }
 
 static const char *prefix_config_json(const weft_adapter *self) {
@@ -109,7 +158,7 @@ static const weft_adapter_plugin prefix_table = {(uint32_t)sizeof(weft_adapter_p
                                                  NULL,
                                                  prefix_attention,
                                                  NULL,
-                                                 NULL,
+                                                 prefix_tensor,
                                                  prefix_config_json,
                                                  NULL,
                                                  NULL};

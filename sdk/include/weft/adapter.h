@@ -90,13 +90,16 @@ static inline const weft_site *weft_adapter_site(const weft_adapter_job *job, ui
     return (const weft_site *)(const void *)at;
 }
 
-/* How PEFT's file has a weight that the adapter added. The host fills it with "base_model.model." and the parameter's
- * own name, and with its shape. */
+/* How PEFT's file has a weight that the adapter added, or one of the base that is trained beside it. The host fills it
+ * with "base_model.model." and the parameter's own name, and with its shape. Parameters (n, m) that make up one table
+ * (n, M) there give its name and shape each, and where their own columns begin in it; together they are the whole of
+ * it. */
 typedef struct weft_adapter_tensor {
     uint32_t struct_size;
     uint32_t flags;
-    int64_t dims[2];    /* as many elements as the parameter has */
-    int32_t rank;       /* 1 or 2 */
+    int64_t dims[3];    /* as many elements as the parameter has, or the table's */
+    int64_t column;     /* of a table: the parameter's first; else 0 */
+    int32_t rank;       /* 1 to 3 */
     int32_t transposed; /* 1: the file's (n, m) is the parameter's (m, n) */
     char name[512];
 } weft_adapter_tensor;
@@ -143,8 +146,8 @@ typedef struct weft_adapter_plugin {
      * [main] [optional: the head is not claimed] */
     weft_value (*head)(const weft_adapter *adapter, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x);
 
-    /* Names and shapes of one of its parameters as PEFT has them, where they are not what `out` already says.
-     * parameter: the host's name of it. [main] [optional: they are] */
+    /* Names and shapes of one of its parameters, or of the base's, as PEFT has them, where they are not what `out`
+     * already says. parameter: the host's name of it. [main] [optional: they are] */
     weft_status (*tensor)(const weft_adapter *adapter, const char *parameter, weft_adapter_tensor *out,
                           weft_error *err);
     /* adapter_config.json as PEFT reads it, an object in JSON, without what is the host's to say (the base, modules

@@ -67,7 +67,7 @@ enum {
     WEFT_SIZE_1_0_weft_site                    =  112,
     WEFT_SIZE_1_0_weft_adapter_source          =   32,
     WEFT_SIZE_1_0_weft_adapter_job             =   56,
-    WEFT_SIZE_1_0_weft_adapter_tensor          =  544,
+    WEFT_SIZE_1_0_weft_adapter_tensor          =  560,
     WEFT_SIZE_1_0_weft_merge                   =   56,
     WEFT_SIZE_1_0_weft_adapter_plugin          =   96,
     WEFT_SIZE_1_0_weft_event                   =   48,

@@ -1,0 +1,177 @@
+/* `weft merge` streams: what it holds does not grow with the base. A base of four files is merged, and at no time is as
+ * much as one of them held beyond what merging next to nothing takes. */
+#include "files/safetensors.h"
+#include "scratch.h"
+#include "suite.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { FILES = 4, IN_FILE = 4, LAYERS = FILES * IN_FILE, R = 2, IDS = 64 };
+
+typedef struct sizes {
+    int64_t hidden, inner;
+} sizes;
+static const sizes large = {256, 1024}, small = {32, 64};
+
+typedef struct files {
+    const char *directory;
+    weft_tensor_spec specs[LAYERS * 12];
+    char names[LAYERS * 12][128];
+    int32_t n;
+    FILE *index;
+} files;
+
+/* NAME in a directory; one at a time. */
+static const char *in(const char *directory, const char *name) {
+    static char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    return path;
+}
+
+static void add(files *self, int64_t rows, int64_t columns, const char *format, int layer) {
+    weft_tensor_spec *spec = &self->specs[self->n];
+    (void)snprintf(self->names[self->n], sizeof self->names[self->n], format, layer);
+    *spec = (weft_tensor_spec){.name = self->names[self->n], .dtype = WEFT_F32, .rank = columns > 0 ? 2 : 1};
+    spec->dims[0] = rows;
+    spec->dims[1] = columns;
+    self->n++;
+}
+
+/* Numbers of no use, which nothing looks at. Gives the file's bytes. */
+static int64_t write_file(files *self, const char *name) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tensor_writer *writer = NULL;
+    int64_t all = 0;
+    ck_assert_msg(weft_tensor_writer_create(&writer, in(self->directory, name), self->specs, self->n, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t i = 0; i < self->n; i++) {
+        const int64_t n = self->specs[i].dims[0] * (self->specs[i].rank == 2 ? self->specs[i].dims[1] : 1);
+        float *values = malloc((size_t)n * sizeof *values);
+        for (int64_t k = 0; k < n; k++) values[k] = (float)(k % 61) * 0.001f;
+        ck_assert_msg(weft_tensor_writer_write(writer, i, 0, values, n * 4, &err) == WEFT_OK, "%s", err.text);
+        free(values);
+        all += n * 4;
+        if (self->index != NULL)
+            (void)fprintf(self->index, "%s\"%s\": \"%s\"", ftell(self->index) > 20 ? ", " : "", self->names[i], name);
+    }
+    ck_assert_msg(weft_tensor_writer_finish(writer, &err) == WEFT_OK, "%s", err.text);
+    self->n = 0;
+    return all;
+}
+
+static void add_layer(files *self, sizes s, int layer) {
+    const char *const square[] = {"q", "k", "v", "o"}, *const inner[] = {"gate", "up"};
+    char format[96];
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(format, sizeof format, "model.layers.%%d.self_attn.%s_proj.weight", square[i]);
+        add(self, s.hidden, s.hidden, format, layer);
+    }
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(format, sizeof format, "model.layers.%%d.mlp.%s_proj.weight", inner[i]);
+        add(self, s.inner, s.hidden, format, layer);
+    }
+    add(self, s.hidden, s.inner, "model.layers.%d.mlp.down_proj.weight", layer);
+    add(self, s.hidden, 0, "model.layers.%d.input_layernorm.weight", layer);
+    add(self, s.hidden, 0, "model.layers.%d.post_attention_layernorm.weight", layer);
+}
+
+static void write_config(const char *directory, sizes s) {
+    char text[700];
+    (void)snprintf(text, sizeof text,
+                   "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"hidden_act\": \"silu\", "
+                   "\"hidden_size\": %lld, \"intermediate_size\": %lld, \"num_hidden_layers\": %d, "
+                   "\"num_attention_heads\": 4, \"num_key_value_heads\": 4, \"max_position_embeddings\": 64, "
+                   "\"rms_norm_eps\": 1e-5, \"rope_theta\": 10000.0, \"tie_word_embeddings\": true, "
+                   "\"vocab_size\": %d, \"torch_dtype\": \"float32\"}",
+                   (long long)s.hidden, (long long)s.inner, LAYERS, IDS);
+    write_text(in(directory, "config.json"), text);
+}
+
+/* Gives the bytes of its largest file. */
+static int64_t write_base(const char *directory, sizes s) {
+    files self = {.directory = directory};
+    char name[64];
+    int64_t most = 0;
+    self.index = fopen(in(directory, "model.safetensors.index.json"), "w");
+    ck_assert_ptr_nonnull(self.index);
+    (void)fputs("{\"weight_map\": {", self.index);
+    for (int f = 0; f < FILES; f++) {
+        int64_t bytes = 0;
+        for (int i = 0; i < IN_FILE; i++) add_layer(&self, s, f * IN_FILE + i);
+        if (f == 0) add(&self, IDS, s.hidden, "model.embed_tokens.weight", 0);
+        if (f == 0) add(&self, s.hidden, 0, "model.norm.weight", 0);
+        (void)snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", f + 1, FILES);
+        bytes = write_file(&self, name);
+        most = bytes > most ? bytes : most;
+    }
+    (void)fputs("}}", self.index);
+    ck_assert_int_eq(fclose(self.index), 0);
+    write_config(directory, s);
+    return most;
+}
+
+/* One linear of each layer is merged, and the others are copied. */
+static void write_adapter(const char *directory, sizes s) {
+    files self = {.directory = directory};
+    for (int i = 0; i < LAYERS; i++) {
+        add(&self, R, s.inner, "base_model.model.model.layers.%d.mlp.down_proj.lora_A.weight", i);
+        add(&self, s.hidden, R, "base_model.model.model.layers.%d.mlp.down_proj.lora_B.weight", i);
+    }
+    (void)write_file(&self, "adapter_model.safetensors");
+    write_text(in(directory, "adapter_config.json"),
+               "{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": [\"down_proj\"]}");
+}
+
+/* Bytes that it held at most. */
+static int64_t merge(const char *base, const char *adapter, const char *out, const char *dtype) {
+    struct rusage usage;
+    char program[4096];
+    int status = 0;
+    pid_t pid = 0;
+    (void)snprintf(program, sizeof program, "%s/weft", getenv("WEFT_BUILD"));
+    pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        (void)execl(program, "weft", "merge", base, adapter, out, dtype == NULL ? NULL : "--dtype", dtype, NULL);
+        _exit(127);
+    }
+    ck_assert_int_eq(wait4(pid, &status, 0, &usage), pid);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "weft merge ends with %d", status);
+    return (int64_t)usage.ru_maxrss * 1024;
+}
+
+START_TEST(a_merge_holds_pieces_and_no_file) {
+    static const char *const dtypes[] = {NULL, "bf16"}, *const names[] = {"small", "large", "few", "many"};
+    char at[4][256], out[256];
+    int64_t file = 0, of_small = 0, of_large = 0;
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(at[i], sizeof at[i], "%s", scratch_path(names[i]));
+        ck_assert_int_eq(mkdir(at[i], 0700), 0);
+    }
+    (void)write_base(at[0], small);
+    file = write_base(at[1], large);
+    write_adapter(at[2], small);
+    write_adapter(at[3], large);
+    (void)snprintf(out, sizeof out, "%s", scratch_path("out"));
+    of_small = merge(at[0], at[2], out, dtypes[_i]);
+    (void)snprintf(out, sizeof out, "%s", scratch_path("more"));
+    of_large = merge(at[1], at[3], out, dtypes[_i]);
+    ck_assert_msg(of_large - of_small < file, "%lld bytes more than of a small base, whose files have %lld here",
+                  (long long)(of_large - of_small), (long long)file);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("merge_memory");
+    TCase *tests = tcase_create("merge_memory");
+    tcase_set_timeout(tests, 300);
+    tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
+#if !defined(__SANITIZE_ADDRESS__) /* which keeps freed memory */
+    tcase_add_loop_test(tests, a_merge_holds_pieces_and_no_file, 0, 2);
+#endif
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
