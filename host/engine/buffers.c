@@ -228,6 +228,7 @@ void weft_engine_release(weft_engine *engine) {
     free(engine->compute_dtypes);
     engine->tables = NULL; /* so that what has been refused may be allocated again */
     engine->group_ranges = NULL;
+    engine->regions = NULL;
     engine->parameter_refs = NULL;
     engine->compute_refs = NULL;
     engine->compute_dtypes = NULL;
