@@ -125,6 +125,10 @@ says log "adapter plugin 2"
 echo mine >parts/model/mlp-head/notes
 refused "no run wrote $dir/parts/model/mlp-head/notes" "$weft" train stack.ini --overwrite run.out=parts
 
+train run.out=turned adapter.plugin=mlp-head,lora train.steps=1 checkpoint.every=none
+grep -q '"peft_type": "LORA"' turned/model/adapter_config.json && [ -s turned/model/mlp-head/adapter_config.json ] ||
+    failed "the second one, which PEFT knows, does not lie in front" turned/model/adapter_config.json
+
 # ---- merged: what can be is, the head is carried along
 
 limit "$weft" merge base out/model merged >log 2>&1 || failed "merge" log
