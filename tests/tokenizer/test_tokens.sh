@@ -47,6 +47,7 @@ near "what is saved, by itself" 1e-9 "$whole" "$(loss run.ini tokenizer.add= mod
 train run.out=pad tokenizer.pad=add checkpoint.every=none
 contains pad/model/config.json '"vocab_size": 515'
 contains pad/model/config.json '"pad_token_id": 514'
+! grep -q '"pad_token"' out/model/tokenizer_config.json || failed "a pad token that nobody asked for" out/model/tokenizer_config.json
 ! grep -q pad_token_id out/model/config.json || failed "a pad token that nobody asked for" out/model/config.json
 sed 's/"vocab_size": 512/"vocab_size": 513/' fresh/config.json >config.json && cp -r fresh spare && mv config.json spare/config.json
 train run.out=spared model.path=spare model.start=fresh checkpoint.every=none
