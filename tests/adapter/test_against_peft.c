@@ -210,7 +210,9 @@ static void expect_same_config(const char *directory, const char *golden) {
 START_TEST(files_are_those_of_peft) {
     char golden[4096], from[4200];
     const char *overrides[] = {"optimizer.plugin=adamw", from};
-    weft_adapter_saving saving = {.directory = scratch_path("."), .base = "base", .dtype = WEFT_F32};
+    const weft_adapter_origin origin = {.plugin = ""};
+    weft_adapter_saving saving = {
+        .origins = &origin, .directory = scratch_path("."), .base = "base", .dtype = WEFT_F32};
     weft_step_result result = {0};
     weft_region region;
     weft_error err = WEFT_ERROR_INIT;

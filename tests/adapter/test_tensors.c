@@ -29,7 +29,8 @@ static const weft_adapter_plugin plugin = {.struct_size = (uint32_t)sizeof plugi
 static weft_status list(weft_adapter_list *out, const said *what, weft_error *err) {
     static char names[2][16] = {"m.a.weight", "m.b.weight"};
     weft_parameter parameters[2];
-    const weft_declared declared = {.parameters = parameters, .n_parameters = 2, .adapter_plugin = &plugin};
+    const weft_declared declared = {
+        .parameters = parameters, .n_parameters = 2, .adapters = {{&plugin, NULL}}, .n_adapters = 1};
     memset(parameters, 0, sizeof parameters);
     for (int i = 0; i < 2; i++) {
         parameters[i].name = names[i];
@@ -37,10 +38,11 @@ static weft_status list(weft_adapter_list *out, const said *what, weft_error *er
         parameters[i].dims[0] = 2;
         parameters[i].dims[1] = 3;
         parameters[i].numel = 6;
-        parameters[i].added = parameters[i].trainable = true;
+        parameters[i].added = 1;
+        parameters[i].trainable = true;
     }
     saying = *what;
-    return weft_adapter_list_make(out, &declared, false, err);
+    return weft_adapter_list_make(out, &declared, 0, false, err);
 }
 
 #define TABLE                                                                                                          \

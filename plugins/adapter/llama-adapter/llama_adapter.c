@@ -192,7 +192,7 @@ static const char *llama_adapter_config_json(const weft_adapter *self) {
 }
 
 static const weft_adapter_plugin llama_adapter_table = {(uint32_t)sizeof(weft_adapter_plugin),
-                                                        0,
+                                                        WEFT_ADAPTER_PEFT,
                                                         llama_adapter_create,
                                                         llama_adapter_destroy,
                                                         llama_adapter_declare,

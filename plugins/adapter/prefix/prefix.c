@@ -150,7 +150,7 @@ static const char *prefix_config_json(const weft_adapter *self) {
 }
 
 static const weft_adapter_plugin prefix_table = {(uint32_t)sizeof(weft_adapter_plugin),
-                                                 0,
+                                                 WEFT_ADAPTER_PEFT,
                                                  prefix_create,
                                                  prefix_destroy,
                                                  prefix_declare,
