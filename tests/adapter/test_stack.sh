@@ -90,7 +90,8 @@ for file in adapter_config.json adapter_model.safetensors weft_adapter.json mlp-
 done
 says out/model/adapter_config.json '"peft_type": "LORA"'
 says out/model/adapter_config.json '"model.norm"'
-says out/model/mlp-head/adapter_config.json '"modules_to_save": null'
+! grep -q modules_to_save out/model/mlp-head/adapter_config.json ||
+    failed "modules of the base beside the mlp-head" out/model/mlp-head/adapter_config.json
 says out/checkpoints/step-4/manifest.json '"mlp-head/adapter_model.safetensors"'
 ! grep -qF mlp_head out/model/adapter_model.safetensors || failed "PEFT's file has what PEFT does not know"
 ! grep -qF -e lora -e norm out/model/mlp-head/adapter_model.safetensors || failed "the head's file has what is another's"
