@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_WORDS = 40, MOST_SAID = 1200 };
+enum { MOST_WORDS = 40, MOST_SAID = 1700 };
 
 /* The last words of a command's output. */
 static void read_end(char *out, size_t size, const char *path) {
@@ -62,6 +62,21 @@ static bool is_users_fault(bool has_run) {
     return !has_run && (strtol(code, NULL, 10) == WEFT_E_USER || ranks_say_so());
 }
 
+/* What ranks warned of is no reason. */
+static void drop_warnings(char *said) {
+    char *from = said, *to = said;
+    while (*from != '\0') {
+        const size_t n = strcspn(from, "\n"), whole = n + (from[n] == '\n');
+        const char *warning = strstr(from, "weft: warning: ");
+        const bool is_dropped = warning != NULL && warning < from + n;
+        if (!is_dropped) memmove(to, from, whole);
+        to += is_dropped ? 0 : whole;
+        from += whole;
+    }
+    *to = '\0';
+    while (to > said && to[-1] == '\n') *--to = '\0';
+}
+
 /* What says why: of ranks the first one's line, before those of who was left alone, else the last of all. */
 static void keep_reason(char *said) {
     const bool is_of_ranks = ranks_say_so();
@@ -93,6 +108,7 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     read_end(said, sizeof said, "log");
     if (said[0] == '\0') read_end(said, sizeof said, "answer"); /* a proof that fails is no error of the program's */
     if (WIFEXITED(status) && is_users_fault(has_run)) {
+        drop_warnings(said);
         keep_reason(said);
         return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said);
     }

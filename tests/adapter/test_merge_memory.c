@@ -170,9 +170,7 @@ int main(void) {
     TCase *tests = tcase_create("merge_memory");
     tcase_set_timeout(tests, 300);
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
-#if !defined(__SANITIZE_ADDRESS__) /* which keeps freed memory */
     tcase_add_loop_test(tests, a_merge_holds_pieces_and_no_file, 0, 2);
-#endif
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }
