@@ -176,6 +176,25 @@ int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *n
     return p >= 0 ? p : find_behind(declared, name, "base_model.");
 }
 
+/* PEFT leaves a module that is trained whole as it is: what it makes of such files is another model. */
+static weft_status check_apart(const weft_declared *declared, weft_error *err) {
+    for (int32_t i = 0; i < declared->n_sites; i++) {
+        const weft_declared_site *site = &declared->sites[i];
+        const weft_weight *weight = site->view.weight;
+        const weft_adapter_plugin *plugin = site->claimed == 0 ? NULL : declared->adapters[site->claimed - 1].plugin;
+        if (plugin == NULL || weight == NULL || (plugin->flags & WEFT_ADAPTER_PEFT) == 0 ||
+            !declared->parameters[weight->parameter].trainable)
+            continue;
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "'%s' is trained, and the adapter changes what '%s' gives as well, where PEFT, whose files "
+            "it writes, would leave the adapter out: take it out of what is trained, or out of the "
+            "adapter's targets",
+            declared->parameters[weight->parameter].name, site->view.path);
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err) {
     for (int32_t i = 0; i < declared->n_weights; i++) {
         const weft_weight *weight = declared->weights[i];
@@ -188,5 +207,5 @@ weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *
             "neither",
             matrix->trainable ? matrix->name : bias->name, matrix->trainable ? bias->name : matrix->name);
     }
-    return WEFT_OK;
+    return check_apart(declared, err);
 }

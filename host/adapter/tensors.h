@@ -47,7 +47,8 @@ weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtyp
  * saves as well, and lacks `model.` where PEFT puts no model of its own around the base; -1: it is none. */
 int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name);
 
-/* Refuses by name a part of a module that is trained: PEFT saves whole ones. */
+/* Refuses by name a part of a module that is trained, for PEFT saves whole ones, and a module that is trained whole and
+ * adapted, which PEFT does not know. */
 weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err);
 
 #endif

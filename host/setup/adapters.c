@@ -36,7 +36,10 @@ static weft_status take_names(weft_run *run, weft_error *err) {
         char *name = strsep(&rest, ",");
         weft_status status = WEFT_OK;
         name += strspn(name, " \t");
-        name[strcspn(name, " \t")] = '\0';
+        for (size_t n = strlen(name); n > 0 && strchr(" \t", name[n - 1]) != NULL;) name[--n] = '\0';
+        if (strpbrk(name, " \t") != NULL)
+            return weft_config_reject(run->config, "adapter", "plugin", err,
+                                      "has '%s', which is no name of one adapter: put commas between them", name);
         status = refuse_name(run, name, err);
         if (status != WEFT_OK) return status;
         all->names[all->n++] = name;

@@ -133,6 +133,8 @@ loss() { # loss argument...: of an evaluation; one that fails has words in place
     fi
 }
 near() { # near WHAT MOST A B: two numbers, of which the first is above 0 and the other less than MOST away
+    # What is no number is no text that awk would compare either.
+    case "$3$4" in '' | *[!0-9.e+-]*) failed "$1: $3 and $4"; return ;; esac
     awk -v a="$3" -v b="$4" -v most="$2" 'BEGIN { d = a > b ? a - b : b - a; exit !(a > 0 && d < most) }' ||
         failed "$1: $3 and $4"
 }

@@ -28,7 +28,9 @@ typedef struct ia3_part {
 
 struct weft_adapter {
     char *names, *feedforward, *layers; /* owned */
-    ia3_part *parts;                    /* [n_sites] */
+    /* Of one that is continued, what the keys say beside its file; NULL: nothing. */
+    char *asked_names, *asked_feedforward, *source; /* owned */
+    ia3_part *parts;                                /* [n_sites] */
     uint32_t n_sites;
     char *config_json; /* owned */
 };
@@ -38,6 +40,9 @@ static void ia3_destroy(weft_adapter *self) {
     free(self->names);
     free(self->feedforward);
     free(self->layers);
+    free(self->asked_names);
+    free(self->asked_feedforward);
+    free(self->source);
     free(self->parts);
     free(self->config_json);
     free(self);
@@ -53,18 +58,22 @@ static weft_status read_modules(weft_adapter *self, const ia3_config *keys, cons
     json_t *config = NULL;
     weft_status status = source_open(&config, source, "IA3", err);
     if (status != WEFT_OK) return status;
-    if (strcmp(keys->targets, "auto") != 0 || strcmp(keys->feedforward, "auto") != 0)
-        status = weft_error_set(err, WEFT_E_USER,
-                                "targets and feedforward are those of %s, which is continued: take the keys out",
-                                source->config_path);
-    if (status == WEFT_OK) status = source_list(&self->names, config, "target_modules", source, err);
+    status = source_list(&self->names, config, "target_modules", source, err);
     if (status == WEFT_OK) status = source_list(&self->feedforward, config, "feedforward_modules", source, err);
     if (status == WEFT_OK && self->feedforward[0] == 0) {
         free(self->feedforward);
         self->feedforward = strdup("none");
     }
     json_decref(config);
-    return status;
+    if (status != WEFT_OK || self->names == NULL || self->feedforward == NULL ||
+        (strcmp(keys->targets, "auto") == 0 && strcmp(keys->feedforward, "auto") == 0))
+        return status;
+    self->asked_names = copy_or(keys->targets, self->names);
+    self->asked_feedforward = copy_or(keys->feedforward, self->feedforward);
+    self->source = strdup(source->config_path);
+    return self->asked_names == NULL || self->asked_feedforward == NULL || self->source == NULL
+               ? weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter")
+               : WEFT_OK;
 }
 
 static weft_status ia3_create(weft_adapter **out, const weft_host *host, const void *config,
@@ -127,15 +136,35 @@ static weft_status check_feedforward(const weft_adapter_job *job, const uint8_t 
     return WEFT_OK;
 }
 
-static weft_status choose(const weft_adapter *self, const weft_adapter_job *job, uint8_t *chosen, uint8_t *of_input,
-                          weft_error *err) {
-    const targets wanted = {self->names, "", self->layers, 1u << WEFT_SITE_LINEAR};
-    const targets inputs = {self->feedforward, "", self->layers, 1u << WEFT_SITE_LINEAR};
+/* chosen: [2 n_sites], those that are targets, and those whose input is scaled. */
+static weft_status choose(const weft_adapter *self, const char *names, const char *feedforward,
+                          const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
+    const targets wanted = {names, "", self->layers, 1u << WEFT_SITE_LINEAR};
+    const targets inputs = {feedforward, "", self->layers, 1u << WEFT_SITE_LINEAR};
     weft_status status = targets_choose(&wanted, job, chosen, err);
-    if (status != WEFT_OK || strcmp(self->feedforward, "none") == 0) return status;
-    status = targets_choose(&inputs, job, of_input, err);
+    if (status != WEFT_OK || strcmp(feedforward, "none") == 0) return status;
+    status = targets_choose(&inputs, job, chosen + job->n_sites, err);
     if (status != WEFT_OK) return weft_error_prefix(err, "feedforward: ");
-    return check_feedforward(job, chosen, of_input, err);
+    return check_feedforward(job, chosen, chosen + job->n_sites, err);
+}
+
+/* What the keys say beside an adapter that is continued has to be what it is. */
+static weft_status compare_keys(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen,
+                                weft_error *err) {
+    const size_t n = 2 * (size_t)job->n_sites;
+    uint8_t *asked = NULL;
+    weft_status status = WEFT_OK;
+    if (self->asked_names == NULL) return WEFT_OK;
+    asked = calloc(n + 1, sizeof *asked);
+    if (asked == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    status = choose(self, self->asked_names, self->asked_feedforward, job, asked, err);
+    if (status == WEFT_OK && memcmp(asked, chosen, n) != 0)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "targets or feedforward choose other modules than %s has, which is continued: take the "
+                                "keys out, or set them to what stands there",
+                                self->source);
+    free(asked);
+    return status;
 }
 
 /* Whole paths: what patterns, layers and lists mean is said alike. */
@@ -160,7 +189,8 @@ static weft_status ia3_declare(weft_adapter *self, const weft_adapter_job *job, 
     self->n_sites = job->n_sites;
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
     if (chosen == NULL || self->parts == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    if (status == WEFT_OK) status = choose(self, job, chosen, chosen + job->n_sites, err);
+    if (status == WEFT_OK) status = choose(self, self->names, self->feedforward, job, chosen, err);
+    if (status == WEFT_OK) status = compare_keys(self, job, chosen, err);
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++)
         if (chosen[i]) status = add_factors(self, job, i, chosen[job->n_sites + i], err);
     free(chosen);

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <strings.h>
 
 /* ---- reading ---- */
 
@@ -26,6 +27,14 @@ static int says_nothing(const json_t *value) {
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
+/* Of PEFT's ways to begin those that change the base as well, each time that the adapter is loaded. */
+static int changes_base(const char *init) {
+    static const char *const forms[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
+    for (size_t i = 0; init != NULL && i < sizeof forms / sizeof *forms; i++)
+        if (strncasecmp(init, forms[i], strlen(forms[i])) == 0) return 1;
+    return 0;
+}
+
 static weft_status check_rest(const reading *self) {
     static const struct {
         const char *key, *why;
@@ -37,12 +46,18 @@ static weft_status check_rest(const reading *self) {
                    {"layer_replication", "repeats blocks, and a model is as its config.json says here"},
                    {"trainable_token_indices", "trains rows of an embedding alone, which is not served"},
                    {"target_parameters", "adapts parameters that no module reads as a linear, which is not served"},
+                   {"use_qalora", "is true, and A reads every element of its input here"},
                    {"alora_invocation_tokens", "switches the adapter on within a text, which is not served"},
                    {"megatron_config", "is of another trainer's layers"}};
     const char *bias = json_string_value(json_object_get(self->config, "bias"));
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (!says_nothing(json_object_get(self->config, unknown[i].key)))
             return refuse(self, unknown[i].key, unknown[i].why);
+    if (changes_base(json_string_value(json_object_get(self->config, "init_lora_weights"))))
+        return refuse(
+            self, "init_lora_weights",
+            "is of a form that takes what it begins with out of the base's own weights, which stay as they are "
+            "here: have PEFT convert it into a plain LoRA (path_initial_model_for_weight_conversion)");
     if (bias != NULL && strcmp(bias, "none") != 0)
         return refuse(self, "bias", "is not none: biases that are trained beside an adapter are modules_to_save here");
     return WEFT_OK;
