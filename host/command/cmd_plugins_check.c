@@ -143,7 +143,7 @@ static weft_status refuse_rule(const weft_preflight *note, const char *path, con
         for (size_t i = 0; (rule = weft_rule_at(note->plugins[p].kind, i)) != NULL && n < sizeof list; i++)
             n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n == 0 ? "" : ", ", rule->number);
     }
-    return weft_error_set(err, WEFT_E_USER, "--rule %s: a %s has no such rule; those of %s are %s", number,
+    return weft_error_set(err, WEFT_E_USER, "--rule %s: no such rule is of kind %s; those of %s are %s", number,
                           note->plugins[0].kind, path, list);
 }
 

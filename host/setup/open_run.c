@@ -1,6 +1,7 @@
 /* host/setup/open_run.c: see run.h. */
 #include "setup/run.h"
 
+#include "base/join.h"
 #include "launch/find.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -15,6 +16,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const struct {
     const char *kind, *fallback;
@@ -94,7 +96,14 @@ static void choose_trained(weft_run *run) {
 /* An adapter that is named and would be left out. */
 static weft_status check_adapter(const weft_run *run, weft_error *err) {
     const char *key = run->settings.adapter.use[0] != '\0' ? "use" : "from";
+    char config[WEFT_PATH_BYTES];
     if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_ADAPTER].loaded != NULL) return WEFT_OK;
+    if (weft_path_join(config, run->settings.adapter_from, "adapter_config.json", NULL) == WEFT_OK &&
+        access(config, F_OK) != 0)
+        return weft_config_reject(run->config, "adapter", key, err,
+                                  "names %s, where no adapter_config.json lies: a run leaves its adapter in its "
+                                  "directory's model/",
+                                  run->settings.adapter_from);
     return weft_config_reject(
         run->config, "adapter", key, err,
         "names %s, and no plugin: its adapter_config.json does not say which, so name it, as plugin "

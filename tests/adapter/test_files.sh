@@ -79,6 +79,7 @@ limit "$weft" train plain.ini --overwrite run.out=changed train.steps=3 checkpoi
 refused "was made on other weights than those in $dir/changed/model: set [model] path to its base, or any_base = yes" \
     "$weft" eval run.ini --adapter one model.path=changed/model
 limit "$weft" eval run.ini --adapter one model.path=changed/model adapter.any_base=yes >log 2>&1 || failed "any base" log
+refused "where no adapter_config.json lies: a run leaves its adapter in its directory's model/" "$weft" merge base out merged
 sed 's/"r": 4/"r": 5/' out/model/adapter_config.json >config.json
 cp -r out/model wrong
 mv config.json wrong/adapter_config.json

@@ -50,6 +50,9 @@ refused "twice.ini:$line: [adapter] plugin = lora, mlp-head, lora names lora twi
 refused "there is no adapter plugin \"mlp-hed\"; did you mean mlp-head?" "$weft" plan stack.ini "adapter.plugin=lora, mlp-hed"
 refused "asks for none beside others" "$weft" plan stack.ini "adapter.plugin=lora, none"
 refused "has nothing between two commas" "$weft" plan stack.ini "adapter.plugin=lora,, ia3"
+refused "has 'lora ia3', which is no name of one adapter: put commas between them" "$weft" plan stack.ini "adapter.plugin=lora ia3"
+refused "'model.layers.0.self_attn.q_proj.weight' is trained, and the adapter changes what" \
+    "$weft" plan stack.ini "train.trainable=adapter, *q_proj.weight"
 refused "is no file, and a list of adapters has ids alone" "$weft" plan stack.ini "adapter.plugin=lora, ./other.so"
 refused "names more than 4 adapters" "$weft" plan stack.ini adapter.plugin=lora,ia3,prefix,mlp-head,llama-adapter
 refused "command line: [adapter] plugin names ia3, which changes 'model.layers.0.self_attn.k_proj', as lora does: a place has one adapter" \
@@ -142,6 +145,8 @@ refused "cannot be merged into a model's weights" "$weft" merge base attended/mo
 [ ! -e never ] || failed "a refused merge left something"
 train run.out=two adapter.plugin=ia3,lora adapter.lora.targets=q_proj,v_proj checkpoint.every=none
 limit "$weft" merge base two/model both >log 2>&1 || failed "merge two" log
+refused "targets or feedforward choose other modules than $dir/two/model/adapter_config.json has" \
+    "$weft" eval two adapter.ia3.targets=down_proj
 near "two that are merged" 1e-5 "$(loss two)" "$(loss plain.ini model.path=both)"
 
 # ---- several ranks

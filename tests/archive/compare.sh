@@ -12,10 +12,11 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT INT TERM
 measured() { # measured SET FILE
     if [ -d "$1" ]; then sh "$here/measure.sh" "$1" >"$2" || exit 2
-    elif [ -r "$1" ]; then cp "$1" "$2"
+    elif [ -r "$1" ] && grep -q '^struct weft_plugin grows ' "$1" && grep -q '^type weft_plugin_entry_fn ' "$1"; then cp "$1" "$2"
     else echo "compare.sh: $1 is neither a directory of headers nor a file that measure.sh has written" >&2; exit 2
     fi
 }
+[ $# = 2 ] || { echo "usage: compare.sh OLD NEW, directories that hold weft/, or files that measure.sh has written" >&2; exit 2; }
 measured "$1" "$scratch/old"
 measured "$2" "$scratch/new"
 awk '
@@ -29,6 +30,7 @@ NR == FNR {
     if ($1 == "field") { old_at[$2] = $3; old_bytes[$2] = $4; old_text[$2] = rest(4); order[++n] = "field " $2 }
     if ($1 == "constant") { old_value[$2] = $3; order[++n] = "constant " $2 }
     if ($1 == "define") { old_define[$2] = rest(2); order[++n] = "define " $2 }
+    if ($1 == "type" || $1 == "note") { old_text[$1 " " $2] = rest(2); order[++n] = $1 " " $2 }
     next
 }
 $1 == "struct" {
@@ -46,6 +48,7 @@ $1 == "field" {
 }
 $1 == "constant" { new_value[$2] = $3; if (!($2 in old_value)) adds("constant " $2 " = " $3) }
 $1 == "define" { new_define[$2] = rest(2); if (!($2 in old_define)) adds("define " $2 " " rest(2)) }
+$1 == "type" || $1 == "note" { new_text[$1 " " $2] = rest(2); if (!(($1 " " $2) in old_text)) adds($1 " " $2) }
 END {
     for (i = 1; i <= n; i++) {
         split(order[i], part, " ")
@@ -63,6 +66,10 @@ END {
         } else if (part[1] == "constant") {
             if (!(name in new_value)) breaks("constant " name " is gone, which was " old_value[name])
             else if (new_value[name] != old_value[name]) breaks("constant " name " is " new_value[name] ", and was " old_value[name])
+        } else if (part[1] == "type" || part[1] == "note") {
+            if (!(order[i] in new_text)) breaks(order[i] " is gone, which was " old_text[order[i]])
+            else if (new_text[order[i]] != old_text[order[i]])
+                breaks(order[i] " is declared otherwise: " old_text[order[i]] " -> " new_text[order[i]])
         } else {
             if (!(name in new_define)) breaks("define " name " is gone, which was " old_define[name])
             else if (new_define[name] != old_define[name]) breaks("define " name " is " new_define[name] ", and was " old_define[name])

@@ -5,6 +5,8 @@
 #       field STRUCT.NAME OFFSET SIZE DECLARATION
 #       constant NAME VALUE
 #       define NAME TEXT
+#       type NAME DECLARATION
+#       note NAME TEXT
 # CC is the compiler, cc by default.
 set -eu
 headers=$1 here=$(cd "$(dirname "$0")" && pwd)
@@ -24,7 +26,7 @@ for header in "$headers"/weft/*.h; do awk -f "$here/read_headers.awk" "$header";
                 $2, $3, text, $2, $3, $2, $3
         }
         $1 == "constant" { printf "printf(\"constant %s %%lld\\n\", (long long)%s);\n", $2, $2 }
-        $1 == "define" { text = $0; gsub(/"/, "\\\"", text); printf "printf(\"%%s\\n\", \"%s\");\n", text }
+        $1 == "define" || $1 == "type" || $1 == "note" { text = $0; gsub(/\\/, "\\\\\\\\", text); gsub(/"/, "\\\"", text); printf "printf(\"%%s\\n\", \"%s\");\n", text }
     ' "$scratch/found"
     printf 'return 0;\n}\n'
 } >"$scratch/measure.c"

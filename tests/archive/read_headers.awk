@@ -4,6 +4,8 @@
 #   field STRUCT NAME DECLARATION        in order; the declaration without comments, blanks squeezed
 #   constant NAME                        of an enum
 #   define NAME TEXT                     an object-like macro whose text is a number or a string
+#   type NAME DECLARATION                the type of a function: of the entry, and of slots that share one
+#   note NAME TEXT                       what macros write into a file's note
 #
 # It knows the form in which the headers are written (typedef struct NAME { ... } NAME; enum { A = 1, ... };) and no other:
 # tests/sdk/test_layout.c finds a struct that is written otherwise.
@@ -53,6 +55,35 @@ function flush_constant(text) {
         line = head
         break
     }
+}
+in_note {
+    in_note = line ~ /\\$/
+    sub(/\\$/, "", line)
+    text = text " " line
+    if (!in_note) print "note " name " " squeeze(text)
+    next
+}
+line ~ /^#define WEFT_NOTE(_PLUGIN)?[( ]/ {
+    name = text = line
+    sub(/^#define /, "", name)
+    sub(/[( ].*$/, "", name)
+    sub(/^#define [A-Z_]+/, "", text)
+    in_note = line ~ /\\$/
+    sub(/\\$/, "", text)
+    text = squeeze(text)
+    if (!in_note) print "note " name " " text
+    next
+}
+in_type || (!inside && line ~ /^typedef [^{]*[a-z0-9_]\(/) {
+    type = in_type ? type " " line : line
+    in_type = type !~ /;/
+    if (!in_type) {
+        name = type
+        sub(/\(.*$/, "", name)
+        sub(/^.*[^a-z0-9_]/, "", name)
+        print "type " name " " squeeze(type)
+    }
+    next
 }
 continued { continued = line ~ /\\$/; next }
 line ~ /^#define [A-Z0-9_]+ +("[^"\\]*"|[-(]*[0-9][0-9a-fxuULl)]*)[ \t]*$/ {

@@ -79,6 +79,14 @@ broken strategy.h 's/    int32_t reserved; .*0 .*/    int32_t reserved;\n    int
     'weft_event.early is new at 8, within the 48 bytes'
 broken policy.h '/^typedef struct weft_parameter_view {/,/^}/{s/^} weft_parameter_view;/} weft_parameter_sight;\ntypedef weft_parameter_sight weft_parameter_view;/;s/struct weft_parameter_view/struct weft_parameter_sight/}' \
     'struct weft_parameter_view is gone'
+broken comm.h 's/weft_comm_handle \*\*out, const weft_exchange \*what,/const weft_exchange *what, weft_comm_handle **out,/' \
+    'type weft_exchange_fn is declared otherwise: '
+broken plugin.h 's/weft_plugin_entry_fn(const weft_host \*host, weft_error \*err)/weft_plugin_entry_fn(weft_error *err, const weft_host *host)/' \
+    'type weft_plugin_entry_fn is declared otherwise: '
+broken plugin.h 's|weft-plugin/1|weft-plugin/2|' 'note WEFT_NOTE is declared otherwise: '
+echo hello >junk
+refused 'is neither a directory of headers' sh "$archive/compare.sh" junk "$today"
+refused 'usage: compare.sh' sh "$archive/compare.sh" "$today"
 refused 'has no headers of the SDK' sh "$archive/measure.sh" "$dir"
 refused 'is neither a directory of headers' sh "$archive/compare.sh" nowhere "$today"
 [ "$failures" = 0 ]
