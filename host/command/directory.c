@@ -69,6 +69,8 @@ weft_status weft_directory_read(weft_directory *out, const char *path, bool has_
                               "config.ini",
                               path);
     status = say(out, "model.path", path, "", err);
+    /* A run that began fresh leaves its base and its adapter in one. */
+    if (status == WEFT_OK && directory_has(path, WEFT_ADAPTER_CONFIG)) status = say(out, "adapter.from", path, "", err);
     return status == WEFT_OK && !has_length ? say(out, "train.epochs", "1", "", err) : status;
 }
 

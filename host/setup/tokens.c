@@ -163,15 +163,16 @@ static void tell_tokens(const weft_run *run, const weft_text *text, int64_t rows
     for (const char *at = list; *at != '\0'; at++) n += *at == ',';
     const int64_t end = find_token(text, last == NULL ? list : last + 1) + 1, first = end - n;
     const int64_t grown = end <= rows ? 0 : end - (first > rows ? first : rows);
-    char spare[100] = "";
+    char spare[100] = "", ids[64];
     if (grown < n)
         (void)snprintf(spare, sizeof spare, "; the model has rows for %s, which begin as they are",
                        grown == 0 ? "them" : "the others");
+    if (n == 1) (void)snprintf(ids, sizeof ids, "id %lld", (long long)first);
+    else (void)snprintf(ids, sizeof ids, "ids %lld to %lld", (long long)first, (long long)end - 1);
     weft_log(run->host, WEFT_LOG_INFO,
-             "%d token%s added, with the ids %lld to %lld: %lld more row%s of embeddings (and "
+             "%d token%s added, with the %s: %lld more row%s of embeddings (and "
              "of a head of its own), the mean of those there are%s",
-             (int)n, n == 1 ? " is" : "s are", (long long)first, (long long)end - 1, (long long)grown,
-             grown == 1 ? "" : "s", spare);
+             (int)n, n == 1 ? " is" : "s are", ids, (long long)grown, grown == 1 ? "" : "s", spare);
 }
 
 /* What is told of ids and rows that do not belong together is told later. */

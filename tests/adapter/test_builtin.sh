@@ -24,9 +24,6 @@ dropout = 0.3
 [device]
 threads = 1
 INI
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
-}
 
 # ---- what cannot be is told
 

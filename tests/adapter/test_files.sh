@@ -19,9 +19,6 @@ lr     = 1e-2
 [device]
 threads = 1
 INI
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
-}
 train() { # train argument...: a run, with its words in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
 }
@@ -43,6 +40,15 @@ named   = one:out/model, two:other/model
 INI
 
 # ---- what a run leaves
+
+# One that began fresh: base and adapter in one directory, which stands for both.
+limit "$weft" train fresh.ini --overwrite run.out=both adapter.plugin=lora checkpoint.every=none >log 2>&1 || failed "a fresh base" log
+of_both="data.path=games.txt data.document=line data.context=32 data.validation=5"
+# shellcheck disable=SC2086 # words on purpose
+{
+    near "a directory with base and adapter" 1e-5 "$(loss both)" "$(loss both/model $of_both)"
+    [ "$(loss both/model $of_both adapter.plugin=none)" != "$(loss both/model $of_both)" ] || failed "the adapter changes nothing" log
+}
 
 train run.out=out train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens
 for file in adapter_config.json adapter_model.safetensors weft_adapter.json tokenizer.json; do

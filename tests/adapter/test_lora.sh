@@ -22,9 +22,6 @@ r      = 3
 threads = 1
 INI
 sed '/^\[adapter\]/,/^r /d' run.ini >bare.ini
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
-}
 plan() { # plan argument...: in plan.txt
     "$weft" plan run.ini "$@" >plan.txt 2>log || failed "plan $*" log
 }

@@ -19,9 +19,6 @@ lr     = 2e-2
 [device]
 threads = 1
 INI
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
-}
 train() { # train argument...: a run, with its words in log
     limit "$weft" train stack.ini --overwrite "$@" >log 2>&1 || failed "train $*" log
 }

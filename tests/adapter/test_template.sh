@@ -23,9 +23,6 @@ rank   = 3
 [device]
 threads = 1
 INI
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
-}
 
 "$weft" plan run.ini --json >plan.json 2>log || failed "plan" log
 tr -d ' \n' <plan.json | grep -qF "\"trained\":$((3 * 7 * 9))," || failed "the cores alone are trained" plan.json

@@ -22,6 +22,9 @@ refused() { # refused TEXT COMMAND...: it fails and says so, in the file log
         failed "$*: does not say $text" log
     fi
 }
+says() { # says FILE TEXT: the file has the text in a line
+    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
+}
 prints() { # prints COMMAND...: it succeeds; what it prints is in printed and printed.err. A pipe would lose its status
     "$@" >printed 2>printed.err || failed "$*: exit status $?" printed printed.err
 }

@@ -41,9 +41,6 @@ INI
 train() { # train argument...: a run, with its words in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1
 }
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
-}
 
 # Two models in numbers: one whose rows are 40 and 88 long, so that blocks go on in the next row and the last of a matrix
 # is begun, and one of whole blocks.

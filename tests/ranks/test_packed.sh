@@ -45,9 +45,6 @@ INI
 train() { # train argument...: a run, with its words in log
     limit "$weft" train run.ini --overwrite "$@" >log 2>&1
 }
-says() { # says FILE TEXT
-    grep -qF -- "$2" "$1" || failed "$1 does not say: $2" "$1"
-}
 
 # ---- what cannot be is told
 
