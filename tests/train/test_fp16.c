@@ -324,7 +324,10 @@ START_TEST(a_plan_has_the_bytes_of_bf16s) {
     }
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++)
         if (i != WEFT_ACCOUNT_ARENA) ck_assert_int_eq(planned[0].line[i], planned[1].line[i]);
-    ck_assert_int_gt(planned[1].line[WEFT_ACCOUNT_ARENA], 0);
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        if (i != WEFT_MEMORY_WORKSPACE) ck_assert_int_eq(planned[0].category[i], planned[1].category[i]);
+    if (planned[0].category[WEFT_MEMORY_WORKSPACE] == planned[1].category[WEFT_MEMORY_WORKSPACE])
+        ck_assert_int_eq(planned[0].line[WEFT_ACCOUNT_ARENA], planned[1].line[WEFT_ACCOUNT_ARENA]);
     row_data_free(&data);
 }
 END_TEST
