@@ -89,6 +89,11 @@ static weft_status share_bytes(void *context, void *bytes, int64_t n, int32_t fr
     return note_failure(self, status);
 }
 
+/* Of this rank's own: [world] each. */
+typedef struct parcels {
+    const weft_parcel *in, *out;
+} parcels;
+
 /* ---- swapping ----
  *
  * All messages of all ranks have one order: by sender, then by receiver, then by place in their parcel, which is cut
@@ -146,61 +151,110 @@ static weft_status start_parcel(weft_post *self, int32_t peer, bool sends, const
     return status;
 }
 
-static weft_status go_through(weft_post *self, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
+/* to_first: those to rank 0 alone. */
+static weft_status go_through(weft_post *self, const parcels *of, bool to_first, weft_error *err) {
     const weft_ranks *ranks = self->ranks;
+    const int32_t world = ranks->world, receivers = to_first ? 1 : world;
     weft_status status = WEFT_OK;
-    for (int32_t sender = 0; sender < ranks->world && status == WEFT_OK; sender++) {
-        if (sender != ranks->rank) status = start_parcel(self, sender, false, &in[sender], err);
-        for (int32_t to = 0; sender == ranks->rank && to < ranks->world && status == WEFT_OK; to++)
-            status = start_parcel(self, to, true, &out[to], err);
+    for (int32_t sender = 0; sender < world && status == WEFT_OK; sender++) {
+        if (sender != ranks->rank && ranks->rank < receivers)
+            status = start_parcel(self, sender, false, &of->in[sender], err);
+        for (int32_t to = 0; sender == ranks->rank && to < receivers && status == WEFT_OK; to++)
+            status = start_parcel(self, to, true, &of->out[to], err);
     }
     return status == WEFT_OK ? end_letters(self, err) : status;
 }
 
-typedef bool goes_fn(const void *context, int32_t from, int32_t to);
+/* ---- without ways of their own ----
+ *
+ * A communicator that has to be told of a way beforehand may take memory of the device for each, so there are those to
+ * rank 0 alone, which are made before a run's room is judged. What goes to another rank is told to all, sender by
+ * sender: how much each is to have, then the bytes. That is little: pages of a file that two ranks have a part in. */
+
+static int64_t sum_sizes(const int32_t *sizes, int32_t n) {
+    int64_t sum = 0;
+    for (int32_t r = 0; r < n; r++) sum += sizes[r];
+    return sum;
+}
+
+static weft_status note_sizes(int32_t *sizes, const weft_post *self, const weft_parcel *out, weft_error *err) {
+    const weft_ranks *ranks = self->ranks;
+    for (int32_t r = 0; r < ranks->world; r++) {
+        if (out[r].n > INT32_MAX)
+            return weft_error_set(err, WEFT_E_HOST, "rank %d tells rank %d more than 2 GiB at once", (int)ranks->rank,
+                                  (int)r);
+        sizes[r] = r == 0 || r == ranks->rank ? 0 : (int32_t)out[r].n;
+    }
+    return WEFT_OK;
+}
+
+/* Bytes of a sender, of which each rank takes its own. */
+static weft_status spread_bytes(weft_post *self, const parcels *of, int32_t sender, char *bytes, weft_error *err) {
+    const weft_ranks *ranks = self->ranks;
+    const int64_t n = sum_sizes(self->sizes, ranks->world), at = sum_sizes(self->sizes, ranks->rank);
+    const int64_t mine = self->sizes[ranks->rank];
+    char *end = bytes;
+    weft_status status = WEFT_OK;
+    for (int32_t r = 0; sender == ranks->rank && r < ranks->world; r++) {
+        if (self->sizes[r] > 0) memcpy(end, of->out[r].bytes, (size_t)self->sizes[r]);
+        end += self->sizes[r];
+    }
+    status = share_bytes(self, bytes, n, sender, err);
+    if (status != WEFT_OK || sender == ranks->rank || ranks->rank == 0) return status;
+    if (mine != of->in[sender].n)
+        return weft_error_set(err, WEFT_E_HOST, "rank %d has %lld bytes for rank %d, which awaits %lld", (int)sender,
+                              (long long)mine, (int)ranks->rank, (long long)of->in[sender].n);
+    if (mine > 0) memcpy(of->in[sender].bytes, bytes + at, (size_t)mine);
+    return WEFT_OK;
+}
+
+static weft_status spread_from(weft_post *self, const parcels *of, int32_t sender, weft_error *err) {
+    const weft_ranks *ranks = self->ranks;
+    const int64_t table = ranks->world * (int64_t)sizeof *self->sizes;
+    char *bytes = NULL;
+    weft_status status = sender == ranks->rank ? note_sizes(self->sizes, self, of->out, err) : WEFT_OK;
+    if (status == WEFT_OK) status = share_bytes(self, self->sizes, table, sender, err);
+    if (status != WEFT_OK) return status;
+    bytes = malloc((size_t)sum_sizes(self->sizes, ranks->world));
+    if (bytes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what rank %d tells", (int)sender);
+    status = spread_bytes(self, of, sender, bytes, err);
+    free(bytes);
+    return status;
+}
+
+static weft_status spread_parcels(weft_post *self, const parcels *of, weft_error *err) {
+    const weft_ranks *ranks = self->ranks;
+    int32_t some = 0;
+    weft_status status = WEFT_OK;
+    for (int32_t r = 1; r < ranks->world; r++) some |= r != ranks->rank && of->out[r].n > 0;
+    status = gather_numbers(self, self->senders, some, err);
+    for (int32_t sender = 0; sender < ranks->world && status == WEFT_OK; sender++)
+        if (self->senders[sender] != 0) status = spread_from(self, of, sender, err);
+    return status;
+}
 
 /* Both sides of a way know of it. */
-static weft_status connect_ways(const weft_ranks *ranks, goes_fn *goes, const void *context, weft_error *err) {
+weft_status weft_post_connect(const weft_post *post, weft_error *err) {
+    const weft_ranks *ranks = post->ranks;
     weft_lanes *lanes = NULL;
     weft_status status = WEFT_OK;
     if (!weft_ranks_need_connecting(ranks)) return WEFT_OK;
     lanes = calloc((size_t)ranks->world, sizeof *lanes);
     if (lanes == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of %d ranks", (int)ranks->world);
-    for (int32_t r = 0; r < ranks->world; r++) {
-        lanes[r].sends[0] = r != ranks->rank && goes(context, ranks->rank, r);
-        lanes[r].takes[0] = r != ranks->rank && goes(context, r, ranks->rank);
-    }
+    lanes[0].sends[0] = ranks->rank != 0;
+    for (int32_t r = 1; r < ranks->world; r++) lanes[r].takes[0] = ranks->rank == 0;
     status = weft_ranks_connect(ranks, lanes, err);
     free(lanes);
     return status;
 }
 
-static bool goes_to_first(const void *context, int32_t from, int32_t to) {
-    (void)context, (void)from;
-    return to == 0;
-}
-
-weft_status weft_post_connect(const weft_post *post, weft_error *err) {
-    return connect_ways(post->ranks, goes_to_first, NULL, err);
-}
-
-/* Of this rank's own. */
-typedef struct parcels {
-    const weft_parcel *in, *out;
-    int32_t rank;
-} parcels;
-
-static bool goes_as_parcel(const void *context, int32_t from, int32_t to) {
-    const parcels *of = context;
-    return from == of->rank ? of->out[to].n > 0 : of->in[from].n > 0;
-}
-
 static weft_status swap_parcels(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
     weft_post *self = context;
-    const parcels of = {in, out, self->ranks->rank};
+    const parcels of = {in, out};
+    const bool to_first = weft_ranks_need_connecting(self->ranks);
     weft_status status = judge_whole(self, err);
-    if (status == WEFT_OK) status = connect_ways(self->ranks, goes_as_parcel, &of, err);
-    if (status == WEFT_OK) status = go_through(self, in, out, err);
+    if (status == WEFT_OK) status = go_through(self, &of, to_first, err);
+    if (status == WEFT_OK && to_first) status = spread_parcels(self, &of, err);
     return note_failure(self, status);
 }
 
@@ -219,8 +273,11 @@ weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *r
     post->broken = false;
     post->handles = calloc(2 * (size_t)ranks->world, sizeof(weft_comm_handle *));
     post->letters = calloc(2 * (size_t)ranks->world, sizeof *post->letters);
+    post->senders = calloc((size_t)ranks->world, sizeof *post->senders);
+    post->sizes = calloc((size_t)ranks->world, sizeof *post->sizes);
     *out = peers;
-    if (peers.codes == NULL || post->handles == NULL || post->letters == NULL)
+    if (peers.codes == NULL || post->handles == NULL || post->letters == NULL || post->senders == NULL ||
+        post->sizes == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for what %d ranks say", (int)ranks->world);
     if (ranks->comm == NULL || ranks->world == 1) return WEFT_OK;
     return take_buffer(post, weft_peers_room(ranks->world), err);
@@ -231,8 +288,12 @@ void weft_post_close(weft_post *post, weft_peers *peers) {
     post->buffer = NULL;
     free(post->handles);
     free(post->letters);
+    free(post->senders);
+    free(post->sizes);
     post->handles = NULL;
     post->letters = NULL;
+    post->senders = NULL;
+    post->sizes = NULL;
     free(peers->codes);
     peers->codes = NULL;
 }

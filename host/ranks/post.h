@@ -21,14 +21,15 @@ typedef struct weft_post {
     weft_comm_handle **handles; /* [2 * world] */
     weft_letter *letters;       /* the same */
     int32_t n_letters;
-    int64_t filled; /* of the buffer, by them */
-    bool broken;    /* an exchange has failed: the others may wait for this rank */
+    int32_t *senders, *sizes; /* [world] of what is told to all: who has something, and how much for each rank */
+    int64_t filled;           /* of the buffer, by them */
+    bool broken;              /* an exchange has failed: the others may wait for this rank */
 } weft_post;
 
 /* post lives as long as the peers do. */
 weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *ranks, const weft_device_plugin *kernels,
                            weft_device *device, weft_error *err);
-/* What goes to the first rank finds its way: the other messages' ways are made as they are needed. [collective] */
+/* Ways to the first rank, where the communicator has to be told of them: all that the post ever opens. [collective] */
 weft_status weft_post_connect(const weft_post *post, weft_error *err);
 void weft_post_close(weft_post *post, weft_peers *peers); /* zeroed ones are fine */
 

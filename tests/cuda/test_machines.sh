@@ -69,30 +69,34 @@ JSON
     stops "beside the 332.0 MiB of its context and libraries: nothing was started" \
         WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train
     stops "has no room for a buffer of" WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train --no-fit
-    # The same of two ranks, each with a card of its own: what a rank plans and what is apart there, groups and lanes of the
+    # The same of several ranks, each with a card of its own: what a rank plans and what is apart there, groups and lanes of the
     # communicator too, is enough for it, and with a byte less on the fuller one nothing is started.
-    exact() { # exact RANK argument...: the rank that takes most
-        fullest=$1
-        shift
-        "$weft" plan run.ini --ranks 2 --json --print-links "$@" >plan.json 2>log || failed "plan $*" log
-        limit env WEFT_DOUBLE_DEVICES=2 $train --ranks 2 "$@" >log 2>&1 || failed "two ranks: $*" log
+    exact() { # exact RANKS RANK argument...: the rank that takes most
+        ranks=$1 fullest=$2
+        shift 2
+        "$weft" plan run.ini --ranks "$ranks" --json --print-links "$@" >plan.json 2>log || failed "plan $*" log
+        limit env WEFT_DOUBLE_DEVICES="$ranks" $train --ranks "$ranks" "$@" >log 2>&1 || failed "$ranks ranks: $*" log
         "$WEFT_BUILD/tests/rank_plan" plan.json out/ranks.json >said 2>&1 || failed "plan and run differ: $*" said
+        sed -n 's/ *"apart": \([0-9]*\),.*/\1/p' out/ranks.json >aparts
         rm -rf needed
         tr -d ' ,' <out/ranks.json | awk -F: '$1 == "\"planned\"" { planned = $2 } $1 == "\"apart\"" { print planned + $2 }' >needed
         rm -rf out
-        [ "$(wc -l <needed)" = 2 ] || failed "two ranks need" needed
+        [ "$(wc -l <needed)" = "$ranks" ] || failed "$ranks ranks need" needed
         most=$(sort -n needed | tail -n 1)
         [ "$(sed -n "$((fullest + 1))p" needed)" = "$most" ] || failed "rank $fullest takes most: $*" needed
-        limit env WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY="$most" $train --ranks 2 "$@" >log 2>&1 ||
+        limit env WEFT_DOUBLE_DEVICES="$ranks" WEFT_DOUBLE_MEMORY="$most" $train --ranks "$ranks" "$@" >log 2>&1 ||
             failed "just enough memory: $*" log
         rm -rf out
-        stops ", and rank $fullest's device has " WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=$((most - 1)) $train --ranks 2 "$@"
+        stops ", and rank $fullest's device has " WEFT_DOUBLE_DEVICES="$ranks" WEFT_DOUBLE_MEMORY=$((most - 1)) $train --ranks "$ranks" "$@"
         grep -q "MiB of it [a-z]*, .* of its context and libraries: nothing was started" log || failed "what takes most" log
     }
-    exact 0 comm.plugin=nccl strategy.plugin=ddp
-    exact 1 comm.plugin=nccl strategy.plugin=mp
-    exact 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2
-    if has mpich; then exact 0 comm.plugin=mpi-mpich strategy.plugin=fsdp checkpoint.every=1 train.steps=2; fi
+    exact 2 0 comm.plugin=nccl strategy.plugin=ddp
+    exact 2 1 comm.plugin=nccl strategy.plugin=mp
+    exact 2 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2
+    # Parts of pages of a checkpoint go between neighbours, and open nothing: who tells rank 0 alone has a way to it alone.
+    exact 4 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2 train.global_batch=8
+    [ "$(sed 1d aparts | sort -u | wc -l)" = 1 ] || failed "ranks other than the first hold the same apart" aparts
+    if has mpich; then exact 2 0 comm.plugin=mpi-mpich strategy.plugin=fsdp checkpoint.every=1 train.steps=2; fi
     export WEFT_DOUBLE_CONTEXT=0
 
     # Too small a card: which part takes most, and what would fit.
