@@ -104,7 +104,7 @@ EXPORT long long double_bytes(const char *kernel, long long *asked) {
     return moved;
 }
 
-/* What the compiler calls. */
+/* What the compiler calls. Under the sanitizers GCC knows these functions by itself, and by these parameters. */
 extern "C" {
 #define TOUCHES(bytes)                                                                                                 \
     EXPORT void __tsan_read##bytes(void *at) {                                                                         \
@@ -124,15 +124,15 @@ TOUCHES(2)
 TOUCHES(4)
 TOUCHES(8)
 TOUCHES(16)
-EXPORT void __tsan_read_range(void *at, unsigned long bytes) {
+EXPORT void __tsan_read_range(void *at, long bytes) {
     if (bytes > 0) touch(at, bytes, false);
 }
-EXPORT void __tsan_write_range(void *at, unsigned long bytes) {
+EXPORT void __tsan_write_range(void *at, long bytes) {
     if (bytes > 0) touch(at, bytes, true);
 }
 EXPORT void __tsan_init(void) {}
 EXPORT void __tsan_func_entry(void *) {}
-EXPORT void __tsan_func_exit(void) {}
-EXPORT void __tsan_vptr_update(void **, void *) {}
-EXPORT void __tsan_vptr_read(void **) {}
+EXPORT void __tsan_func_exit(void *) {}
+EXPORT void __tsan_vptr_update(void *, void *) {}
+EXPORT void __tsan_vptr_read(void *) {}
 }
