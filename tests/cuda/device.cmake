@@ -22,7 +22,7 @@ target_link_libraries(test_cuda_device PRIVATE weft-cuda-double)
 add_dependencies(test_cuda_device weft-device-cuda-double)
 set_tests_properties(cuda.device PROPERTIES ENVIRONMENT "${on_double}")
 
-# The bytes that kernels move; not under the sanitizers, whose calls stand where those that count would.
+# The bytes that kernels move.
 if(TARGET weft-device-cuda-counted)
   target_link_libraries(test_cuda_bytes PRIVATE weft-cuda-double)
   add_dependencies(test_cuda_bytes weft-device-cuda-counted)
