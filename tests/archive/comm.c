@@ -50,9 +50,9 @@ struct weft_comm_handle {
     char names[MOST_RANKS][NAME];
     weft_stream *stream;
     weft_ref to;
-    int64_t n, bytes;   /* of a row */
+    int64_t n, bytes;    /* of a row */
     int32_t rows, dtype; /* places; dtype of what is summed, 0: nothing is */
-    char *memory;       /* (rows, bytes) */
+    char *memory;        /* (rows, bytes) */
 };
 
 /* ---- messages ---- */
@@ -150,7 +150,8 @@ static weft_status files_create(weft_comm **out, const weft_host *host, const vo
     int32_t i;
     (void)config;
     if (rank < 0 || size < 1 || size > MOST_RANKS || (job->expected_size > 0 && job->expected_size != size))
-        return weft_error_set(err, WEFT_E_PEER, "%d ranks were asked for, and there are %d", (int)job->expected_size, size);
+        return weft_error_set(err, WEFT_E_PEER, "%d ranks were asked for, and there are %d", (int)job->expected_size,
+                              size);
     comm = (weft_comm *)host->alloc(host, sizeof *comm, 8);
     if (comm == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a world");
     memset(comm, 0, sizeof *comm);
@@ -366,7 +367,8 @@ static float number_at(const char *memory, int64_t i, int32_t dtype) {
 
 static void put_number(char *memory, int64_t i, int32_t dtype, float x) {
     const uint32_t bits = half_bits(x);
-    const uint16_t half = dtype == WEFT_BF16 ? (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16) : half_narrow(x);
+    const uint16_t half = dtype == WEFT_BF16 ? (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)
+                                             : half_narrow(x);
     if (dtype == WEFT_F32) memcpy(memory + 4 * i, &x, 4);
     else memcpy(memory + 2 * i, &half, 2);
 }
