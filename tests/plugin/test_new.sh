@@ -95,4 +95,23 @@ mkdir locked
 [ -z "$(find . -maxdepth 2 -name '*.tmp')" ] || failed "something half made is left"
 cp moved/local/bin/weft alone
 refused "the templates are not beside this program" ./alone plugins new data another
+
+# What make cannot find is said with what to do, before anything is built.
+tools=$dir/tools # what make itself needs, and nothing else
+mkdir "$tools"
+for tool in sh cc find tr pkg-config; do ln -s "$(command -v $tool)" "$tools/$tool"; done
+make=$(command -v make)
+make -C my-policy clean >log
+refused "weft-policy-my-policy: there is no program weft: put the directory of weft into PATH" \
+    env PATH="$tools" PKG_CONFIG_PATH= "$make" -C my-policy
+refused "there is no program nowhere/weft: put" "$make" -C my-policy WEFT=nowhere/weft PKG_CONFIG_PATH=
+refused "no weft.pc lies below $dir/, where $dir/alone is: install Weft whole" \
+    "$make" -C my-policy WEFT="$dir/alone" PKG_CONFIG_PATH=
+refused "there is no C compiler no-such-cc: install one" "$make" -C my-policy WEFT="$weft" CC=no-such-cc
+rm "$tools/pkg-config"
+refused "there is no pkg-config, which says where Weft's headers lie: install it (on Debian: apt install pkg-config), or build with CMake" \
+    env PATH="$tools" "$make" -C my-policy WEFT="$weft"
+! grep -q 'my_policy[.]c' log || failed "make compiles although something is missing" log
+prints "$make" -C my-policy WEFT="$weft"
+refused "check.sh: there is no program nowhere/weft: put" env WEFT=nowhere/weft sh my-policy/check.sh
 [ "$failures" = 0 ]
