@@ -43,7 +43,8 @@ static void print_help(FILE *file) {
                         "Fine-tunes language models; what is trained, how and where are plugins.\n\n");
     print_commands(file, NULL);
     (void)fprintf(file, "\nweft COMMAND --help tells more, weft --version the version.\n"
-                        "Exit status: 0 done, 1 failed, 2 wrong usage, 75 stopped by a signal after saving.\n");
+                        "Exit status: 0 done, 1 failed, 2 wrong usage, 10 to 22 an answer of ab or plugins check,\n"
+                        "75 stopped by a signal after saving.\n");
 }
 
 static void print_usage(FILE *file, const weft_command *command) {

@@ -3,6 +3,7 @@
 
 #include "base/templates.h"
 #include "conform/try_rule.h"
+#include "plugin/doubts.h"
 #include "plugin/load.h"
 
 #include <jansson.h>
@@ -21,8 +22,9 @@ typedef struct check {
     char *overrides[MOST_OVERRIDES];
     size_t n_overrides;
     json_t *files;
-    int32_t worst;
-    bool lacks; /* a rule that applies was not tried */
+    int32_t worst, n_refused;
+    weft_error refused; /* why the first one is, of those that cannot be tried at all */
+    bool lacks;         /* a rule that applies was not tried */
     bool json;
 } check;
 
@@ -95,6 +97,27 @@ static void keep(check *c, json_t *rules, const weft_trial *trial) {
     (void)fflush(stdout);
 }
 
+/* What the host warns of when it loads the file; no rule, and no matter of the exit status. */
+static void keep_doubt(void *context, const char *doubt) {
+    json_t *warnings = context;
+    (void)json_array_append_new(warnings, json_string(doubt));
+}
+
+static json_t *find_doubts(const check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
+    json_t *warnings = json_array();
+    weft_doubts_find(c->options.file, note, plugin->kind, plugin->id, keep_doubt, warnings);
+    for (size_t i = 0; !c->json && i < json_array_size(warnings); i++)
+        (void)printf("  warning       %s\n", json_string_value(json_array_get(warnings, i)));
+    return warnings;
+}
+
+/* A file that is no plugin, or that the keys do not fit: told in its turn, and the others are tried all the same. */
+static void refuse(check *c, json_t *object, const weft_error *why) {
+    if (c->n_refused++ == 0) c->refused = *why;
+    (void)json_object_set_new(object, "refused", json_string(why->text));
+    if (!c->json) (void)printf("  refused       %s\n", why->text);
+}
+
 static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
     const char *only = weft_args_value(c->args, "rule");
     const weft_rule *rule = NULL;
@@ -109,21 +132,23 @@ static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
     return status;
 }
 
-static weft_status check_plugin(check *c, const weft_note_plugin *plugin, weft_error *err) {
-    json_t *rules = json_array();
-    weft_status status = set_overrides(c, plugin->kind, err);
+static void check_plugin(check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
+    json_t *rules = json_array(), *object = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = set_overrides(c, plugin->kind, &err);
     c->options.kind = plugin->kind;
     c->options.id = plugin->id;
-    if (status == WEFT_OK) status = find_directory(c, err);
+    if (!c->json) (void)printf("%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
+    object = json_pack("{s:s, s:s, s:s, s:o, s:o}", "file", c->options.file, "kind", plugin->kind, "id", plugin->id,
+                       "warnings", find_doubts(c, note, plugin), "rules", rules);
+    if (status == WEFT_OK) status = find_directory(c, &err);
     c->options.directory = c->directory;
-    if (status == WEFT_OK) status = offer_text(c, err);
+    if (status == WEFT_OK) status = offer_text(c, &err);
     c->options.overrides = (const char *const *)c->overrides;
     c->options.n_overrides = c->n_overrides;
-    if (!c->json) (void)printf("%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
-    if (status == WEFT_OK) status = try_rules(c, rules, err);
-    (void)json_array_append_new(c->files, json_pack("{s:s, s:s, s:s, s:o}", "file", c->options.file, "kind",
-                                                    plugin->kind, "id", plugin->id, "rules", rules));
-    return status;
+    if (status == WEFT_OK) status = try_rules(c, rules, &err);
+    if (status != WEFT_OK) refuse(c, object, &err);
+    (void)json_array_append_new(c->files, object);
 }
 
 /* ---- which rules ---- */
@@ -163,17 +188,29 @@ static weft_status judge_rule(const weft_args *args, weft_error *err) {
 }
 
 /* Every plugin of a file. */
-static weft_status check_file(check *c, const char *path, weft_error *err) {
+static void check_file(check *c, const char *path) {
     weft_preflight note;
-    weft_status status = weft_plugin_file_note(&note, path, NULL, err);
-    if (status != WEFT_OK) return status;
-    if (realpath(path, c->file) == NULL) return weft_error_set(err, WEFT_E_USER, "%s is not there", path);
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = weft_plugin_file_note(&note, path, NULL, &err);
+    if (status == WEFT_OK && realpath(path, c->file) == NULL)
+        status = weft_error_set(&err, WEFT_E_USER, "%s is not there", path);
+    if (status != WEFT_OK) {
+        json_t *object = json_pack("{s:s}", "file", path);
+        if (!c->json) (void)printf("%s\n", path);
+        refuse(c, object, &err);
+        (void)json_array_append_new(c->files, object);
+        return;
+    }
     c->options.file = c->file;
-    for (uint32_t i = 0; i < note.n_plugins && status == WEFT_OK; i++) status = check_plugin(c, &note.plugins[i], err);
-    return status;
+    for (uint32_t i = 0; i < note.n_plugins; i++) check_plugin(c, &note, &note.plugins[i]);
 }
 
-static weft_exit exit_of(const check *c) {
+static weft_exit exit_of(const check *c, weft_error *err) {
+    if (c->n_refused == 1) *err = c->refused;
+    if (c->n_refused > 1)
+        (void)weft_error_set(err, (weft_status)c->refused.code,
+                             "%d cannot be tried, each told in its place: %.1900s, ...", c->n_refused, c->refused.text);
+    if (c->n_refused > 0) return WEFT_EXIT_FAILED;
     if (c->lacks && c->worst < WEFT_VERDICT_BROKEN) return (weft_exit)(WEFT_EXIT_ANSWER + 3);
     return c->worst < WEFT_VERDICT_BROKEN ? WEFT_EXIT_DONE
                                           : (weft_exit)(WEFT_EXIT_ANSWER + c->worst - WEFT_VERDICT_BROKEN);
@@ -181,29 +218,28 @@ static weft_exit exit_of(const check *c) {
 
 static weft_exit check_run(const weft_args *args, weft_error *err) {
     check c = {.args = args, .files = json_array(), .json = weft_args_has(args, "json")};
-    weft_status status = WEFT_OK;
     bool any = false;
     if (!weft_args_f64(args, &c.options.seconds, "seconds", "(0,inf)", 120, err) || judge_rule(args, err) != WEFT_OK) {
         json_decref(c.files);
         return WEFT_EXIT_USAGE;
     }
-    for (size_t i = 0; status == WEFT_OK && weft_args_extra(args, i) != NULL; i++) {
+    for (size_t i = 0; weft_args_extra(args, i) != NULL; i++) {
         if (is_override(weft_args_extra(args, i))) continue;
         any = true;
-        status = check_file(&c, weft_args_extra(args, i), err);
+        check_file(&c, weft_args_extra(args, i));
     }
-    if (!any && status == WEFT_OK) {
+    if (!any) {
         (void)weft_error_set(err, WEFT_E_USER, "no file is named; weft plugins check FILE.so");
         json_decref(c.files);
         return WEFT_EXIT_USAGE;
     }
-    if (c.json && status == WEFT_OK) {
+    if (c.json) {
         (void)json_dumpf(c.files, stdout, JSON_INDENT(2));
         (void)printf("\n");
     }
     for (size_t i = 0; i < c.n_overrides; i++) free(c.overrides[i]);
     json_decref(c.files);
-    return status == WEFT_OK ? exit_of(&c) : weft_exit_from(status);
+    return exit_of(&c, err);
 }
 
 static const weft_flag check_flags[] = {
@@ -221,7 +257,11 @@ const weft_command weft_command_plugins_check = {
     1,
     -1,
     check_flags,
-    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. Exit status: 0 all hold, 10 "
-    "one\n"
-    "is broken, 11 one ends the process, 12 one hangs, 13 one could not be tried; a rule that does not apply is moot.",
+    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. A warning is what a run says\n"
+    "of the file, and breaks no rule. Exit status: 0 all rules hold that apply; 1 a file cannot be tried, because it "
+    "is\n"
+    "no plugin for this host or a key is refused, whatever came of the others; 2 wrong usage, such as a --rule that\n"
+    "there is not; 10 a rule is broken, 11 one ends the process, 12 one hangs, the largest of these; 13 none of "
+    "these,\n"
+    "and one could not be tried.",
     check_run};

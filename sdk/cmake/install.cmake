@@ -1,5 +1,6 @@
-# What an out-of-tree plugin builds against: headers, the CMake package Weft, weft.pc and the templates. All of it finds
-# its files relative to itself, so that the installed tree may be moved.
+# What an out-of-tree plugin builds against: headers, the CMake package Weft, weft.pc and the templates; and what says of two
+# sets of headers what breaks between them. All of it finds its files relative to itself, so that the installed tree may be
+# moved.
 include(CMakePackageConfigHelpers)
 set(WEFT_CMAKE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/Weft")
 set(WEFT_PC_DIR "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
@@ -27,6 +28,10 @@ install(FILES ${CMAKE_BINARY_DIR}/sdk/WeftConfig.cmake ${CMAKE_BINARY_DIR}/sdk/W
 install(FILES ${CMAKE_BINARY_DIR}/sdk/weft.pc DESTINATION ${WEFT_PC_DIR})
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/sdk/include/weft DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/sdk/template/ DESTINATION ${WEFT_TEMPLATE_DIR})
+set(WEFT_ARCHIVE ${CMAKE_CURRENT_SOURCE_DIR}/tests/archive)
+install(FILES ${WEFT_ARCHIVE}/compare.sh ${WEFT_ARCHIVE}/measure.sh ${WEFT_ARCHIVE}/read_headers.awk
+        DESTINATION ${WEFT_SHARE_DIR}/abi)
+install(FILES ${WEFT_ARCHIVE}/sdk-1.0/measured.txt DESTINATION ${WEFT_SHARE_DIR}/abi RENAME sdk-1.0.txt)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/configs DESTINATION ${WEFT_SHARE_DIR} USE_SOURCE_PERMISSIONS
         PATTERN __pycache__ EXCLUDE)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})

@@ -10,27 +10,31 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT INT TERM
 mkdir -p "$out"
 
-build() { # build KIND FILE...
-    kind=$1
-    shift
+build() { # build KIND ID FILE...
+    kind=$1 id=$2
+    shift 2
     "${CC:-cc}" -std=c11 -D_GNU_SOURCE -Os -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC -shared -s \
         -ffunction-sections -fdata-sections -Wl,--gc-sections -Wl,-z,nodelete -Wl,-z,noseparate-code \
         "-Wl,--version-script=$source/sdk/cmake/weft-plugin.map" -I"$headers" -I"$source/tests/common" -I"$source" \
-        "$@" -o "$out/weft-$kind-archive.so" -lm
+        "$@" -o "$out/weft-$kind-$id.so" -lm
 }
-# Of the templates of `weft plugins new`, as it fills them.
-for kind in model policy strategy optimizer data tokenizer; do
-    sed -e "s/weftnew-kind/$kind/g; s/weftnew-id/archive/g; s/weftnew/archive/g" \
-        "$source/sdk/template/new/$kind/weftnew.c" >"$scratch/$kind.c"
-    build "$kind" "$scratch/$kind.c"
-done
-# Of the other kinds, of what there is that needs no library: the plainest device, a world of one rank, a low-rank adapter.
+fill() { # fill KIND ID: the template of `weft plugins new`, filled as it fills it
+    sed -e "s/weftnew-kind/$1/g; s/weftnew-id/$2/g; s/weftnew/archive/g" "$source/sdk/template/new/$1/weftnew.c" \
+        >"$scratch/$2.$1.c"
+    build "$1" "$2" "$scratch/$2.$1.c"
+}
+for kind in model policy strategy optimizer data tokenizer; do fill "$kind" archive; done
+# Of the other kinds these templates wrap another plugin, which the host lends,
+for kind in device comm; do fill "$kind" archive-wrap; done
+# and beside them is what needs no library and no other plugin: the plainest device, a world of one rank, one of several,
+# an adapter.
 printf '%s\n' '#include "reference_device.h"' 'WEFT_NO_KEYS(archive_config)' \
     'WEFT_PLUGIN(device, 1, "archive", "0.1.0", "The plainest device.", archive_config, NULL, weft_reference_device)' \
     >"$scratch/device.c"
-build device "$scratch/device.c" "$source"/tests/common/reference_*.c
+build device archive "$scratch/device.c" "$source"/tests/common/reference_*.c
 sed 's/"self"/"archive"/' "$source/plugins/comm/self/self.c" >"$scratch/comm.c"
-build comm "$scratch/comm.c"
+build comm archive "$scratch/comm.c"
+build comm archive-files "$here/comm.c"
 sed 's/"core"/"archive"/' "$source/sdk/template/adapter-core/core.c" >"$scratch/adapter.c"
-build adapter "$scratch/adapter.c"
+build adapter archive "$scratch/adapter.c"
 sh "$here/measure.sh" "$headers" >"$out/measured.txt"

@@ -7,6 +7,11 @@
 here=$WEFT_SOURCE/tests/docs
 PATH=$WEFT_BUILD:$PATH
 export PATH WEFT_BUILD_DIR="$WEFT_BUILD" LC_ALL=C.UTF-8 OMP_WAIT_POLICY=passive
+# What a page installs stays here, and what an installation has of examples is there.
+export HOME="$dir/home"
+unset XDG_DATA_HOME || :
+mkdir -p "$HOME/.local/share/weft"
+cp -r "$WEFT_SOURCE/configs" "$HOME/.local/share/weft"
 
 interrupted() { # interrupted COMMAND: stopped by a signal once it has said that a step is done
     sh -c "exec $1" >real 2>&1 </dev/null &

@@ -61,4 +61,20 @@ sed 's/"mine"/"byhand"/' mine/mine.c >byhand.c
 PKG_CONFIG_PATH="${pc%/*}" sh -c '${CC:-cc} $(pkg-config --cflags weft) byhand.c -o weft-policy-byhand.so $(pkg-config --libs weft)' \
     >log 2>&1 || failed "by hand with pkg-config" log
 prints weft plugins describe policy:./weft-policy-byhand.so
+
+# ---- what breaks between two sets of headers is told by what is installed, wherever that is
+for prefix in "$HOME/.local" "$dir/elsewhere"; do
+    abi=$prefix/share/weft/abi
+    prints sh "$abi/compare.sh" "$abi/sdk-1.0.txt" "$prefix/include"
+    ! grep -v '^adds ' printed || failed "SDK 1.0 breaks by the installed headers" printed
+    prints sh "$abi/measure.sh" "$prefix/include"
+    mv printed measured
+    rm -rf later
+    cp -r "$prefix/include" later
+    sed -i '/int32_t is_block;/d' later/weft/policy.h
+    status=0
+    sh "$abi/compare.sh" measured later >log 2>&1 || status=$?
+    { [ $status = 1 ] && grep -q '^breaks   weft_module_view.is_block is gone' log; } ||
+        failed "the installed compare.sh does not tell a field that is gone: status $status" log
+done
 [ "$failures" = 0 ]

@@ -1,7 +1,7 @@
 #!/bin/sh
-# weft plugins new: the project is installed and moved, and a plugin of every kind that has a template is written, builds without
-# a warning as C11 by two compilers and as C++17, and trains; with the full suite each one's own check runs. ctest sets
-# WEFT_BUILD and WEFT_SOURCE.
+# weft plugins new: the project is installed and moved, and a plugin of every kind that has a template is written, builds with
+# make and with CMake, without a warning as C11 by two compilers and as C++17, and trains; with the full suite each one's own
+# check runs. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -18,25 +18,10 @@ WEFT_INSTALLED="$dir/moved/local" sh "$WEFT_SOURCE/tests/docs/test_links.sh" >lo
 kinds=$(ls "$WEFT_SOURCE/sdk/template/new" | grep -vx common)
 [ "$(echo "$kinds" | wc -l)" -ge 9 ] || failed "templates are missing: $kinds"
 warn="-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror"
-sdk="-I$dir/moved/local/include -O3 -fno-math-errno -ffp-contract=off -fvisibility=hidden -fPIC"
-
-compiles() { # compiles FILE COMPILER...: without a warning
-    file=$1
-    shift
-    if ! command -v "$1" >/dev/null; then
-        echo "skipped: no $1 here"
-        return
-    fi
-    # shellcheck disable=SC2086 # words of options
-    "$@" $warn $sdk -c "$file" -o object.o >log 2>&1 || failed "$*: $file" log
-}
 for kind in $kinds; do
-    id=my-$kind name=my_$kind
+    id=my-$kind
     prints "$weft" plugins new "$kind" "$id"
     ! grep -rli weftnew "$id" >log || failed "$id has names of the template left" log
-    compiles "$id/$name.c" gcc -std=c11
-    compiles "$id/$name.c" clang -std=c11
-    compiles "$id/$name.c" g++ -std=c++17 -x c++
     prints make -C "$id" WEFT="$weft" CFLAGS="-std=c11 -Wall -Wextra -Wpedantic -Werror"
     if is_full; then
         prints make -C "$id" WEFT="$weft" check
@@ -44,6 +29,37 @@ for kind in $kinds; do
         prints "$weft" train "$id/try/run.ini" "$kind.plugin=$id/weft-$kind-$id.so" run.out="$dir/out-$kind" train.steps=2
     fi
 done
+
+# With CMake, as C11 and as C++17: all of them below one project, for its configuration is what takes long.
+sources() { # sources DIRECTORY LANGUAGE: the projects as they were written; of CXX with the names of that language
+    mkdir "$1"
+    printf 'cmake_minimum_required(VERSION 3.22)\nproject(every LANGUAGES %s)\n' "$2" >"$1/CMakeLists.txt"
+    for kind in $kinds; do
+        mkdir "$1/my-$kind"
+        cp -r "my-$kind"/CMakeLists.txt "my-$kind"/my_*.c "my-$kind"/check.sh "my-$kind"/try "$1/my-$kind"
+        echo "add_subdirectory(my-$kind)" >>"$1/CMakeLists.txt"
+        [ "$2" = CXX ] || continue
+        mv "$1/my-$kind/my_$kind.c" "$1/my-$kind/my_$kind.cpp"
+        sed -i "s/LANGUAGES C)/LANGUAGES CXX)/; s/CMAKE_C_/CMAKE_CXX_/; s/CXX_STANDARD 11/CXX_STANDARD 17/; s/my_$kind[.]c)/my_$kind.cpp)/" \
+            "$1/my-$kind/CMakeLists.txt"
+        grep -q "my_$kind[.]cpp)" "$1/my-$kind/CMakeLists.txt" || failed "no source to rename in my-$kind/CMakeLists.txt"
+    done
+}
+builds() { # builds SOURCES LANGUAGE COMPILER: without a warning, to plugins that the host loads
+    if ! command -v "$3" >/dev/null; then
+        echo "skipped: no $3 here"
+        return
+    fi
+    prints cmake -S "$1" -B "by-$3" "-DCMAKE_$2_COMPILER=$3" "-DCMAKE_$2_FLAGS=$warn" \
+        -DCMAKE_PREFIX_PATH="$dir/moved/local"
+    prints cmake --build "by-$3"
+    for kind in $kinds; do prints "$weft" plugins describe "$kind:by-$3/my-$kind/weft-$kind-my-$kind.so"; done
+}
+sources every-c C
+sources every-cxx CXX
+builds every-c C gcc
+builds every-c C clang
+builds every-cxx CXX g++
 
 # With CMake, whose installation is where the program of the same prefix looks, and its test.
 prints cmake -S my-policy -B cmake-build -DCMAKE_PREFIX_PATH="$dir/moved/local" \
@@ -53,6 +69,12 @@ prints ctest --test-dir cmake-build --output-on-failure
 prints cmake --install cmake-build
 prints "$weft" plugins describe policy:my-policy
 grep -qF "$dir/moved/local" printed || failed "the installed policy is not found in the prefix" printed
+if is_full; then
+    for kind in $kinds; do
+        prints cmake -S "my-$kind" -B "cmake-$kind" -DCMAKE_PREFIX_PATH="$dir/moved/local"
+        prints cmake --build "cmake-$kind"
+    done
+fi
 # With make, in the user's own directory.
 prints make -C my-optimizer WEFT="$weft" install
 prints "$weft" plugins describe optimizer:my-optimizer
@@ -73,4 +95,23 @@ mkdir locked
 [ -z "$(find . -maxdepth 2 -name '*.tmp')" ] || failed "something half made is left"
 cp moved/local/bin/weft alone
 refused "the templates are not beside this program" ./alone plugins new data another
+
+# What make cannot find is said with what to do, before anything is built.
+tools=$dir/tools # what make itself needs, and nothing else
+mkdir "$tools"
+for tool in sh cc find tr pkg-config; do ln -s "$(command -v $tool)" "$tools/$tool"; done
+make=$(command -v make)
+make -C my-policy clean >log
+refused "weft-policy-my-policy: there is no program weft: put the directory of weft into PATH" \
+    env PATH="$tools" PKG_CONFIG_PATH= "$make" -C my-policy
+refused "there is no program nowhere/weft: put" "$make" -C my-policy WEFT=nowhere/weft PKG_CONFIG_PATH=
+refused "no weft.pc lies below $dir/, where $dir/alone is: install Weft whole" \
+    "$make" -C my-policy WEFT="$dir/alone" PKG_CONFIG_PATH=
+refused "there is no C compiler no-such-cc: install one" "$make" -C my-policy WEFT="$weft" CC=no-such-cc
+rm "$tools/pkg-config"
+refused "there is no pkg-config, which says where Weft's headers lie: install it (on Debian: apt install pkg-config), or build with CMake" \
+    env PATH="$tools" "$make" -C my-policy WEFT="$weft"
+! grep -q 'my_policy[.]c' log || failed "make compiles although something is missing" log
+prints "$make" -C my-policy WEFT="$weft"
+refused "check.sh: there is no program nowhere/weft: put" env WEFT=nowhere/weft sh my-policy/check.sh
 [ "$failures" = 0 ]

@@ -120,23 +120,40 @@ says "nowhere cannot be read: No such file or directory"
 plan 1 plugins.trust=some
 says "trust"
 
-# ---- what gives cause for doubt
+# ---- what gives cause for doubt: a run warns of it, and `weft plugins check` tells the same
+checks() { # checks FILE [SENTENCE]: it holds, and warns so, or of nothing; as text and as JSON
+    for as in "" --json; do
+        # shellcheck disable=SC2086 # a flag or none
+        prints "$weft" plugins check "plugins/$1" --rule R26 $as
+        if [ $# = 1 ]; then
+            ! grep -Eq '^  warning|"warnings": \[$' printed || failed "check warns of $1" printed
+        else
+            grep -qF -- "$2" printed || failed "check $as does not say: $2" printed
+            grep -Eq '^  warning  |"warnings": \[$' printed || failed "check $as says it, and not as a warning" printed
+        fi
+    done
+}
+checks weft-policy-mine.so
 chmod o+w plugins/weft-policy-mine.so
 plan 0 policy.plugin=mine
 says "policy:mine ($PWD/plugins/weft-policy-mine.so) can be changed by every user of this machine"
+checks weft-policy-mine.so "can be changed by every user of this machine: chmod o-w it"
 chmod o-w plugins/weft-policy-mine.so
 chmod o+w plugins
 plan 0 policy.plugin=mine
 says "can be replaced by every user of this machine, for its directory is open to all: chmod o-w $PWD/plugins"
+checks weft-policy-mine.so "can be replaced by every user of this machine, for its directory is open to all: chmod o-w $PWD/plugins"
 chmod +t plugins # as /tmp: nobody replaces another one's file
 plan 0 policy.plugin=mine
 quiet
+checks weft-policy-mine.so
 chmod o-w,-t plugins
 
 mine block
 plan 0
 says "policy:block ($PWD/plugins/weft-policy-block.so) takes the id of one that is installed, "
 [ "$(grep -c 'takes the id' err)" = 1 ] || failed "it is told more than once" err
+checks weft-policy-block.so "takes the id of one that is installed, "
 rm plugins/weft-policy-block.so
 plan 0
 quiet
@@ -144,6 +161,7 @@ quiet
 cp "$WEFT_BUILD/plugins/weft-policy-block.so" plugins
 plan 0
 quiet
+checks weft-policy-block.so
 rm plugins/weft-policy-block.so
 
 # Compiled with fast math: linking it so would be refused. By the note, or where only another source was, by what the
@@ -158,6 +176,7 @@ object fast -ffast-math
 build policy fast "$CC" fast.o
 plan 0 policy.plugin=fast
 says "policy:fast ($PWD/plugins/weft-policy-fast.so) was compiled with -ffast-math or a part of it"
+checks weft-policy-fast.so "was compiled with -ffast-math or a part of it: its sums may come in any order"
 object finite -ffinite-math-only
 build policy finite "$CC" finite.o
 plan 0 policy.plugin=finite
@@ -170,6 +189,7 @@ float mixed_sum(const float *x) { return x[0] + x[1] + x[2]; }' >sum.c
     build policy mixed "$CC" mixed.o sum.o
     plan 0 policy.plugin=mixed
     says "was compiled with -ffast-math or a part of it"
+    checks weft-policy-mixed.so "was compiled with -ffast-math or a part of it"
     "$CC" -std=c11 -O2 -fPIC -fvisibility=hidden -g -c sum.c -o sum.o
     build policy plain "$CC" mixed.o sum.o
     mv plugins/weft-policy-plain.so plugins/weft-policy-mixed.so

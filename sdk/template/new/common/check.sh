@@ -3,4 +3,9 @@
 # prove that every strategy gives the same bits. WEFT=<program> where weft is not in PATH.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-exec "${WEFT:-weft}" plugins check "${1:-./weft-weftnew-kind-weftnew-id.so}" --directory "$here/try"
+weft=${WEFT:-weft}
+command -v "$weft" >/dev/null || {
+    echo "check.sh: there is no program $weft: put the directory of weft into PATH, or say which one it is: WEFT=/path/to/bin/weft" >&2
+    exit 1
+}
+exec "$weft" plugins check "${1:-./weft-weftnew-kind-weftnew-id.so}" --directory "$here/try"
