@@ -284,4 +284,41 @@ void weft_subject_close(weft_subject *self) {
     weft_config_free(self->parsed);
     free(self->config);
     memset(self, 0, sizeof *self);
+
+/* ---- its keys ---- */
+
+const weft_key *weft_subject_key(const weft_subject *self, const char *name, int32_t type) {
+    const weft_plugin *plugin = self->loaded->plugin;
+    for (uint64_t i = 0; i < plugin->n_keys; i++) {
+        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
+        const weft_key *key = (const weft_key *)(const void *)at;
+        if (key->type == type && strcmp(key->name, name) == 0) return key;
+    }
+    return NULL;
+}
+
+void *weft_subject_value(const weft_subject *self, const weft_key *key) {
+    return (char *)self->config + key->offset;
+}
+
+weft_status weft_subject_open_other(weft_subject_other *out, const weft_subject *from, const char *key, double value,
+                                    weft_error *err) {
+    const size_t n = from->options->n_overrides;
+    memset(out, 0, sizeof *out);
+    out->options = *from->options;
+    out->overrides = calloc(n + 1, sizeof *out->overrides);
+    if (out->overrides == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
+    if (n > 0) memcpy(out->overrides, from->options->overrides, n * sizeof *out->overrides);
+    (void)snprintf(out->text, sizeof out->text, "%s.%s=%.17g", from->options->kind, key, value);
+    out->overrides[n] = out->text; /* the last one of a key holds */
+    out->options.overrides = out->overrides;
+    out->options.n_overrides = n + 1;
+    return weft_subject_open(&out->subject, &out->options, err);
+}
+
+void weft_subject_close_other(weft_subject_other *out) {
+    weft_subject_close(&out->subject);
+    free(out->overrides);
+    out->overrides = NULL;
+}
 }
