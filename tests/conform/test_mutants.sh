@@ -90,4 +90,15 @@ perl -0pe 's/    \(void\)err;\n    out->lr/    if (step->update == 7) *(volatile
     my-optimizer/my_optimizer.c >my-optimizer/crash.c
 make_plugin my-optimizer/crash.c my-optimizer/crash.so || failed "an optimizer that crashes does not compile" log
 answers 11 crashes "in optimizer:my-optimizer prepare, update 7" my-optimizer/crash.so --rule R31
+
+optimizer() { # optimizer NAME CHANGE: my-optimizer/NAME.so is the template with that mistake
+    perl -0pe "$2" my-optimizer/my_optimizer.c >"my-optimizer/$1.c"
+    make_plugin "my-optimizer/$1.c" "my-optimizer/$1.so" || failed "the optimizer $1 does not compile" log
+}
+optimizer endless 's/    \(void\)err;\n    out->lr/    while (step->update == 2) (void)*(volatile char *)hp;\n    out->lr/'
+answers 12 hangs "has been in its prepare for 2 s, in training, in step 2" my-optimizer/endless.so --rule R27 --seconds 2
+optimizer mute 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    (void)close(1);\n    (void)close(2);\n/s; s/^/#include <unistd.h>\n/'
+answers 10 broken "standard output or error was closed" my-optimizer/mute.so --rule R27
+optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    closefrom(1);\n/s; s/^/#include <unistd.h>\n/'
+answers 10 broken "it closes descriptors that it has not opened" my-optimizer/shut.so --rule R31
 [ "$failures" = 0 ]
