@@ -102,7 +102,7 @@ answers 10 broken "of lm_head.weight is" my-optimizer/pid.so --rule R28
 grep -qF "depends on the process: on its number" printed || failed "it is not said why processes differ" printed
 optimizer mute 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    (void)close(1);\n    (void)close(2);\n/s; s/^/#include <unistd.h>\n/'
 answers 10 broken "standard output or error was closed" my-optimizer/mute.so --rule R27
-optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    closefrom(1);\n/s; s/^/#include <unistd.h>\n/'
+optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    for (int i = 1; i < 256; i++) (void)close(i);\n/s; s/^/#include <unistd.h>\n/'
 answers 10 broken "it closes descriptors that it has not opened" my-optimizer/shut.so --rule R31
 
 # What is built and what is kept holds the rules, or they are not tried.
