@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/words.h"
 #include "config/nearest.h"
@@ -163,9 +165,11 @@ static void let_launcher_read(weft_exit status) {
 }
 
 /* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the
- * file that it names, and of ranks that are started here each one's to another one, a line each. */
+ * file that it names, and of ranks that are started here each one's to another one, a line each. Behind it stands
+ * whether standard output and error still are what they were. */
 static char code_file[256];
 static bool is_of_ranks;
+static struct stat streams[2];
 
 static void take_code_file(void) {
     const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES");
@@ -173,15 +177,30 @@ static void take_code_file(void) {
     if (named != NULL || ranks != NULL)
         (void)snprintf(code_file, sizeof code_file, "%s", named != NULL ? named : ranks);
     (void)unsetenv("WEFT_CODE_FILE");
+    for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
+}
+
+/* Ranks lead their own output elsewhere (launch/voice.h), but close it nowhere. */
+static bool keeps_streams(void) {
+    bool keeps = true;
+    for (int i = 0; i < 2; i++) {
+        const bool may_move = i == 0 && is_of_ranks;
+        struct stat now;
+        keeps = keeps && fstat(1 + i, &now) == 0 &&
+                (may_move || (now.st_dev == streams[i].st_dev && now.st_ino == streams[i].st_ino));
+    }
+    return keeps;
 }
 
 static void tell_code(weft_exit status, const weft_error *err) {
+    const bool keeps = keeps_streams(); /* as long as no file is opened in their place */
     FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
     if (file == NULL) return;
-    (void)fprintf(file, "%d\n",
+    (void)fprintf(file, "%d%s\n",
                   status == WEFT_EXIT_USAGE  ? WEFT_E_USER
                   : status == WEFT_EXIT_DONE ? 0
-                                             : (int)err->code);
+                                             : (int)err->code,
+                  keeps ? "" : " lost");
     (void)fclose(file);
 }
 

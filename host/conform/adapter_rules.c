@@ -165,20 +165,26 @@ static const float *value_of(void *context, const weft_weight *weight) {
 
 enum { MERGED_ROWS = 4 };
 
-static weft_status merge_site(float *w, merging *self, uint32_t site, weft_error *err) {
+static weft_status merge_rows(float *w, merging *self, uint32_t site, int64_t first, int64_t rows, weft_error *err) {
     const weft_declared *declared = self->declared;
-    const weft_site *view = &declared->sites[site].view;
     const weft_merge what = {.struct_size = (uint32_t)sizeof what,
                              .w = w,
-                             .first = view->out > MERGED_ROWS ? 1 : 0,
-                             .rows = view->out > MERGED_ROWS ? MERGED_ROWS : view->out,
+                             .first = first,
+                             .rows = rows,
                              .site = site,
                              .context = self,
                              .values = value_of};
     weft_status status;
-    draw(w, what.rows * view->in, site);
     WEFT_PLUGIN_CALL(status, declared->adapters[0].plugin, merge, err, declared->adapters[0].adapter, &what);
     return status;
+}
+
+static weft_status merge_site(float *w, merging *self, uint32_t site, weft_error *err) {
+    const weft_site *view = &self->declared->sites[site].view;
+    const bool is_cut = view->out > MERGED_ROWS;
+    const int64_t rows = is_cut ? MERGED_ROWS : view->out;
+    draw(w, rows * view->in, site);
+    return merge_rows(w, self, site, is_cut ? 1 : 0, rows, err);
 }
 
 static weft_status compare_merged(merging *one, merging *two, uint32_t site, weft_error *err) {
@@ -198,6 +204,11 @@ static bool is_merged(const weft_declared_site *site) {
     return site->claimed && site->view.whole < 0 && site->view.weight != NULL && site->view.kind != WEFT_SITE_HEAD;
 }
 
+static void merging_free(merging *self) {
+    for (int32_t i = 0; i < self->declared->n_parameters && self->values != NULL; i++) free(self->values[i]);
+    free(self->values);
+}
+
 static weft_status merge_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
     merging ones = {one, calloc((size_t)one->n_parameters + 1, sizeof(float *))};
     merging twos = {two, calloc((size_t)two->n_parameters + 1, sizeof(float *))};
@@ -205,12 +216,8 @@ static weft_status merge_later(const weft_declared *one, const weft_declared *tw
         ones.values != NULL && twos.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
     for (int32_t i = 0; i < one->n_sites && status == WEFT_OK && one->adapters[0].plugin->merge != NULL; i++)
         if (is_merged(&one->sites[i])) status = compare_merged(&ones, &twos, (uint32_t)i, err);
-    for (int32_t i = 0; i < one->n_parameters; i++) {
-        if (ones.values != NULL) free(ones.values[i]);
-        if (twos.values != NULL) free(twos.values[i]);
-    }
-    free(ones.values);
-    free(twos.values);
+    merging_free(&ones);
+    merging_free(&twos);
     return status;
 }
 
@@ -306,6 +313,86 @@ static weft_status measure(double *loss, const weft_subject *subject, const char
     return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval says no loss") : status;
 }
 
+/* Three weights: as it is, merged at once, and room for a strip. */
+typedef struct strips {
+    float *base, *whole, *strip;
+    int64_t out, in;
+    const char *path;
+} strips;
+
+/* What lies behind a strip is not the plugin's. */
+static weft_status merge_strip(strips *s, merging *self, uint32_t site, int64_t first, int64_t rows, weft_error *err) {
+    const int64_t n = rows * s->in;
+    weft_status status = WEFT_OK;
+    memcpy(s->strip, s->base, (size_t)(s->out * s->in) * sizeof *s->strip);
+    memcpy(s->strip, s->base + first * s->in, (size_t)n * sizeof *s->strip);
+    status = merge_rows(s->strip, self, site, first, rows, err);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
+        const double alone = (double)s->strip[i], among = (double)s->whole[first * s->in + i];
+        if (!(fabs(alone - among) <= 1e-5 * fabs(among) + 1e-6))
+            return WEFT_BROKEN(
+                err,
+                "row %lld of %s becomes %.7g where rows %lld to %lld are merged, and %.7g where all are: "
+                "row i of what->w is row what->first + i of the weight",
+                (long long)(first + i / s->in), s->path, alone, (long long)first, (long long)(first + rows - 1), among);
+    }
+    if (status == WEFT_OK && memcmp(s->strip + n, s->base + n, (size_t)(s->out * s->in - n) * sizeof *s->strip) != 0)
+        return WEFT_BROKEN(err, "of %s it writes behind the %lld rows that it is to merge", s->path, (long long)rows);
+    return status;
+}
+
+/* Some rows from the begin, the second one on, the middle and the end. */
+static weft_status merge_strips(strips *s, merging *self, uint32_t site, weft_error *err) {
+    const int64_t firsts[] = {0, 1, s->out / 2, s->out - 2};
+    weft_status status = WEFT_OK;
+    draw(s->base, s->out * s->in, site);
+    memcpy(s->whole, s->base, (size_t)(s->out * s->in) * sizeof *s->whole);
+    status = merge_rows(s->whole, self, site, 0, s->out, err);
+    for (int32_t i = 0; i < 4 && status == WEFT_OK; i++) {
+        const int64_t first = firsts[i] < 0 ? 0 : firsts[i], left = s->out - first;
+        status = merge_strip(s, self, site, first, left < 3 ? left : 3, err);
+    }
+    return status;
+}
+
+static weft_status merges_site_in_strips(merging *self, uint32_t site, weft_error *err) {
+    const weft_site *view = &self->declared->sites[site].view;
+    const size_t n = (size_t)(view->out * view->in);
+    strips s = {malloc(n * sizeof(float) + 1),
+                malloc(n * sizeof(float) + 1),
+                malloc(n * sizeof(float) + 1),
+                view->out,
+                view->in,
+                view->path};
+    const weft_status status = s.base != NULL && s.whole != NULL && s.strip != NULL
+                                   ? merge_strips(&s, self, site, err)
+                                   : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    free(s.base);
+    free(s.whole);
+    free(s.strip);
+    return status;
+}
+
+/* The small model's weights are merged in one piece each by R92, and those of a large one are not. */
+static weft_status merges_in_strips(weft_subject *subject, weft_error *err) {
+    weft_declared *declared = NULL;
+    merging self = {NULL, NULL};
+    weft_status status = WEFT_OK;
+    if (weft_subject_table(subject, adapter)->merge == NULL)
+        return WEFT_MOOT(subject, err, "it cannot be merged, and need not");
+    status = attach(&declared, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) {
+        self.declared = declared;
+        self.values = calloc((size_t)declared->n_parameters + 1, sizeof(float *));
+        if (self.values == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+        for (int32_t i = 0; i < declared->n_sites && status == WEFT_OK; i++)
+            if (is_merged(&declared->sites[i])) status = merges_site_in_strips(&self, (uint32_t)i, err);
+        merging_free(&self);
+    }
+    weft_declared_destroy(declared);
+    return status;
+}
+
 /* Rounding alone parts the two: sums are added in another order. */
 static weft_status merges_to_the_same(weft_subject *subject, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
@@ -335,4 +422,5 @@ const weft_rule weft_rules_adapter[] = {
     {"R94", "adapter", "declares, records, names and merges the same in a host whose structs are longer", works_later,
      false},
     {"R95", "adapter", "records the same operators whenever it is asked", records_alike, false},
+    {"R96", "adapter", "merges a row alike whichever rows come with it", merges_in_strips, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -1,7 +1,9 @@
 /* host/conform/data_rules.c: what data have to keep to. They are made with a tokenizer of bytes. */
 #include "conform/rule.h"
 
+#include "base/file.h"
 #include "base/join.h"
+#include "base/text.h"
 #include "conform/later.h"
 #include "conform/wrong_files.h"
 #include "plugin/call.h"
@@ -22,6 +24,7 @@ enum {
     MOST_CONTEXT = 1 << 16,
     REQUESTS = 60,
     MOST_ROWS = 5,
+    MOST_TEXT = 1 << 26,
     THREADS = 4
 };
 
@@ -112,6 +115,13 @@ static const weft_data_job *bytes_job(void) {
     return &job;
 }
 
+static const weft_data_job *job_of_another_seed(void) {
+    static weft_data_job job;
+    job = *bytes_job();
+    job.seed++;
+    return &job;
+}
+
 /* ---- an instance ---- */
 
 typedef struct instance {
@@ -127,14 +137,15 @@ static void instance_close(instance *self) {
     self->made = NULL;
 }
 
-static weft_status instance_open(instance *self, const weft_subject *subject, uint8_t poison, weft_error *err) {
+static weft_status instance_open_for(instance *self, const weft_subject *subject, uint8_t poison,
+                                     const weft_data_job *job, weft_error *err) {
     weft_split_info *infos[3];
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
     self->table = weft_subject_table(subject, data);
     weft_plugin_call_begin(&call, subject->loaded, "create");
-    status = self->table->create(&self->made, weft_subject_host(poison), subject->config, bytes_job(), err);
+    status = self->table->create(&self->made, weft_subject_host(poison), subject->config, job, err);
     status = weft_plugin_call_made(&call, status, self->made, err);
     self->refused = status != WEFT_OK;
     if (status == WEFT_E_USER || status == WEFT_E_DATA) return WEFT_E_UNSUPPORTED; /* another file is what it needs */
@@ -147,6 +158,10 @@ static weft_status instance_open(instance *self, const weft_subject *subject, ui
         WEFT_PLUGIN_TELL(self->table, split_info, self->made, s, &self->splits[s]);
     }
     return weft_data_judge(&self->info, infos, MOST_CONTEXT, true, err);
+}
+
+static weft_status instance_open(instance *self, const weft_subject *subject, uint8_t poison, weft_error *err) {
+    return instance_open_for(self, subject, poison, bytes_job(), err);
 }
 
 static int32_t longest(const instance *self) {
@@ -278,15 +293,11 @@ static weft_status each_request(const weft_subject *subject, on_request holds, w
 
 /* ---- the rules ---- */
 
-static weft_status made_alike(weft_subject *subject, weft_error *err) {
-    desk d;
-    weft_status status = desk_open(&d, subject, err);
-    if (status == WEFT_OK && (d.self.info.fingerprint != d.other.info.fingerprint ||
-                              memcmp(d.self.splits, d.other.splits, sizeof d.self.splits) != 0))
-        status =
-            WEFT_BROKEN(err, "the same files and keys have another fingerprint, or other counts, in a second instance");
-    desk_close(&d);
-    return status;
+static weft_status made_alike(const desk *d, weft_error *err) {
+    if (d->self.info.fingerprint == d->other.info.fingerprint &&
+        memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0)
+        return WEFT_OK;
+    return WEFT_BROKEN(err, "the same files and keys have another fingerprint, or other counts, in a second instance");
 }
 
 static weft_status leaf_holds(desk *d, const weft_leaf_request *request, weft_error *err) {
@@ -472,14 +483,8 @@ static weft_status rule_later(weft_subject *subject, weft_error *err) {
 
 /* Where the keys have the file that is learned from; NULL: no such key. */
 static const char **path_in(const weft_subject *subject, void *config) {
-    const weft_plugin *plugin = subject->loaded->plugin;
-    for (uint64_t i = 0; i < plugin->n_keys; i++) {
-        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
-        const weft_key *key = (const weft_key *)(const void *)at;
-        if (key->type == WEFT_KEY_PATH && strcmp(key->name, "path") == 0)
-            return (const char **)(void *)((char *)config + key->offset);
-    }
-    return NULL;
+    const weft_key *key = weft_subject_key(subject, "path", WEFT_KEY_PATH);
+    return key == NULL ? NULL : (const char **)(void *)((char *)config + key->offset);
 }
 
 static weft_status judge_refusal(weft_wrong wrong, const char *path, weft_status status, const weft_error *said,
@@ -543,8 +548,124 @@ static weft_status refuses_wrong_files(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+/* ---- what the fingerprint is of ---- */
+
+static bool same_counts(const instance *a, const instance *b) {
+    bool is_same = a->info.n_lengths == b->info.n_lengths;
+    for (int32_t i = 0; i < a->info.n_lengths && is_same; i++) is_same = a->info.lengths[i] == b->info.lengths[i];
+    for (int32_t s = 0; s < 3 && is_same; s++)
+        is_same = a->splits[s].rows == b->splits[s].rows && a->splits[s].targets == b->splits[s].targets;
+    return is_same;
+}
+
+/* Whether the two instances give other rows, in what is drawn. */
+static weft_status find_other_rows(bool *differ, desk *d, weft_error *err) {
+    weft_status status = WEFT_OK;
+    *differ = !same_counts(&d->self, &d->other);
+    for (uint32_t i = 0; i < REQUESTS && status == WEFT_OK && !*differ; i++) {
+        const weft_leaf_request request = drawn_request(&d->self, i);
+        status = take(&d->one, &d->self, &request, err);
+        if (status == WEFT_OK) status = take(&d->two, &d->other, &request, err);
+        *differ = status == WEFT_OK && !same_leaf(&d->one, &d->two);
+    }
+    return status;
+}
+
+static weft_status is_told_apart(desk *d, const char *what, weft_error *err) {
+    bool differ = false;
+    weft_status status = WEFT_OK;
+    if (d->self.info.fingerprint != d->other.info.fingerprint) return WEFT_OK;
+    status = find_other_rows(&differ, d, err);
+    if (status != WEFT_OK) return weft_error_prefix(err, "with %s: ", what);
+    if (!differ) return WEFT_OK;
+    return WEFT_BROKEN(err,
+                       "with %s it gives other rows and the same fingerprint, %016llx: a resume would go on with them "
+                       "and not notice",
+                       what, (unsigned long long)d->self.info.fingerprint);
+}
+
+/* The file with another letter, the next one behind `from`; *at: where. False: there is none behind it. */
+static bool change_letter(char *text, size_t bytes, size_t from, size_t *at) {
+    for (*at = from; *at < bytes && (text[*at] < 'a' || text[*at] > 'y'); ++*at) {
+    }
+    if (*at < bytes) text[*at]++;
+    return *at < bytes;
+}
+
+/* A text that the data do not take says nothing. */
+static weft_status tells_text(desk *d, const weft_subject *changed, size_t at, weft_error *err) {
+    char what[64];
+    weft_error refused = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    (void)snprintf(what, sizeof what, "another letter at byte %zu", at);
+    weft_subject_asks("%s", what);
+    instance_close(&d->other);
+    status = instance_open(&d->other, changed, WEFT_POISON_ONE, &refused);
+    if (status == WEFT_OK) return is_told_apart(d, what, err);
+    if (status == WEFT_E_UNSUPPORTED) return WEFT_OK;
+    return weft_error_set(err, status, "with %s: %s", what, refused.text);
+}
+
+/* Letters at the begin, in the middle and at the end of the file that `path` names, each by itself, in a copy. */
+static weft_status tells_texts(desk *d, const weft_subject *changed, const char **path, weft_error *err) {
+    const char *right = *path, *slash = strrchr(right, '/');
+    char made[WEFT_PATH_BYTES], *text = NULL;
+    size_t bytes = 0, at = 0;
+    weft_error unread = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (getcwd(made, sizeof made) == NULL || strlen(made) + strlen(slash) >= sizeof made)
+        return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be told: %s", strerror(errno));
+    (void)strcat(made, slash);
+    if (weft_text_read(&text, &bytes, right, MOST_TEXT, &unread) != WEFT_OK)
+        return WEFT_OK; /* no file, or a huge one */
+    *path = made;
+    for (size_t eighth = 1; eighth < 8 && status == WEFT_OK; eighth += 3) {
+        if (!change_letter(text, bytes, bytes / 8 * eighth, &at)) continue;
+        status = weft_file_replace(made, text, bytes, err);
+        if (status == WEFT_OK) status = tells_text(d, changed, at, err);
+        text[at]--;
+    }
+    *path = right;
+    free(text);
+    return status;
+}
+
+static weft_status tells_seed(desk *d, const weft_subject *subject, weft_error *err) {
+    weft_status status = WEFT_OK;
+    instance_close(&d->other);
+    status = instance_open_for(&d->other, subject, WEFT_POISON_ONE, job_of_another_seed(), err);
+    if (status == WEFT_E_UNSUPPORTED) status = WEFT_E_PLUGIN; /* a seed is nobody's mistake */
+    return status == WEFT_OK ? is_told_apart(d, "another seed", err) : weft_error_prefix(err, "with another seed: ");
+}
+
+static weft_status tells_rows_apart(desk *d, weft_subject *subject, weft_error *err) {
+    const size_t size = subject->loaded->plugin->config_size;
+    weft_subject changed = *subject;
+    const char **path = NULL;
+    weft_status status = tells_seed(d, subject, err);
+    if (status != WEFT_OK) return status;
+    changed.config = malloc(size + 8);
+    if (changed.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
+    memcpy(changed.config, subject->config, size);
+    path = path_in(subject, changed.config);
+    if (path != NULL && *path != NULL && (*path)[0] == '/') status = tells_texts(d, &changed, path, err);
+    instance_close(&d->other); /* before the keys that it may read */
+    free(changed.config);
+    return status;
+}
+
+static weft_status rule_made(weft_subject *subject, weft_error *err) {
+    desk d;
+    weft_status status = desk_open(&d, subject, err);
+    if (status == WEFT_OK) status = made_alike(&d, err);
+    if (status == WEFT_OK) status = tells_rows_apart(&d, subject, err);
+    desk_close(&d);
+    return status;
+}
+
 const weft_rule weft_rules_data[] = {
-    {"R70", "data", "has the same counts and fingerprint in each instance", made_alike, false},
+    {"R70", "data", "has the same counts and fingerprint in each instance, and another one for other rows", rule_made,
+     false},
     {"R71", "data", "fills each place of a leaf with what may stand there", rule_leaf, false},
     {"R72", "data", "gives the same leaf whenever it is asked", rule_same, false},
     {"R73", "data", "gives a row alike in any leaf", rule_row, false},

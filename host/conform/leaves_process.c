@@ -22,6 +22,8 @@ static uint64_t sum_environment(void) {
 void weft_left_note(weft_left *out) {
     weft_process_save(&out->process);
     out->environment = sum_environment();
+    memset(out->streams, 0, sizeof out->streams);
+    for (int i = 0; i < 3; i++) (void)fstat(i, &out->streams[i]);
 }
 
 static int other_handler(const weft_process *before) {
@@ -30,6 +32,21 @@ static int other_handler(const weft_process *before) {
         if (before->has_handler[i] && sigaction(i, NULL, &now) == 0 && now.sa_handler != before->handlers[i].sa_handler)
             return i;
     return 0;
+}
+
+static weft_status judge_streams(const weft_left *before, weft_error *err) {
+    static const char *const names[] = {"input", "output", "error"};
+    for (int i = 0; i < 3; i++) {
+        struct stat now;
+        if (fstat(i, &now) != 0)
+            return WEFT_BROKEN(err, "it closed standard %s, descriptor %d, while it was tried: that is the host's",
+                               names[i], i);
+        if (now.st_dev != before->streams[i].st_dev || now.st_ino != before->streams[i].st_ino)
+            return WEFT_BROKEN(err,
+                               "it led standard %s, descriptor %d, elsewhere while it was tried: that is the host's",
+                               names[i], i);
+    }
+    return WEFT_OK;
 }
 
 weft_status weft_left_judge(const weft_left *before, const char *kind, weft_error *err) {
@@ -41,6 +58,7 @@ weft_status weft_left_judge(const weft_left *before, const char *kind, weft_erro
                            handler);
     if (sum_environment() != before->environment)
         return WEFT_BROKEN(err, "it changed the environment while it was tried: that is the host's");
+    if (judge_streams(before, err) != WEFT_OK) return WEFT_E_PLUGIN;
     if (waitpid(-1, NULL, WNOHANG) >= 0 || errno != ECHILD)
         return WEFT_BROKEN(err, "it started a process while it was tried, and left it: a plugin starts none");
     return WEFT_OK;

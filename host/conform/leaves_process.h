@@ -1,14 +1,17 @@
 /* host/conform/leaves_process.h: what belongs to the host of the process that a plugin is tried in (R13): locale,
- * working directory, umask, floating-point mode, signal handlers, environment, and that it starts no process. A run
- * puts right what a `create` changes; what other calls change, nobody sees there. */
+ * working directory, umask, floating-point mode, signal handlers, environment, the standard streams, and that it starts
+ * no process. A run puts right what a `create` changes; what other calls change, nobody sees there. */
 #ifndef WEFT_HOST_CONFORM_LEAVES_PROCESS_H
 #define WEFT_HOST_CONFORM_LEAVES_PROCESS_H
 
 #include "plugin/process.h"
 
+#include <sys/stat.h>
+
 typedef struct weft_left {
     weft_process process;
-    uint64_t environment; /* without the host's own WEFT_ */
+    uint64_t environment;   /* without the host's own WEFT_ */
+    struct stat streams[3]; /* standard input, output and error */
 } weft_left;
 
 /* [main] */

@@ -24,6 +24,11 @@ static weft_status declare(weft_declared **out, const weft_subject *subject, con
                                 path, err);
 }
 
+/* A model of another type is what it needs. */
+static weft_status not_tried(weft_status status) {
+    return status == WEFT_E_USER || status == WEFT_E_DATA ? WEFT_E_UNSUPPORTED : status;
+}
+
 static bool same_parameter(const weft_parameter *a, const weft_parameter *b) {
     return strcmp(a->name, b->name) == 0 && a->rank == b->rank && a->role == b->role && a->dims[0] == b->dims[0] &&
            a->dims[1] == b->dims[1] && a->n_aliases == b->n_aliases && a->module == b->module;
@@ -57,7 +62,7 @@ static void pair_free(pair *p) {
 static weft_status first_of(pair *p, const weft_subject *subject, char path[WEFT_PATH_BYTES], weft_error *err) {
     weft_status status = find_config(path, subject, err);
     memset(p, 0, sizeof *p);
-    return status == WEFT_OK ? declare(&p->one, subject, path, WEFT_POISON_ONE, err) : status;
+    return status == WEFT_OK ? not_tried(declare(&p->one, subject, path, WEFT_POISON_ONE, err)) : status;
 }
 
 static weft_status declares_alike(weft_subject *subject, weft_error *err) {
@@ -116,7 +121,7 @@ static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_declared *made = NULL;
     weft_status status = find_config(path, subject, err);
-    if (status == WEFT_OK) status = declare(&made, subject, path, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = not_tried(declare(&made, subject, path, WEFT_POISON_ONE, err));
     weft_declared_destroy(made);
     return status;
 }

@@ -101,6 +101,43 @@ static weft_range whole_range(float lr_scale, float decay) {
     return range;
 }
 
+/* ---- updates by a course ---- */
+
+/* A few updates by gradients that differ from one to the next. */
+typedef struct course {
+    double schedule; /* times its own step size */
+    float lr_scale, decay;
+    int64_t steps;
+    bool from_zero; /* all weights are zero at first, so that none decays */
+} course;
+
+static weft_status follow(bench *on, const weft_subject *subject, const course *by, weft_error *err) {
+    const weft_range range = whole_range(by->lr_scale, by->decay);
+    unsigned char hp[WEFT_MAX_HP];
+    instance self;
+    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    bench_fill(on);
+    for (int64_t i = MARGIN; i < MARGIN + ELEMENTS && by->from_zero; i++) on->weight[i] = 0.0f;
+    for (int64_t step = 1; step <= by->steps && status == WEFT_OK; step++) {
+        for (uint32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = noise(i, 2 + (uint32_t)step);
+        status = prepare(&self, hp, (uint64_t)step, by->schedule * step_size(&self), WEFT_POISON_ONE, err);
+        if (status == WEFT_OK) update(&self, on, hp, &range, MARGIN, MARGIN + ELEMENTS);
+    }
+    instance_close(&self);
+    return status;
+}
+
+/* The first element that two courses take to other places, but for rounding; -1: none. */
+static int32_t parted(const bench *a, const bench *b, bool from_zero) {
+    for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) {
+        const double start = from_zero ? 0.0 : (double)noise((uint32_t)i, 1);
+        const double one = (double)a->weight[i] - start, two = (double)b->weight[i] - start;
+        const double most = 1e-4 * fmax(fabs(one), fabs(two)) + 5e-7 * fabs(start) + 1e-37;
+        if (fabs(one - two) > most) return i;
+    }
+    return -1;
+}
+
 /* ---- the rules ---- */
 
 static bool same_facts(const weft_optimizer_facts *a, const weft_optimizer_facts *b) {
@@ -216,6 +253,28 @@ static weft_status stays_put(const bench *on, const char *why, weft_error *err) 
     return WEFT_OK;
 }
 
+/* What half of a schedule does half of lr_scale does, and twice that of a quarter. */
+static weft_status scales_alike(const weft_subject *subject, weft_error *err) {
+    const course half = {0.5, 1.0f, 1.0f, STEPS, false};
+    const course scaled[] = {{1.0, 0.5f, 1.0f, STEPS, false}, {0.25, 2.0f, 1.0f, STEPS, false}};
+    bench *on = malloc(2 * sizeof *on);
+    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    if (status == WEFT_OK) status = follow(&on[0], subject, &half, err);
+    for (int32_t s = 0; s < 2 && status == WEFT_OK; s++) {
+        int32_t at = -1;
+        status = follow(&on[1], subject, &scaled[s], err);
+        if (status == WEFT_OK) at = parted(&on[0], &on[1], false);
+        if (at >= 0)
+            status = WEFT_BROKEN(err,
+                                 "a weight goes from %.9g to %.9g by %g times its step size under lr_scale = %g, and "
+                                 "to %.9g by half of it under 1: lr_scale multiplies the step size",
+                                 (double)noise((uint32_t)at, 1), (double)on[1].weight[at], scaled[s].schedule,
+                                 (double)scaled[s].lr_scale, (double)on[0].weight[at]);
+    }
+    free(on);
+    return status;
+}
+
 static weft_status heeds_the_step_size(weft_subject *subject, weft_error *err) {
     const weft_range full = whole_range(1.0f, 1.0f), none = whole_range(0.0f, 1.0f);
     bench *on = malloc(sizeof *on);
@@ -227,6 +286,125 @@ static weft_status heeds_the_step_size(weft_subject *subject, weft_error *err) {
     if (status == WEFT_OK) status = update_once(subject, on, -1, &none, err);
     if (status == WEFT_OK) status = stays_put(on, "its range has lr_scale = 0", err);
     free(on);
+    return status == WEFT_OK ? scales_alike(subject, err) : status;
+}
+
+/* ---- its key lr ---- */
+
+static weft_status gives_its_key(const weft_subject *subject, const weft_key *key, weft_error *err) {
+    const double value = *(const double *)weft_subject_value(subject, key);
+    instance self;
+    double given = value;
+    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) given = step_size(&self);
+    if (status == WEFT_OK && !(fabs(given - value) <= 1e-6 * fabs(value)))
+        status = WEFT_BROKEN(err, "its slot lr gives %.9g where its key lr is %.9g", given, value);
+    instance_close(&self);
+    return status;
+}
+
+/* Half of the key and the whole schedule do what the whole key and half of the schedule do, where nothing decays. */
+static weft_status shares_with_schedule(const weft_subject *whole, const weft_subject *half, double value,
+                                        weft_error *err) {
+    const course by_schedule = {0.5, 1.0f, 0.0f, 1, true}, by_key = {1.0, 1.0f, 0.0f, 1, true};
+    bench *on = malloc(2 * sizeof *on);
+    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    int32_t at = -1;
+    if (status == WEFT_OK) status = follow(&on[0], whole, &by_schedule, err);
+    if (status == WEFT_OK) status = follow(&on[1], half, &by_key, err);
+    if (status == WEFT_OK) at = parted(&on[0], &on[1], true);
+    if (at >= 0)
+        status = WEFT_BROKEN(err,
+                             "a weight of 0 goes to %.9g with lr = %.9g where the schedule is a half, and to %.9g with "
+                             "lr = %.9g where it is 1: the key and the schedule count once each, as step->lr has them",
+                             (double)on[0].weight[at], value, (double)on[1].weight[at], value / 2);
+    free(on);
+    return status;
+}
+
+static weft_status heeds_its_key(weft_subject *subject, weft_error *err) {
+    const weft_key *key = weft_subject_key(subject, "lr", WEFT_KEY_F64);
+    const weft_optimizer_plugin *table = weft_subject_table(subject, optimizer);
+    weft_subject_other whole = {0}, half = {0};
+    weft_status status = WEFT_OK;
+    double value = 0;
+    if (key == NULL) return WEFT_MOOT(subject, err, "it has no key lr that is a number, and need not");
+    value = *(const double *)weft_subject_value(subject, key);
+    if (!(value > 0)) value = 1e-3; /* one that moves nothing says nothing */
+    status = weft_subject_open_other(&whole, subject, "lr", value, err);
+    if (status == WEFT_OK) status = weft_subject_open_other(&half, subject, "lr", value / 2, err);
+    if (status == WEFT_E_USER) status = WEFT_E_UNSUPPORTED; /* with the sentence that refuses the number */
+    if (status == WEFT_OK && WEFT_HAS(table, lr) && table->lr != NULL) {
+        status = gives_its_key(&whole.subject, key, err);
+        if (status == WEFT_OK) status = gives_its_key(&half.subject, key, err);
+    }
+    if (status == WEFT_OK) status = shares_with_schedule(&whole.subject, &half.subject, value, err);
+    weft_subject_close_other(&half);
+    weft_subject_close_other(&whole);
+    return status;
+}
+
+/* ---- decay ---- */
+
+/* Where the range's decay is `decay`, and a key of its own is `value`; key NULL: as it is. WEFT_E_USER: it is not. */
+static weft_status decay_by(bench *on, const weft_subject *subject, const char *key, double value, float decay,
+                            weft_error *err) {
+    const course by = {1.0, 1.0f, decay, STEPS, false};
+    weft_subject_other other = {0};
+    weft_status status = WEFT_OK;
+    if (key == NULL) return follow(on, subject, &by, err);
+    status = weft_subject_open_other(&other, subject, key, value, err);
+    if (status == WEFT_OK) status = follow(on, &other.subject, &by, err);
+    weft_subject_close_other(&other);
+    return status;
+}
+
+/* What a range's decay multiplies: the key that does nothing at 0 but what a range does whose decay is 0. none: that
+ * one. *found NULL: there is no such key, and nothing is known of a half. */
+static weft_status find_decay_key(const weft_key **found, const weft_subject *subject, const bench *none, bench *room,
+                                  weft_error *err) {
+    const weft_plugin *plugin = subject->loaded->plugin;
+    *found = NULL;
+    for (uint64_t i = 0; i < plugin->n_keys && *found == NULL; i++) {
+        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
+        const weft_key *key = (const weft_key *)(const void *)at;
+        weft_error refused = WEFT_ERROR_INIT;
+        weft_status status = WEFT_OK;
+        if (key->type != WEFT_KEY_F64 || !(*(const double *)weft_subject_value(subject, key) > 0)) continue;
+        status = decay_by(room, subject, key->name, 0, 1.0f, &refused);
+        if (status == WEFT_E_MEMORY) return weft_error_set(err, status, "%s", refused.text);
+        if (status == WEFT_OK && parted(none, room, false) < 0) *found = key;
+    }
+    return WEFT_OK;
+}
+
+enum { FULL, HALF, NONE, OTHER, COURSES };
+
+/* Half of the range's decay does what half of the key does. */
+static weft_status decays_by_halves(const weft_subject *subject, weft_error *err) {
+    bench *on = malloc(COURSES * sizeof *on);
+    const weft_key *key = NULL;
+    int32_t at = -1;
+    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    if (status == WEFT_OK) status = decay_by(&on[FULL], subject, NULL, 0, 1.0f, err);
+    if (status == WEFT_OK) status = decay_by(&on[NONE], subject, NULL, 0, 0.0f, err);
+    if (status != WEFT_OK || parted(&on[FULL], &on[NONE], false) < 0) goto done; /* nothing decays by its keys */
+    status = find_decay_key(&key, subject, &on[NONE], &on[OTHER], err);
+    if (status != WEFT_OK || key == NULL) goto done;
+    status = decay_by(&on[HALF], subject, NULL, 0, 0.5f, err);
+    if (status == WEFT_OK)
+        status =
+            decay_by(&on[OTHER], subject, key->name, *(const double *)weft_subject_value(subject, key) / 2, 1.0f, err);
+    if (status == WEFT_OK) at = parted(&on[HALF], &on[OTHER], false);
+    if (at >= 0)
+        status = WEFT_BROKEN(err,
+                             "a weight goes from %.9g to %.9g in a range with decay = 0.5, and to %.9g with half of "
+                             "%s and decay = 1: decay multiplies the weight decay",
+                             (double)noise((uint32_t)at, 1), (double)on[HALF].weight[at], (double)on[OTHER].weight[at],
+                             key->name);
+    if (status == WEFT_E_USER) status = WEFT_OK; /* a key that takes no half */
+done:
+    free(on);
     return status;
 }
 
@@ -235,7 +413,7 @@ static weft_status heeds_decay(weft_subject *subject, weft_error *err) {
     bench *on = NULL;
     weft_status status = WEFT_OK;
     if ((weft_subject_table(subject, optimizer)->flags & WEFT_OFFERS_DECAY) == 0)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "it does not offer the key decay");
+        return WEFT_MOOT(subject, err, "it does not offer the key decay, and need not");
     on = malloc(sizeof *on);
     if (on == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
     bench_fill(on);
@@ -243,7 +421,7 @@ static weft_status heeds_decay(weft_subject *subject, weft_error *err) {
     status = update_once(subject, on, -1, &spared, err);
     if (status == WEFT_OK) status = stays_put(on, "its gradient is zero and its range has decay = 0", err);
     free(on);
-    return status;
+    return status == WEFT_OK ? decays_by_halves(subject, err) : status;
 }
 
 /* Along the gradient of w^2 / 2, which is w. */
@@ -318,12 +496,14 @@ static weft_status updates_later(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_optimizer[] = {
+    {"R29", "optimizer", "has the step size that its key lr and the schedule say", heeds_its_key, false},
     {"R30", "optimizer", "declares the same states whenever it is asked", declares_alike, false},
     {"R31", "optimizer", "prepares each update from its number and step size alone", prepares_alike, false},
     {"R32", "optimizer", "updates an element alike wherever a call begins and ends", cuts_alike, false},
     {"R33", "optimizer", "writes its elements alone, and no gradient", stays_inside, false},
-    {"R34", "optimizer", "moves nothing where the step size or lr_scale is zero", heeds_the_step_size, false},
-    {"R35", "optimizer", "does not decay where the range's decay is zero", heeds_decay, false},
+    {"R34", "optimizer", "moves by step size times lr_scale, and not at all where one is zero", heeds_the_step_size,
+     false},
+    {"R35", "optimizer", "decays by the range's decay, and not at all where that is zero", heeds_decay, false},
     {"R36", "optimizer", "goes downhill", goes_downhill, false},
     {"R37", "optimizer", "keeps finite weights finite", stays_finite, false},
     {"R38", "optimizer", "gives its memory back", gives_back, false},

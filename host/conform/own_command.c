@@ -1,7 +1,9 @@
 /* host/conform/own_command.c: see own_command.h. */
 #include "conform/own_command.h"
 
+#include "base/clock.h"
 #include "conform/rule.h"
+#include "launch/lasting.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -10,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { MOST_WORDS = 40, MOST_SAID = 1700 };
@@ -49,9 +52,18 @@ static bool ranks_say_so(void) {
         const long code = strtol(at, &at, 10);
         if (code != WEFT_OK && code != WEFT_E_USER && code != WEFT_E_PEER) return false;
         any = any || code == WEFT_E_USER;
+        at += strcspn(at, "\n");
         at += strspn(at, "\n");
     }
     return any;
+}
+
+/* It, or one of its ranks, has ended with other standard streams than it began with. */
+static bool has_lost_streams(void) {
+    char own[16], ranks[512];
+    read_end(own, sizeof own, "code");
+    read_end(ranks, sizeof ranks, "code.ranks");
+    return strstr(own, " lost") != NULL || strstr(ranks, " lost") != NULL;
 }
 
 /* A file, a key or a number of ranks that the plugin does not take is no mistake of it; where it has run once with the
@@ -85,28 +97,98 @@ static void keep_reason(char *said) {
     else if (last != NULL) memmove(said, last + 1, strlen(last + 1) + 1);
 }
 
+/* ---- a call that does not come back ---- */
+
+static bool hangs;
+
+bool weft_own_command_hangs(void) {
+    return hangs;
+}
+
+/* As long as a call may last: as a rule whose calls are made here. */
+static double call_seconds(const weft_subject *subject) {
+    return fmax(subject->options->seconds, 1);
+}
+
+/* Where `words` stand in what was said, the line's begin, without what marks it as a warning; NULL: nowhere. */
+static char *line_of(char *said, const char *words) {
+    static const char mark[] = "weft: warning: ";
+    char *line = strstr(said, words), *marked;
+    if (line == NULL) return NULL;
+    while (line > said && line[-1] != '\n') line--;
+    marked = strstr(line, mark);
+    return marked == NULL ? line : marked + sizeof mark - 1;
+}
+
+/* The line that tells of a call which has not come back (launch/lasting.h), or, after that time, of a create
+ * (plugin/slow.h). */
+static bool tells_of_call(char said[MOST_SAID], bool is_late) {
+    const char *goes_on = is_late ? " and goes on" : WEFT_LASTING_WORDS;
+    char *line, *end;
+    read_end(said, MOST_SAID, "log");
+    line = line_of(said, goes_on);
+    if (line == NULL) return false;
+    end = strstr(line, " and goes on") + strlen(" and goes on");
+    *end = '\0';
+    memmove(said, line, strlen(line) + 1);
+    return true;
+}
+
+/* Waits for its end, and ends it where a call does not come back, which `said` has then. */
+static bool await(int *status, char said[MOST_SAID], pid_t child, double seconds) {
+    const struct timespec moment = {0, 5000000};
+    const double since = weft_clock_seconds();
+    pid_t ended;
+    for (int32_t i = 1; (ended = waitpid(child, status, WNOHANG)) == 0; i++) {
+        hangs = i % 20 == 0 && tells_of_call(said, weft_clock_seconds() - since > seconds);
+        if (hangs) {
+            (void)kill(child, SIGKILL);
+            return waitpid(child, status, 0) == child;
+        }
+        (void)nanosleep(&moment, NULL);
+    }
+    return ended == child;
+}
+
+/* ---- the command ---- */
+
+/* Why it has not ended well. */
+static void find_reason(char said[MOST_SAID]) {
+    read_end(said, MOST_SAID, "log");
+    if (said[0] == '\0') read_end(said, MOST_SAID, "answer"); /* a proof that fails is no error of the program's */
+    if (said[0] == '\0') (void)snprintf(said, MOST_SAID, "it has said nothing");
+}
+
 weft_status weft_own_command(const weft_subject *subject, const char *const *words, bool chosen, weft_error *err) {
     static bool has_run; /* the plugin, in this process, which tries one rule */
     const weft_subject_options *options = subject->options;
     char plugin[WEFT_PATH_BYTES + 32]; /* "optimizer.plugin=FILE" */
+    char lasting[64];
     const char *all[MOST_WORDS] = {"weft"};
     char said[MOST_SAID];
     int n = 1, status = 0;
     pid_t child;
-    while (*words != NULL && n < MOST_WORDS - 3) all[n++] = *words++;
+    while (*words != NULL && n < MOST_WORDS - 4) all[n++] = *words++;
     (void)snprintf(plugin, sizeof plugin, "%s.plugin=%s", subject->loaded->plugin->kind, options->file);
+    (void)snprintf(lasting, sizeof lasting, "plugins.call_seconds=%g", call_seconds(subject));
     if (chosen) all[n++] = plugin;
+    if (chosen) all[n++] = lasting;
     for (size_t i = 0; chosen && i < options->n_overrides && n < MOST_WORDS - 1; i++) all[n++] = options->overrides[i];
     (void)unlink("code");
     (void)unlink("code.ranks");
     child = fork();
     if (child == 0) become(all);
-    if (child < 0 || waitpid(child, &status, 0) != child)
+    if (child < 0 || !await(&status, said, child, call_seconds(subject)))
         return weft_error_set(err, WEFT_E_SYSTEM, "weft cannot be started");
+    if (hangs) return WEFT_BROKEN(err, "weft %s %s: %s", all[1], all[2], said);
+    if (has_lost_streams())
+        return WEFT_BROKEN(err,
+                           "weft %s %s: standard output or error was closed, or led elsewhere, while it ran: "
+                           "descriptors are the host's, and what it said is lost",
+                           all[1], all[2]);
     has_run = has_run || (chosen && status == 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return WEFT_OK;
-    read_end(said, sizeof said, "log");
-    if (said[0] == '\0') read_end(said, sizeof said, "answer"); /* a proof that fails is no error of the program's */
+    find_reason(said);
     if (WIFEXITED(status) && is_users_fault(has_run)) {
         drop_warnings(said);
         keep_reason(said);

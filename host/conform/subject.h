@@ -35,6 +35,23 @@ void weft_subject_close(weft_subject *self);
  * beside the one that is looked at. WEFT_E_UNSUPPORTED: it is not there. To be closed, also after a failure. [main] */
 weft_status weft_subject_open_own(weft_subject *self, const char *kind, const char *id, weft_error *err);
 
+/* A key of the plugin, and where its value lies in `config`; NULL: it has none of that name and type. */
+const weft_key *weft_subject_key(const weft_subject *self, const char *name, int32_t type);
+void *weft_subject_value(const weft_subject *self, const weft_key *key);
+
+/* The same plugin with one key set to another number. */
+typedef struct weft_subject_other {
+    weft_subject subject;
+    weft_subject_options options;
+    const char **overrides;
+    char text[160];
+} weft_subject_other;
+
+/* WEFT_E_USER: its keys do not take that. To be closed, also after a failure. [main] */
+weft_status weft_subject_open_other(weft_subject_other *out, const weft_subject *from, const char *key, double value,
+                                    weft_error *err);
+void weft_subject_close_other(weft_subject_other *out);
+
 #define weft_subject_table(self, kind) weft_loaded_table((self)->loaded, kind)
 
 /* A host whose memory is full of a byte when it is given, and which runs parallel_for upwards (0xa5) or downwards

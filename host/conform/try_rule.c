@@ -5,6 +5,7 @@
 #include "base/join.h"
 #include "base/tree.h"
 #include "conform/leaves_process.h"
+#include "conform/own_command.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
 
@@ -41,9 +42,11 @@ typedef struct question {
 } question;
 
 enum { REFUSED = 'r' }; /* in a verdict's place: the user's keys are wrong */
+enum { MUTE = 109 };    /* the status of one that has no descriptor left to answer by */
 
 static char answer_of(weft_status status, const weft_subject *subject) {
     if (status == WEFT_OK) return '0' + WEFT_VERDICT_HOLDS;
+    if (weft_own_command_hangs()) return '0' + WEFT_VERDICT_HANGS;
     if (status != WEFT_E_UNSUPPORTED) return '0' + WEFT_VERDICT_BROKEN;
     return subject->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
 }
@@ -70,7 +73,7 @@ static void try_rule(int end, void *context) {
     if (status == WEFT_OK) status = hold(asked->rule, &subject, &err);
     verdict = subject.refused ? REFUSED : answer_of(status, &subject);
     weft_subject_close(&subject);
-    (void)dprintf(end, "%c%s", verdict, status == WEFT_OK ? "" : err.text);
+    if (dprintf(end, "%c%s", verdict, status == WEFT_OK ? "" : err.text) < 0) _exit(MUTE);
 }
 
 /* ---- in the parent ---- */
@@ -93,13 +96,17 @@ static void tell_crash(weft_trial *out, const weft_child *child) {
 }
 
 static void judge_child(weft_trial *out, const weft_child *child, double seconds, const char *asked) {
-    if (child->n > 0 && child->text[0] >= '0' && child->text[0] <= '0' + WEFT_VERDICT_BROKEN) {
+    if (child->n > 0 && child->text[0] >= '0' && child->text[0] <= '0' + WEFT_VERDICT_HANGS) {
         out->verdict = child->text[0] - '0';
         (void)snprintf(out->why, sizeof out->why, "%s", child->text + 1);
     } else if (!child->in_time) {
         out->verdict = out->rule->is_long ? WEFT_VERDICT_UNTRIED : WEFT_VERDICT_HANGS;
         (void)snprintf(out->why, sizeof out->why,
                        out->rule->is_long ? "not finished within %g s" : "it has not come back within %g s", seconds);
+        add_question(out, asked);
+    } else if (WIFEXITED(child->status) && WEXITSTATUS(child->status) == MUTE) {
+        out->verdict = WEFT_VERDICT_BROKEN;
+        (void)snprintf(out->why, sizeof out->why, "it closes descriptors that it has not opened: those are the host's");
         add_question(out, asked);
     } else if (WIFSIGNALED(child->status)) {
         tell_crash(out, child);
@@ -109,6 +116,12 @@ static void judge_child(weft_trial *out, const weft_child *child, double seconds
         (void)snprintf(out->why, sizeof out->why, "it ends the process, with status %d", WEXITSTATUS(child->status));
         add_question(out, asked);
     }
+}
+
+/* Whatever the verdict, a reader learns why. */
+static void need_reason(weft_trial *out) {
+    if (out->verdict == WEFT_VERDICT_HOLDS || out->why[0] != '\0') return;
+    (void)snprintf(out->why, sizeof out->why, "no reason was given, which is a defect of weft or of the plugin");
 }
 
 static weft_status make_scratch(question *asked, weft_error *err) {
@@ -136,6 +149,7 @@ weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_sub
     if (status == WEFT_OK && child.n > 0 && child.text[0] == REFUSED)
         status = weft_error_set(err, WEFT_E_USER, "%s", child.text + 1);
     else if (status == WEFT_OK) judge_child(out, &child, seconds, weft_subject_asked());
+    if (status == WEFT_OK) need_reason(out);
     free(child.text);
     if (status == WEFT_OK) return weft_tree_remove(asked.scratch, err);
     (void)weft_tree_remove(asked.scratch, NULL);

@@ -33,13 +33,12 @@ static void tell(const weft_doing *call) {
     const char *const mode = weft_crash_current_mode(), *const arm = weft_crash_current_arm();
     char line[1700], place[WEFT_PULSE_TEXT + 96] = "";
     weft_pulse_place(place, sizeof place);
-    (void)snprintf(
-        line, sizeof line,
-        "%s:%s (%s) has been in its %s for %g s%s%s%s%.256s, %s, and goes on; whoever needs this process waits. "
-        "[plugins] call_seconds says after how long that is told",
-        call->kind, call->id, call->file == NULL ? "of the program itself" : call->file, call->what, self.seconds,
-        mode == NULL ? "" : ", in ", mode == NULL ? "" : mode, arm == NULL ? "" : ", in arm ", arm == NULL ? "" : arm,
-        place);
+    (void)snprintf(line, sizeof line,
+                   "%s:%s (%s) has been in its %s for %g s%s%s%s%.256s, %s, " WEFT_LASTING_WORDS
+                   ". [plugins] call_seconds says after how long that is told",
+                   call->kind, call->id, call->file == NULL ? "of the program itself" : call->file, call->what,
+                   self.seconds, mode == NULL ? "" : ", in ", mode == NULL ? "" : mode, arm == NULL ? "" : ", in arm ",
+                   arm == NULL ? "" : arm, place);
     weft_services_say(WEFT_LOG_WARN, line); /* also of a rank that says nothing else */
     self.told = *call;
 }

@@ -6,6 +6,9 @@
 #ifndef WEFT_HOST_LAUNCH_LASTING_H
 #define WEFT_HOST_LAUNCH_LASTING_H
 
+/* In each such line, and in no other one. */
+#define WEFT_LASTING_WORDS "and goes on; whoever needs this process waits"
+
 /* From now on a call that has lasted `seconds` is told, the same slot of a plugin once; 0: none is. Each begin has its
  * end; of several the first one's seconds count. Without a thread for it nothing is told. [main] */
 void weft_lasting_begin(double seconds);

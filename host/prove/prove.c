@@ -189,8 +189,9 @@ static weft_status run_reference(weft_proof *self, weft_error *err) {
         if (strcmp(hashes[rank], hashes[0]) != 0)
             status = weft_error_set(err, WEFT_E_USER,
                                     "rank %d gets %.12s... from the reference, on one rank and by itself, and rank 0 "
-                                    "%.12s...: the two compute differently (another processor, library or file), so "
-                                    "nothing that they do together can be the same",
+                                    "%.12s...: " WEFT_PROVE_APART " (another processor, library or file, or a plugin "
+                                    "whose answers depend on the process), so nothing that they do together can be "
+                                    "the same",
                                     (int)rank, hashes[rank], hashes[0]);
     status = weft_peers_agree(&self->meeting.peers, status, err);
 done:

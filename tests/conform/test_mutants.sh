@@ -90,4 +90,32 @@ perl -0pe 's/    \(void\)err;\n    out->lr/    if (step->update == 7) *(volatile
     my-optimizer/my_optimizer.c >my-optimizer/crash.c
 make_plugin my-optimizer/crash.c my-optimizer/crash.so || failed "an optimizer that crashes does not compile" log
 answers 11 crashes "in optimizer:my-optimizer prepare, update 7" my-optimizer/crash.so --rule R31
+
+optimizer() { # optimizer NAME CHANGE: my-optimizer/NAME.so is the template with that mistake
+    perl -0pe "$2" my-optimizer/my_optimizer.c >"my-optimizer/$1.c"
+    make_plugin "my-optimizer/$1.c" "my-optimizer/$1.so" || failed "the optimizer $1 does not compile" log
+}
+optimizer endless 's/    \(void\)err;\n    out->lr/    while (step->update == 2) (void)*(volatile char *)hp;\n    out->lr/'
+answers 12 hangs "has been in its prepare for 2 s, in training, in step 2" my-optimizer/endless.so --rule R27 --seconds 2
+optimizer pid 's/out->lr = \(float\)step->lr;/out->lr = (float)step->lr * (1 + (float)(getpid() % 997) * 1e-4f);/; s/^/#include <unistd.h>\n/'
+answers 10 broken "of lm_head.weight is" my-optimizer/pid.so --rule R28
+grep -qF "depends on the process: on its number" printed || failed "it is not said why processes differ" printed
+optimizer mute 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    (void)close(1);\n    (void)close(2);\n/s; s/^/#include <unistd.h>\n/'
+answers 10 broken "standard output or error was closed" my-optimizer/mute.so --rule R27
+optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    for (int i = 1; i < 256; i++) (void)close(i);\n/s; s/^/#include <unistd.h>\n/'
+answers 10 broken "it closes descriptors that it has not opened" my-optimizer/shut.so --rule R31
+
+# What is built and what is kept holds the rules, or they are not tried.
+for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
+    is_full || break
+    case $file in
+        *weft-optimizer*) set -- weight_decay=0.1 ;;
+        *weft-policy-class*) set -- classes=LlamaDecoderLayer ;;
+        *weft-device-archive*) continue ;; # the plainest one, which trains, and lacks what the small model does not need
+        *) set -- ;;
+    esac
+    "$weft" plugins check "$file" "$@" >printed 2>&1 || true
+    grep -q '^  R26  *holds' printed || failed "$file is not loaded" printed
+    ! grep -E '^  R[0-9]+ +(broken|crashes|hangs)' printed || failed "$file does not hold its rules" printed
+done
 [ "$failures" = 0 ]

@@ -104,7 +104,8 @@ typedef struct weft_adapter_tensor {
     char name[512];
 } weft_adapter_tensor;
 
-/* Rows of the weight at a site, which become what the adapted model computes with. */
+/* Rows of the weight at a site, which become what the adapted model computes with. A weight comes in any cuts: rows do
+ * not depend on those that come with them. */
 typedef struct weft_merge {
     uint32_t struct_size;
     uint32_t flags;

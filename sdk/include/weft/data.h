@@ -81,7 +81,8 @@ typedef struct weft_data_info {
     int32_t n_lengths;                 /* 1..4 */
     int32_t lengths[WEFT_MAX_LENGTHS]; /* leaf lengths that occur, ascending; the last is [data] context */
     int32_t reserved;
-    uint64_t fingerprint; /* of all that decides the rows; a resume refuses another one */
+    uint64_t fingerprint; /* of all that decides the rows: other rows, of another text or seed, have another one.
+                             A resume refuses that */
 } weft_data_info;
 
 typedef struct weft_leaf_request {

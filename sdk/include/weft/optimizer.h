@@ -57,8 +57,8 @@ typedef struct weft_range {
     uint32_t struct_size;
     uint32_t flags;         /* WEFT_RANGE_... */
     int64_t offset, length; /* elements of the flat region that the device call covers */
-    float lr_scale;         /* multiplies the learning rate; 1 by default */
-    float decay;            /* multiplies the weight decay; 0 exempts the parameter */
+    float lr_scale;         /* multiplies the learning rate: 0.5 moves as half of lr does; 1 by default */
+    float decay;            /* multiplies the weight decay: 0.5 is half of it, 0 exempts the parameter */
 } weft_range;
 
 /* What a state is like. */
@@ -208,7 +208,8 @@ typedef struct weft_step_info {
     uint32_t flags;
     uint64_t
         update; /* which one this is, from 1. A step that was skipped made none, so this may be less than the step */
-    double lr;  /* what the slot `lr` gives times the schedule; the schedule alone for a plugin without that slot */
+    double lr;  /* what the slot `lr` gives times the schedule, with a key `lr` in it once and for all; the schedule
+                   alone for a plugin without that slot */
 } weft_step_info;
 
 /* What an optimizer offers. */
@@ -237,7 +238,7 @@ typedef struct weft_optimizer_plugin {
 
     const void *(*extension)(const weft_optimizer *optimizer, const char *id); /* [any-thread] [optional: none] */
 
-    /* The step size before the schedule, as its keys say. [any-thread] [optional: 1] */
+    /* The step size before the schedule, as its keys say: of a key `lr` its value. [any-thread] [optional: 1] */
     double (*lr)(const weft_optimizer *optimizer);
 } weft_optimizer_plugin;
 

@@ -49,7 +49,7 @@ typedef struct weft_tokenizer_info {
 #define WEFT_ENCODE_EOS   2u /* put EOS last */
 #define WEFT_ENCODE_PLAIN 4u /* special tokens written in the text are text */
 /* decode flags */
-#define WEFT_DECODE_KEEP_SPECIAL 1u /* write special tokens as their names instead of leaving them out */
+#define WEFT_DECODE_KEEP_SPECIAL 1u /* write special tokens as their names; else as if they were not there */
 
 typedef struct weft_tokenizer_plugin {
     uint32_t struct_size;
@@ -67,8 +67,9 @@ typedef struct weft_tokenizer_plugin {
     weft_status (*encode)(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
                           uint32_t flags, weft_error *err);
 
-    /* An id that is no token's gives no text: a model's vocabulary may be padded beyond the tokenizer's. The bytes need
-     * not be valid UTF-8. [any-thread] [required] */
+    /* An id that is no token's gives no text: a model's vocabulary may be padded beyond the tokenizer's. BOS and EOS
+     * are special tokens, unless WEFT_TOKENIZER_SPECIAL says otherwise. The bytes need not be valid UTF-8. [any-thread]
+     * [required] */
     weft_status (*decode)(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const int32_t *ids, size_t n,
                           uint32_t flags, weft_error *err);
 
