@@ -215,9 +215,12 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
     if (self->spec.training && self->base_is_trained)
         return weft_config_reject(run->config, "model", "base", err,
                                   "is how what is frozen is stored, and [train] trainable = %s trains every linear of "
-                                  "the layers; name what else is to be trained, as *norm.weight or head, or take the "
-                                  "line out",
-                                  run->settings.train.trainable);
+                                  "the layers: %s; or name what else is to be trained, as *norm.weight or head, or "
+                                  "take this line out",
+                                  run->settings.train.trainable,
+                                  self->declared->n_adapters > 0
+                                      ? "set trainable = adapter, and the adapter is trained on it"
+                                      : "add an adapter, [adapter] plugin = lora, which is trained on it");
     WEFT_PLUGIN_TELL(kernels, info, device, &info);
     for (int32_t p = 0; p < self->declared->n_parameters; p++) {
         const int32_t dtype = parameters[p].dtype;

@@ -195,6 +195,7 @@ static weft_status check_keys(weft_run *run, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
     if (status == WEFT_OK) status = weft_kin_check_keys(run, err);
+    if (status == WEFT_OK) status = weft_kin_check_adapters(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
         if (!is_part(table.section)) status = weft_config_unknown(run->config, table.section, err);
     }
