@@ -93,6 +93,38 @@ refused "is (4, 521), and this model with this adapter needs (5, 521): the adapt
 sed 's/"use_dora": false/"use_dora": true/' out/model/adapter_config.json >wrong/adapter_config.json
 refused "dora = yes, and 'model.embed_tokens' is an embedding" "$weft" eval run.ini --adapter wrong
 
+# Which modules, by both keys, by a key that is not the file's, and by what PEFT's file alone can say.
+refused "[adapter] regex and targets both say which modules are adapted: take one of them out" \
+    "$weft" plan run.ini 'adapter.regex=.*q_proj' adapter.targets=q_proj
+refused "[adapter] targets or layers choose other modules than $dir/out/model/adapter_config.json has, which is continued" \
+    "$weft" eval run.ini --adapter one adapter.targets=q_proj
+refused "[adapter] targets or layers choose other modules than" "$weft" eval run.ini --adapter one adapter.layers=0,1
+refused "[adapter] regex or layers choose other modules than" "$weft" eval run.ini --adapter one 'adapter.regex=.*q_proj'
+near "the same modules by a key" 1e-9 "$with" "$(loss run.ini --adapter one adapter.targets=embed_tokens,all-linear)"
+their() { # their SED: wrong/adapter_config.json is that of out/model, changed so
+    sed "$1" out/model/adapter_config.json >wrong/adapter_config.json
+    ! cmp -s out/model/adapter_config.json wrong/adapter_config.json || failed "sed $1 changes nothing" wrong/adapter_config.json
+}
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' model/config.json >config.json
+cp -r model untied
+mv config.json untied/config.json
+for tied in model untied; do
+    their 's/"q_proj"/"q_proj", "lm_head"/'
+    refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head', which makes the logits, and this adapter changes no head here: have PEFT merge it" \
+        "$weft" plan fresh.ini model.path=$tied adapter.from=wrong
+    refused "[adapter] targets has 'lm_head', which makes the logits; no adapter stands there: take it out, or train it whole" \
+        "$weft" plan fresh.ini model.path=$tied adapter.plugin=lora adapter.targets=q_proj,lm_head
+done
+their 's/"q_proj"/"q_proj", "query_key_value"/'
+near "a name that other models have" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
+their '/"target_modules": \[/,/\]/c "target_modules": ["query_key_value"],'
+refused "$dir/wrong/adapter_config.json: target_modules has 'query_key_value', which is no module of this model that can be adapted" \
+    "$weft" eval run.ini adapter.from=wrong
+their '/"target_modules": \[/,/\]/c "target_modules": ".*(q_proj|lm_head)",'
+refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head'" "$weft" plan fresh.ini model.path=untied adapter.from=wrong
+their '/"target_modules": \[/,/\]/c "target_modules": "(",'
+refused "$dir/wrong/adapter_config.json: target_modules '(' is no regular expression" "$weft" eval run.ini adapter.from=wrong
+
 # ---- merged
 
 refused "'model.embed_tokens' is tied to the head" "$weft" merge base out/model merged
