@@ -139,6 +139,31 @@ near "merged to bf16" 1e-2 "$(loss run.ini adapter.from=plain/model)" "$(loss pl
 refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
 refused "merged is there already" "$weft" merge base plain/model merged
 
+# What is no number, or becomes none, is told by its tensor, and nothing is left.
+last() { # last DIRECTORY FILE BYTES: the last number of DIRECTORY/FILE
+    printf "$3" | dd of="$1/$2" bs=1 seek=$(($(wc -c <"$1/$2") - 4)) conv=notrunc 2>/dev/null
+}
+for bytes in '\000\000\300\177 NaN' '\000\000\200\177 infinity'; do
+    rm -rf bad
+    cp -r plain/model bad
+    last bad adapter_model.safetensors "${bytes% *}"
+    refused "bad: 'model.layers.2.mlp.down_proj.lora_B.weight' has ${bytes#* } among its numbers: the run that made the adapter went wrong" \
+        "$weft" merge base bad never
+done
+last bad adapter_model.safetensors '\040\274\276\114' # 1e8
+refused "which fp16 cannot hold: say --dtype bf16" "$weft" merge base bad never --dtype fp16
+says log "'model.layers.2.mlp.down_proj.weight' has "
+says log " in row 39, column "
+[ "$(ls -d never* .never* 2>/dev/null)" = "" ] || failed "a refused merge left something"
+limit "$weft" merge base bad wide --dtype bf16 >log 2>&1 || failed "1e8 in bf16" log
+cp -r base nobase
+last nobase model.safetensors '\000\000\300\177'
+rm -rf bad
+cp -r other/model bad
+rm bad/weft_adapter.json
+refused "'model.norm.weight' would have NaN in element 39, which is no number: the base in" \
+    "$weft" merge nobase bad never --dtype bf16
+
 # ---- with a token that was added: its row, and a tokenizer that has it
 
 sed 's/"vocab_size": 521/"vocab_size": 512/' model/config.json >config.json
