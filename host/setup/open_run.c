@@ -11,6 +11,7 @@
 #include "setup/kin.h"
 #include "setup/lend.h"
 #include "setup/sections.h"
+#include "setup/token_files.h"
 #include "setup/tokens.h"
 
 #include <errno.h>
@@ -128,6 +129,7 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = weft_kin_check_offers(run, i, err);
     if (status == WEFT_OK) status = weft_kin_judge(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
+    if (status == WEFT_OK) status = weft_token_files_check(run, err);
     if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_settle(run, err);
     if (status == WEFT_OK) *out = run;
     else weft_run_close(run);

@@ -79,6 +79,8 @@ same "an adapter that was read and saved" out/model/adapter_model.safetensors ag
 # ---- what does not fit is told
 
 refused "[adapter] use = three is no name of an adapter; [adapter] named has one, two" "$weft" eval run.ini --adapter three
+refused "[adapter] named = one:out/model,two:other/model,one:base has two directories by the name one: give each a name of its own" \
+    "$weft" eval run.ini --adapter two adapter.named=one:out/model,two:other/model,one:base
 refused "[adapter] r is another than $dir/out/model/adapter_config.json has" "$weft" eval run.ini --adapter one adapter.r=3
 refused "[adapter] from = base cannot be used: $dir/base/adapter_config.json: cannot be opened" "$weft" eval run.ini adapter.from=base
 limit "$weft" train plain.ini --overwrite run.out=changed train.steps=3 checkpoint.every=none >log 2>&1 || failed "another base" log
