@@ -178,11 +178,26 @@ static weft_status fill_moved(void *context, int32_t parameter, int64_t first, i
     return WEFT_OK;
 }
 
-weft_status weft_adapter_check(const weft_declared *declared, const char *directory, weft_error *err) {
+/* What is frozen is not saved beside an adapter, and the file's own would be gone. */
+static weft_status check_kept(const loading *self, weft_error *err) {
+    for (int32_t p = 0; p < self->declared->n_parameters; p++) {
+        const weft_parameter *parameter = &self->declared->parameters[p];
+        if (self->tensors[p] == NULL || parameter->added || parameter->trainable) continue;
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "%s: '%s' was trained whole with the adapter, and [train] trainable leaves it out, so that "
+            "what this run saves would lack it: name it there, as adapter, %s",
+            self->directory, parameter->name, parameter->name);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_adapter_check(const weft_declared *declared, const char *directory, bool saves, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < declared->n_adapters && status == WEFT_OK; i++) {
         loading self;
         status = open_loading(&self, declared, i, directory, err);
+        if (status == WEFT_OK && saves) status = check_kept(&self, err);
         close_loading(&self);
     }
     return status;

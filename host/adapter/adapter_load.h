@@ -6,8 +6,9 @@
 #include "model/region.h"
 
 /* Proves that the directory's files have each weight of the adapters in its shape, and nothing else but parameters of
- * the base. WEFT_E_DATA: it belongs to another adapter or model. */
-weft_status weft_adapter_check(const weft_declared *declared, const char *directory, weft_error *err);
+ * the base. WEFT_E_DATA: it belongs to another adapter or model. saves: what this run trains is saved, and WEFT_E_USER
+ * where it leaves one of those parameters out. */
+weft_status weft_adapter_check(const weft_declared *declared, const char *directory, bool saves, weft_error *err);
 
 /* Reads them, as far as the region keeps them; what else the file has are modules of the base, which take the place of
  * the base's own. */

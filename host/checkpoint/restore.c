@@ -124,7 +124,7 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
     if (status != WEFT_OK) return status;
     if (has_base) status = weft_weights_check_files(engine->plan.declared, files, path, &why);
     if (status == WEFT_OK && engine->plan.declared->n_adapters > 0)
-        status = weft_adapter_check(engine->plan.declared, path, &why);
+        status = weft_adapter_check(engine->plan.declared, path, true, &why);
     weft_safetensors_close(files);
     if (status == WEFT_OK) return WEFT_OK;
     if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", why.text);

@@ -76,6 +76,15 @@ train run.out=again train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.f
     train.trainable=adapter,model.norm.weight
 same "an adapter that was read and saved" out/model/adapter_model.safetensors again/model/adapter_model.safetensors
 
+# What was trained whole with it goes on with it, and nothing of it is lost.
+train run.out=whole train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.from=out/model
+same "an adapter that was read and saved, with what trainable = auto is" out/model/adapter_model.safetensors whole/model/adapter_model.safetensors
+says whole/model/adapter_config.json '"model.norm"'
+lost="'model.norm.weight' was trained whole with the adapter, and [train] trainable leaves it out, so that what this run saves would lack it: name it there, as adapter, model.norm.weight"
+refused "$dir/out/model: $lost" "$weft" train run.ini --overwrite run.out=lost adapter.from=out/model train.trainable=adapter
+refused "$dir/out/checkpoints/step-6: $lost" "$weft" train run.ini --resume run.out=out train.steps=8 adapter.targets=all-linear,embed_tokens
+near "it may be left out where nothing is saved" 1e-9 "$with" "$(loss run.ini --adapter one train.trainable=adapter)"
+
 # ---- what does not fit is told
 
 refused "[adapter] use = three is no name of an adapter; [adapter] named has one, two" "$weft" eval run.ini --adapter three
