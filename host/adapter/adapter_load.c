@@ -92,7 +92,7 @@ static bool has_more_rows(const weft_declared *declared, const weft_tensor *tens
 /* A module of the base that was saved whole, which stands beside one adapter. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
     const bool has_base = self->adapter == weft_stack_home(self->declared);
-    const int32_t p = has_base ? weft_adapter_base_parameter(self->declared, tensor->name) : -1;
+    const int32_t p = has_base ? weft_adapter_base_parameter(self->declared, self->adapter, tensor->name) : -1;
     const weft_parameter *parameter = p < 0 ? NULL : &self->declared->parameters[p];
     weft_tensor_spec spec = {.dtype = WEFT_F32};
     if (is_placed(self, tensor)) return WEFT_OK;
@@ -122,7 +122,7 @@ static weft_status check_tied(const loading *self, int32_t p, weft_error *err) {
     int32_t names = 0;
     if (parameter->added || parameter->n_aliases == 0 || tensor == NULL) return WEFT_OK;
     for (int32_t i = 0; i < self->files->n_tensors; i++)
-        names += weft_adapter_base_parameter(self->declared, self->files->tensors[i].name) == p;
+        names += weft_adapter_base_parameter(self->declared, self->adapter, self->files->tensors[i].name) == p;
     if (names > parameter->n_aliases || strstr(tensor->name, ".base_layer.") != NULL) return WEFT_OK;
     return refuse_untied(self, parameter, err);
 }

@@ -39,20 +39,20 @@ static weft_status find_base(weft_learned *self, weft_error *err) {
                               self->adapter);
     self->base = realpath(named, NULL);
     if (self->base == NULL || !has_file(self->base, "config.json"))
-        status = weft_error_set(err, WEFT_E_USER,
-                                "%.1000s is an adapter of %.500s, which is no model's directory here: say weft init "
-                                "BASE DATA with the directory where that model lies, and set [adapter] from to this one",
-                                self->adapter, named);
+        status =
+            weft_error_set(err, WEFT_E_USER,
+                           "%.1000s is an adapter of %.500s, which is no model's directory here: say weft init "
+                           "BASE DATA with the directory where that model lies, and set [adapter] from to this one",
+                           self->adapter, named);
     free(named);
     return status;
 }
 
 /* [model] base, from the configuration of the adapter's run, which has all keys. */
 static weft_status find_stored(weft_learned *self, const char *run, weft_error *err) {
-    static const char *const names[] = {[WEFT_BASE_NF4] = "nf4",   [WEFT_BASE_NF4X64] = "nf4x64",
-                                        [WEFT_BASE_INT8] = "int8", [WEFT_BASE_FP8] = "fp8",
-                                        [WEFT_BASE_BF16] = "bf16", [WEFT_BASE_FP16] = "fp16",
-                                        [WEFT_BASE_FP32] = "fp32"};
+    static const char *const names[] = {
+        [WEFT_BASE_NF4] = "nf4",   [WEFT_BASE_NF4X64] = "nf4x64", [WEFT_BASE_INT8] = "int8", [WEFT_BASE_FP8] = "fp8",
+        [WEFT_BASE_BF16] = "bf16", [WEFT_BASE_FP16] = "fp16",     [WEFT_BASE_FP32] = "fp32"};
     weft_model_settings model = {0};
     weft_config *config = NULL;
     char path[WEFT_PATH_BYTES];
