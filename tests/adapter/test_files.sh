@@ -126,6 +126,13 @@ for tied in model untied; do
     refused "[adapter] targets has 'lm_head', which makes the logits; no adapter stands there: take it out, or train it whole" \
         "$weft" plan fresh.ini model.path=$tied adapter.plugin=lora adapter.targets=q_proj,lm_head
 done
+their 's/"LORA"/"TRAINABLE_TOKENS"/'
+rm wrong/weft_adapter.json
+refused "[adapter] from = wrong is an adapter of a kind that cannot be used, as its files say: there is no adapter plugin \"trainable-tokens\"" \
+    "$weft" eval plain.ini adapter.from=wrong
+their 's/"bias": "none"/"bias": "none", "trainable_token_indices": [1, 2]/'
+refused "$dir/wrong/adapter_config.json: trainable_token_indices trains rows of an embedding alone, and here a table is trained whole or not at all: have PEFT merge it" \
+    "$weft" eval run.ini adapter.from=wrong
 their 's/"q_proj"/"q_proj", "query_key_value"/'
 near "a name that other models have" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
 their '/"target_modules": \[/,/\]/c "target_modules": ["query_key_value"],'
