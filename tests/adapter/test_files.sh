@@ -50,6 +50,10 @@ of_both="data.path=games.txt data.document=line data.context=32 data.validation=
     [ "$(loss both/model $of_both adapter.plugin=none)" != "$(loss both/model $of_both)" ] || failed "the adapter changes nothing" log
 }
 
+! grep -q '"base": ""' both/model/weft_adapter.json || failed "no fingerprint of the base beside it" both/model/weft_adapter.json
+refused "was made on other weights than those in $dir/base: set [model] path to its base" "$weft" eval plain.ini --adapter both/model
+near "its base by itself" 1e-5 "$(loss both)" "$(loss plain.ini --adapter both/model model.path=both/model)"
+
 train run.out=out train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens
 for file in adapter_config.json adapter_model.safetensors weft_adapter.json tokenizer.json; do
     [ -s "out/model/$file" ] || failed "no out/model/$file"
