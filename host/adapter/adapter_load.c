@@ -18,6 +18,7 @@ typedef struct moved {
 typedef struct loading {
     const weft_declared *declared;
     int32_t adapter;
+    bool is_home; /* what is trained of the base lies with it */
     char directory[WEFT_PATH_BYTES];
     weft_safetensors *files;
     weft_adapter_list list;
@@ -91,8 +92,7 @@ static bool has_more_rows(const weft_declared *declared, const weft_tensor *tens
 
 /* A module of the base that was saved whole, which stands beside one adapter. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
-    const bool has_base = self->adapter == weft_stack_home(self->declared);
-    const int32_t p = has_base ? weft_adapter_base_parameter(self->declared, tensor->name) : -1;
+    const int32_t p = self->is_home ? weft_adapter_base_parameter(self->declared, self->adapter, tensor->name) : -1;
     const weft_parameter *parameter = p < 0 ? NULL : &self->declared->parameters[p];
     weft_tensor_spec spec = {.dtype = WEFT_F32};
     if (is_placed(self, tensor)) return WEFT_OK;
@@ -122,20 +122,31 @@ static weft_status check_tied(const loading *self, int32_t p, weft_error *err) {
     int32_t names = 0;
     if (parameter->added || parameter->n_aliases == 0 || tensor == NULL) return WEFT_OK;
     for (int32_t i = 0; i < self->files->n_tensors; i++)
-        names += weft_adapter_base_parameter(self->declared, self->files->tensors[i].name) == p;
+        names += weft_adapter_base_parameter(self->declared, self->adapter, self->files->tensors[i].name) == p;
     if (names > parameter->n_aliases || strstr(tensor->name, ".base_layer.") != NULL) return WEFT_OK;
     return refuse_untied(self, parameter, err);
 }
 
-static weft_status open_loading(loading *self, const weft_declared *declared, int32_t adapter, const char *directory,
-                                weft_error *err) {
+/* Which of the adapters are read: all, or those that the directory holds. */
+static weft_status find_held(weft_held *out, const weft_declared *declared, const char *directory, uint32_t flags,
+                             weft_error *err) {
+    const weft_stack stack = weft_stack_of(declared);
+    if ((flags & WEFT_ADAPTER_SOME) != 0) return weft_stack_held(out, &stack, directory, err);
+    *out = weft_stack_all(&stack);
+    return WEFT_OK;
+}
+
+static weft_status open_loading(loading *self, const weft_declared *declared, const weft_held *held, int32_t adapter,
+                                const char *directory, weft_error *err) {
+    const weft_stack stack = weft_stack_of(declared);
     const size_t n = (size_t)declared->n_parameters + 1;
     char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
     self->declared = declared;
     self->adapter = adapter;
-    status = weft_stack_place(self->directory, declared, adapter, directory, err);
+    self->is_home = adapter == held->home;
+    status = weft_stack_source(self->directory, &stack, held, adapter, directory, err);
     if (status == WEFT_OK) status = weft_path_join(path, self->directory, WEFT_ADAPTER_WEIGHTS, err);
     self->tensors = calloc(n, sizeof(const weft_tensor *));
     self->moved = calloc(n, sizeof *self->moved);
@@ -178,29 +189,48 @@ static weft_status fill_moved(void *context, int32_t parameter, int64_t first, i
     return WEFT_OK;
 }
 
-weft_status weft_adapter_check(const weft_declared *declared, const char *directory, weft_error *err) {
-    weft_status status = WEFT_OK;
+/* What is frozen is not saved beside an adapter, and the file's own would be gone. */
+static weft_status check_kept(const loading *self, weft_error *err) {
+    for (int32_t p = 0; p < self->declared->n_parameters; p++) {
+        const weft_parameter *parameter = &self->declared->parameters[p];
+        if (self->tensors[p] == NULL || parameter->added || parameter->trainable) continue;
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "%s: '%s' was trained whole with the adapter, and [train] trainable leaves it out, so that "
+            "what this run saves would lack it: name it there, as adapter, %s",
+            self->directory, parameter->name, parameter->name);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_adapter_check(const weft_declared *declared, const char *directory, uint32_t flags, weft_error *err) {
+    weft_held held = {.n = 0};
+    weft_status status = find_held(&held, declared, directory, flags, err);
     for (int32_t i = 0; i < declared->n_adapters && status == WEFT_OK; i++) {
         loading self;
-        status = open_loading(&self, declared, i, directory, err);
+        if (!held.has[i]) continue;
+        status = open_loading(&self, declared, &held, i, directory, err);
+        if (status == WEFT_OK && (flags & WEFT_ADAPTER_SAVED) != 0) status = check_kept(&self, err);
         close_loading(&self);
     }
     return status;
 }
 
-static weft_status load_one(const weft_region *region, int32_t adapter, const char *directory, weft_error *err) {
+static weft_status load_one(const weft_region *region, const weft_held *held, int32_t adapter, const char *directory,
+                            weft_error *err) {
     loading self;
-    weft_status status = open_loading(&self, region->declared, adapter, directory, err);
+    weft_status status = open_loading(&self, region->declared, held, adapter, directory, err);
     if (status == WEFT_OK) status = weft_weights_read(region, self.files, self.tensors, err);
     if (status == WEFT_OK) status = weft_region_fill(region, self.indices, self.n_moved, fill_moved, &self, err);
     close_loading(&self);
     return status;
 }
 
-weft_status weft_adapter_load(const weft_region *region, const char *directory, weft_error *err) {
-    weft_status status = WEFT_OK;
+weft_status weft_adapter_load(const weft_region *region, const char *directory, uint32_t flags, weft_error *err) {
+    weft_held held = {.n = 0};
+    weft_status status = find_held(&held, region->declared, directory, flags, err);
     for (int32_t i = 0; i < region->declared->n_adapters && status == WEFT_OK; i++)
-        status = load_one(region, i, directory, err);
+        if (held.has[i]) status = load_one(region, &held, i, directory, err);
     return status;
 }
 
@@ -221,10 +251,10 @@ static weft_status take_values(const loading *self, float **out, int32_t p, weft
     return status;
 }
 
-static weft_status values_of_one(float **out, const weft_declared *declared, int32_t adapter, const char *directory,
-                                 weft_error *err) {
+static weft_status values_of_one(float **out, const weft_declared *declared, const weft_held *held, int32_t adapter,
+                                 const char *directory, weft_error *err) {
     loading self;
-    weft_status status = open_loading(&self, declared, adapter, directory, err);
+    weft_status status = open_loading(&self, declared, held, adapter, directory, err);
     for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
         status = take_values(&self, &out[p], p, err);
     close_loading(&self);
@@ -232,8 +262,9 @@ static weft_status values_of_one(float **out, const weft_declared *declared, int
 }
 
 weft_status weft_adapter_values(float **out, const weft_declared *declared, const char *directory, weft_error *err) {
-    weft_status status = WEFT_OK;
+    weft_held held = {.n = 0};
+    weft_status status = find_held(&held, declared, directory, 0, err);
     for (int32_t i = 0; i < declared->n_adapters && status == WEFT_OK; i++)
-        status = values_of_one(out, declared, i, directory, err);
+        status = values_of_one(out, declared, &held, i, directory, err);
     return status;
 }

@@ -20,6 +20,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -239,6 +240,55 @@ static weft_status make_numbers(merge *self, const weft_tensor *tensor, int32_t 
     return status == WEFT_OK && site > 0 ? merge_rows(self, site - 1, first / row, n / row, row, err) : status;
 }
 
+/* ---- numbers that are none ---- */
+
+/* From here on what is rounded to the type is no number any more. */
+static float end_of(int32_t dtype) {
+    return dtype == WEFT_F16 ? 65520.0f : dtype == WEFT_BF16 ? 0x1.ffp127f : INFINITY;
+}
+
+static weft_status refuse_number(const merge *self, const weft_tensor *tensor, float x, int32_t to, int64_t at,
+                                 weft_error *err) {
+    const int64_t width = tensor->rank > 1 ? tensor->dims[1] : 1;
+    char place[80];
+    if (tensor->rank < 2) (void)snprintf(place, sizeof place, "element %lld", (long long)at);
+    else (void)snprintf(place, sizeof place, "row %lld, column %lld", (long long)(at / width), (long long)(at % width));
+    if (isfinite(x))
+        return weft_error_set(err, WEFT_E_USER,
+                              "'%s' has %g in %s, which %s cannot hold: say --dtype %s, and nothing is cut off",
+                              tensor->name, (double)x, place, weft_dtype_name(to), to == WEFT_F16 ? "bf16" : "fp32");
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "'%s' would have %s in %s, which is no number: the base in %s has one there, or the sum of it "
+        "and the update is too large",
+        tensor->name, isnan(x) ? "NaN" : "infinity", place, self->what->base);
+}
+
+static weft_status check_numbers(const merge *self, const weft_tensor *tensor, int32_t to, int64_t first, int64_t n,
+                                 weft_error *err) {
+    const float end = end_of(to);
+    for (int64_t i = 0; i < n; i++)
+        if (!(fabsf(self->numbers[i]) < end)) return refuse_number(self, tensor, self->numbers[i], to, first + i, err);
+    return WEFT_OK;
+}
+
+static weft_status check_values(const merge *self, weft_error *err) {
+    const weft_declared *declared = self->what->declared;
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
+        for (int64_t i = 0; self->values[p] != NULL && i < parameter->numel; i++) {
+            if (isfinite(self->values[p][i])) continue;
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s: '%s' has %s among its numbers: the run that made the adapter went wrong; merge "
+                                  "one of its earlier checkpoints",
+                                  self->what->adapter, parameter->name, isnan(self->values[p][i]) ? "NaN" : "infinity");
+        }
+    }
+    return WEFT_OK;
+}
+
+/* ---- a tensor ---- */
+
 /* What is not merged and keeps its type is copied as it is. */
 static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t i, const weft_tensor *tensor,
                                 const weft_tensor_spec *spec, weft_error *err) {
@@ -256,6 +306,7 @@ static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t
         const int64_t n = numel - first < most ? numel - first : most;
         if (changed) status = make_numbers(self, tensor, parameter, unit, first, n, err);
         else status = weft_safetensors_read(self->files, self->stored, tensor, first * width, n * width, err);
+        if (changed && status == WEFT_OK) status = check_numbers(self, tensor, to, first, n, err);
         if (changed && status == WEFT_OK) (void)weft_convert(self->stored, to, self->numbers, WEFT_F32, n);
         if (status == WEFT_OK) status = weft_tensor_writer_write(writer, i, first * out, self->stored, n * out, err);
     }
@@ -451,8 +502,8 @@ static weft_status open_merge(merge *self, weft_error *err) {
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to merge an adapter");
     status = choose_carried(self, err);
     if (status == WEFT_OK) status = find_sites(self, err);
-    return status == WEFT_OK ? weft_adapter_values(self->values, self->what->declared, self->what->adapter, err)
-                             : status;
+    if (status == WEFT_OK) status = weft_adapter_values(self->values, self->what->declared, self->what->adapter, err);
+    return status == WEFT_OK ? check_values(self, err) : status;
 }
 
 static void close_merge(merge *self) {

@@ -19,18 +19,32 @@ int32_t weft_stack_home(const weft_declared *declared);
 weft_status weft_stack_place(char out[WEFT_PATH_BYTES], const weft_declared *declared, int32_t adapter,
                              const char *directory, weft_error *err);
 
-/* Those that are about to join. */
+/* Those that are about to join, or have joined. */
 typedef struct weft_stack {
     const weft_adapter_plugin *plugins[WEFT_MOST_ADAPTERS];
     int32_t n;
 } weft_stack;
 
-/* The same before they have joined. */
-weft_status weft_stack_source(char out[WEFT_PATH_BYTES], const weft_stack *stack, int32_t adapter,
-                              const char *directory, weft_error *err);
+weft_stack weft_stack_of(const weft_declared *declared);
+
+/* Which of them a directory holds. Beside those that it does not, as it was made without, the others go on. */
+typedef struct weft_held {
+    bool has[WEFT_MOST_ADAPTERS];
+    int32_t n, home; /* home: the one whose files lie in the directory itself */
+} weft_held;
 
 /* Refuses a directory of other adapters, or in another order: files of one would be taken for those of another, or be
  * left out. */
-weft_status weft_stack_check(const weft_stack *stack, const char *directory, weft_error *err);
+weft_status weft_stack_held(weft_held *out, const weft_stack *stack, const char *directory, weft_error *err);
+
+/* All of them, as a directory holds those that are saved together. */
+weft_held weft_stack_all(const weft_stack *stack);
+
+/* Where the files of one that is held lie. */
+weft_status weft_stack_source(char out[WEFT_PATH_BYTES], const weft_stack *stack, const weft_held *held,
+                              int32_t adapter, const char *directory, weft_error *err);
+
+/* Says that a directory holds others than these. Returns WEFT_E_DATA. */
+weft_status weft_stack_refuse(const weft_stack *stack, const char *directory, weft_error *err);
 
 #endif

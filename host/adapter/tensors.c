@@ -171,9 +171,23 @@ static int32_t find_behind(const weft_declared *declared, const char *name, cons
     return p >= 0 && !declared->parameters[p].added ? p : -1;
 }
 
-int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name) {
-    const int32_t p = find_behind(declared, name, WEFT_ADAPTER_PREFIX);
-    return p >= 0 ? p : find_behind(declared, name, "base_model.");
+/* By what the plugin says of parameters of the base. */
+static int32_t find_renamed(const weft_declared *declared, int32_t adapter, const char *name) {
+    const weft_joined_adapter *by = &declared->adapters[adapter];
+    for (int32_t p = 0; p < declared->n_parameters; p++) {
+        const weft_parameter *parameter = &declared->parameters[p];
+        weft_adapter_entry entry;
+        memset(&entry, 0, sizeof entry);
+        if (parameter->added || ask_adapter(&entry, by, parameter, parameter->name, NULL) != WEFT_OK) continue;
+        if (!entry.is_moved && strcmp(entry.tensor.name, name) == 0) return p;
+    }
+    return -1;
+}
+
+int32_t weft_adapter_base_parameter(const weft_declared *declared, int32_t adapter, const char *name) {
+    int32_t p = find_behind(declared, name, WEFT_ADAPTER_PREFIX);
+    if (p < 0) p = find_behind(declared, name, "base_model.");
+    return p < 0 ? find_renamed(declared, adapter, name) : p;
 }
 
 /* PEFT leaves a module that is trained whole as it is: what it makes of such files is another model. */

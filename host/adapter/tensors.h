@@ -44,8 +44,9 @@ static inline int64_t weft_adapter_place(const weft_adapter_entry *entry, int64_
 weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtype);
 
 /* A parameter of the base by its name in an adapter's file, which may say `base_layer` where PEFT wraps a table that it
- * saves as well, and lacks `model.` where PEFT puts no model of its own around the base; -1: it is none. */
-int32_t weft_adapter_base_parameter(const weft_declared *declared, const char *name);
+ * saves as well, lacks `model.` where PEFT puts no model of its own around the base, and may be what the adapter's
+ * plugin calls the parameter; -1: it is none. */
+int32_t weft_adapter_base_parameter(const weft_declared *declared, int32_t adapter, const char *name);
 
 /* Refuses by name a part of a module that is trained, for PEFT saves whole ones, and a module that is trained whole and
  * adapted, which PEFT does not know. */

@@ -124,7 +124,7 @@ static weft_status check_model(const weft_engine *engine, const char *path, weft
     if (status != WEFT_OK) return status;
     if (has_base) status = weft_weights_check_files(engine->plan.declared, files, path, &why);
     if (status == WEFT_OK && engine->plan.declared->n_adapters > 0)
-        status = weft_adapter_check(engine->plan.declared, path, &why);
+        status = weft_adapter_check(engine->plan.declared, path, WEFT_ADAPTER_SAVED, &why);
     weft_safetensors_close(files);
     if (status == WEFT_OK) return WEFT_OK;
     if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", why.text);
@@ -178,7 +178,7 @@ static weft_status load_weights(const weft_engine *engine, const weft_region *pa
                                 weft_error *err) {
     const char *base = weft_plan_saves_base(&engine->plan) ? path : engine->plan.run->settings.model.path;
     const weft_status status = weft_weights_load(parameters, base, err);
-    return status == WEFT_OK ? weft_adapter_load(parameters, path, err) : status;
+    return status == WEFT_OK ? weft_adapter_load(parameters, path, 0, err) : status;
 }
 
 /* Of a run that scaled its losses; another one begins with the keys. */

@@ -158,15 +158,31 @@ static weft_status tell_root(void *context, const char *path, const char *tensor
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its hashes", path);
 }
 
+/* A base that was just saved beside its adapters is the one that they are of. */
+static weft_status note_base(const weft_saving *self, weft_adapter_origin *origins, weft_error *err) {
+    const weft_plan *plan = &self->engine->plan;
+    char base[sizeof origins->base] = "";
+    weft_status status = WEFT_OK;
+    memcpy(origins, plan->origins, sizeof plan->origins);
+    if (!weft_plan_saves_base(plan) || !weft_peers_first(self->peers)) return WEFT_OK;
+    status = weft_base_fingerprint(base, self->directory, err);
+    for (int32_t i = 0; i < WEFT_MOST_ADAPTERS; i++) memcpy(origins[i].base, base, sizeof base);
+    return status;
+}
+
 static weft_status write_adapter(weft_saving *self, const weft_roots *roots, weft_error *err) {
     const weft_plan *plan = &self->engine->plan;
+    weft_adapter_origin origins[WEFT_MOST_ADAPTERS];
     const weft_adapter_saving what = {.region = &self->parameters,
                                       .directory = self->directory,
                                       .base = plan->run->settings.model.path,
-                                      .origins = plan->origins,
+                                      .origins = origins,
                                       .dtype = self->dtype,
                                       .own_alone = weft_plan_saves_base(plan)};
-    return weft_adapter_save(&what, roots, err);
+    weft_status status = WEFT_OK;
+    if (plan->declared->n_adapters == 0) return WEFT_OK;
+    status = weft_peers_agree(self->peers, note_base(self, origins, err), err);
+    return status == WEFT_OK ? weft_adapter_save(&what, roots, err) : status;
 }
 
 /* The base, unless it stays where it is, and adapters, if there are any. */

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "command/directory.h"
+#include "command/learned.h"
 #include "init/compose.h"
 #include "setup/family.h"
 
@@ -22,16 +23,25 @@ static const weft_flag flags[] = {
 
 typedef struct places {
     weft_directory directory;
+    weft_learned learned; /* an adapter that is continued */
     char *model, *data, *family;
     char out[300]; /* [run] out */
 } places;
 
-/* A run's directory stands for its model/. */
-static weft_status find_model(places *self, const char *path, weft_error *err) {
+/* A run's directory stands for its model/; an adapter's stands for itself on its base. */
+static weft_status find_model(places *self, const char *path, bool fresh, weft_error *err) {
     char *inner = NULL;
-    weft_status status = weft_directory_read(&self->directory, path, true, err);
+    bool is_adapter = false;
+    weft_status status = weft_learned_read(&self->learned, &is_adapter, path, err);
+    if (status == WEFT_OK && is_adapter && fresh)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%.1000s is an adapter, which means nothing beside weights that are drawn anew: take "
+                                "--fresh out, or name its base, %.1000s",
+                                path, self->learned.base);
+    if (status == WEFT_OK && !is_adapter) status = weft_directory_read(&self->directory, path, true, err);
     if (status != WEFT_OK) return status;
-    if (asprintf(&inner, "%s%s", path, self->directory.ini != NULL ? "/model" : "") < 0)
+    if (asprintf(&inner, "%s%s", is_adapter ? self->learned.base : path, self->directory.ini != NULL ? "/model" : "") <
+        0)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the arguments");
     if (self->directory.ini != NULL) {
         weft_directory_clear(&self->directory);
@@ -69,6 +79,7 @@ static void choose_out(places *self, const char *file) {
 
 static void forget(places *self) {
     weft_directory_clear(&self->directory);
+    weft_learned_clear(&self->learned);
     free(self->model);
     free(self->data);
     free(self->family);
@@ -97,6 +108,10 @@ static weft_status write_file(const weft_draft *draft, const char *file, const c
 
 static weft_status make_file(const weft_args *args, places *self, const char *file, int64_t room, weft_error *err) {
     weft_init_wish wish = {.model = self->model,
+                           .adapter = self->learned.adapter,
+                           .stored = self->learned.stored,
+                           .tokens = self->learned.tokens,
+                           .pad = self->learned.pad,
                            .data = self->data,
                            .out = self->out,
                            .fresh = weft_args_has(args, "fresh"),
@@ -121,12 +136,12 @@ static weft_status make_file(const weft_args *args, places *self, const char *fi
 static weft_exit run_init(const weft_args *args, weft_error *err) {
     const char *file = weft_args_value(args, "out") != NULL ? weft_args_value(args, "out") : "run.ini";
     const char *data = weft_args_extra(args, 1);
-    places self = {{0}, NULL, NULL, NULL, ""};
+    places self = {.out = ""};
     int64_t room = 0;
     weft_status status = WEFT_OK;
     if (!weft_command_room(args, &room, err)) return WEFT_EXIT_USAGE;
     status = judge_file(args, file, err);
-    if (status == WEFT_OK) status = find_model(&self, weft_args_extra(args, 0), err);
+    if (status == WEFT_OK) status = find_model(&self, weft_args_extra(args, 0), weft_args_has(args, "fresh"), err);
     if (status == WEFT_OK && (self.data = realpath(data, NULL)) == NULL)
         status = weft_error_set(err, WEFT_E_USER, "%.1000s: %s", data, strerror(errno));
     if (status == WEFT_OK) {
@@ -145,8 +160,9 @@ const weft_command weft_command_init = {
     .min_extra = 2,
     .max_extra = 2,
     .flags = flags,
-    .more = "MODEL_DIR is a Hugging Face directory, or a run's, [run] out: its model/. DATA is text, JSONL,\n"
-            "PGN, or questions with answers. Both are read; each line of the file says why it has its value, and what "
+    .more = "MODEL_DIR is a Hugging Face directory, or a run's, [run] out: its model/. An adapter, a run's or a\n"
+            "directory as PEFT writes it, is continued on its base. DATA is text, JSONL, PGN, or questions\n"
+            "with answers. Both are read; each line of the file says why it has its value, and what "
             "it comes to\n"
             "fits as it is.",
     .run = run_init,

@@ -6,9 +6,9 @@
 #include "base/join.h"
 #include "checkpoint/staging.h"
 #include "plan/make_plan.h"
+#include "setup/token_files.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -55,62 +55,25 @@ static weft_status split_out(merge_command *self, weft_error *err) {
                                  : weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory", self->out);
 }
 
-static json_t *load_json(const char *directory, const char *name) {
-    char path[WEFT_PATH_BYTES];
-    return weft_path_join(path, directory, name, NULL) == WEFT_OK ? json_load_file(path, 0, NULL) : NULL;
-}
-
-/* The pad token that a directory's tokenizer names, as tokenizer.pad_token=NAME, to be freed; NULL: none. */
-static char *read_pad(const char *directory) {
-    json_t *config = load_json(directory, "tokenizer_config.json");
-    const json_t *pad = json_object_get(config, "pad_token");
-    const char *name = json_string_value(json_is_object(pad) ? json_object_get(pad, "content") : pad);
+/* "KEY=VALUE" in place of the value, which may be NULL and is freed. */
+static char *as_override(const char *key, char *value) {
     char *text = NULL;
-    if (name != NULL && asprintf(&text, "tokenizer.pad_token=%s", name) < 0) text = NULL;
-    json_decref(config);
-    return text;
-}
-
-static bool lists_token(const json_t *list, const char *name) {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *other = json_string_value(json_object_get(json_array_get(list, i), "content"));
-        if (other != NULL && strcmp(other, name) == 0) return true;
-    }
-    return false;
-}
-
-/* Tokens of the adapter's tokenizer that the base's does not list, but for the pad token, as tokenizer.add=A,B in the
- * order of their ids, which is that of the file; to be freed. NULL: none. */
-static char *read_tokens(const merge_command *self, const char *pad) {
-    json_t *had = load_json(self->base, "tokenizer.json"), *has = load_json(self->adapter, "tokenizer.json");
-    const json_t *list = json_object_get(has, "added_tokens"), *before = json_object_get(had, "added_tokens");
-    char *text = NULL;
-    for (size_t i = 0; had != NULL && i < json_array_size(list); i++) {
-        const char *name = json_string_value(json_object_get(json_array_get(list, i), "content"));
-        const bool is_pad = pad != NULL && name != NULL && strcmp(name, strchr(pad, '=') + 1) == 0;
-        char *longer = NULL;
-        if (name == NULL || is_pad || lists_token(before, name)) continue;
-        if (asprintf(&longer, "%s%s%s", text == NULL ? "tokenizer.add=" : text, text == NULL ? "" : ",", name) < 0)
-            break;
-        free(text);
-        text = longer;
-    }
-    json_decref(has);
-    json_decref(had);
+    if (value != NULL && asprintf(&text, "%s=%s", key, value) < 0) text = NULL;
+    free(value);
     return text;
 }
 
 /* What the adapter's run has added to the tokenizer ([tokenizer] add and pad) is added to the base as it was there.
  * texts: two, to be freed. Returns how many overrides that takes. */
 static size_t add_tokens(char *texts[2], const char **overrides, const merge_command *self) {
-    char *had = read_pad(self->base);
+    char *had = weft_token_files_pad(self->base);
     size_t n = 0;
-    texts[0] = had == NULL ? read_pad(self->adapter) : NULL;
+    texts[0] = had == NULL ? as_override("tokenizer.pad_token", weft_token_files_pad(self->adapter)) : NULL;
     if (texts[0] != NULL) {
         overrides[n++] = "tokenizer.pad=add";
         overrides[n++] = texts[0];
     }
-    texts[1] = read_tokens(self, texts[0]);
+    texts[1] = as_override("tokenizer.add", weft_token_files_more(self->base, self->adapter));
     if (texts[1] != NULL) overrides[n++] = texts[1];
     free(had);
     return n;

@@ -2,6 +2,7 @@
 #include "command/directory.h"
 
 #include "adapter/tensors.h"
+#include "command/learned.h"
 #include "config/nearest.h"
 
 #include <dirent.h>
@@ -56,6 +57,20 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
     return say(out, "model.path", path, "model", err);
 }
 
+/* An adapter's own, of a run or as PEFT writes it. */
+static weft_status read_adapter(weft_directory *out, const char *path, weft_error *err) {
+    weft_learned learned;
+    bool found = false;
+    weft_status status = weft_learned_read(&learned, &found, path, err);
+    if (status == WEFT_OK) status = say(out, "model.path", learned.base, "", err);
+    if (status == WEFT_OK) status = say(out, "adapter.from", learned.adapter, "", err);
+    if (status == WEFT_OK && learned.tokens != NULL) status = say(out, "tokenizer.add", learned.tokens, "", err);
+    if (status == WEFT_OK && learned.pad != NULL) status = say(out, "tokenizer.pad", "add", "", err);
+    if (status == WEFT_OK && learned.pad != NULL) status = say(out, "tokenizer.pad_token", learned.pad, "", err);
+    weft_learned_clear(&learned);
+    return status;
+}
+
 weft_status weft_directory_read(weft_directory *out, const char *path, bool has_length, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
@@ -63,14 +78,13 @@ weft_status weft_directory_read(weft_directory *out, const char *path, bool has_
     if (!weft_is_directory(path))
         return weft_error_set(err, WEFT_E_USER, "%s is a file, and not the directory of a model or of a run", path);
     if (directory_has(path, "config.ini")) return read_run(out, path, err);
-    if (!directory_has(path, "config.json"))
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s is neither a model's directory, which has a config.json, nor a run's, which has a "
-                              "config.ini",
-                              path);
-    status = say(out, "model.path", path, "", err);
-    /* A run that began fresh leaves its base and its adapter in one. */
-    if (status == WEFT_OK && directory_has(path, WEFT_ADAPTER_CONFIG)) status = say(out, "adapter.from", path, "", err);
+    if (directory_has(path, WEFT_ADAPTER_CONFIG)) status = read_adapter(out, path, err);
+    else if (directory_has(path, "config.json")) status = say(out, "model.path", path, "", err);
+    else
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s is neither a model's directory, which has a config.json, nor a run's, which has a "
+                                "config.ini",
+                                path);
     return status == WEFT_OK && !has_length ? say(out, "train.epochs", "1", "", err) : status;
 }
 

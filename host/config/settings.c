@@ -138,6 +138,15 @@ static weft_status refuse_use(const weft_adapter_settings *self, const weft_conf
                               names[0] == '\0' ? "none: named = NAME:DIRECTORY gives one" : names);
 }
 
+/* Whether one of n bytes of the list's own, before `part`, has its name. */
+static bool is_named_twice(const char *list, const char *part, size_t length) {
+    const char *rest = list, *other = NULL;
+    size_t n = 0;
+    while (weft_part_next(&rest, ',', &other, &n) && other != part)
+        if (n > length && other[length] == ':' && memcmp(other, part, length) == 0) return true;
+    return false;
+}
+
 /* The directory that `use` stands for. */
 static weft_status find_named(const weft_adapter_settings *self, char from[FROM_BYTES], const weft_config *config,
                               weft_error *err) {
@@ -150,11 +159,14 @@ static weft_status find_named(const weft_adapter_settings *self, char from[FROM_
             return weft_config_reject(
                 config, "adapter", "named", err,
                 "has an element without a name: write NAME:DIRECTORY, with one comma between two");
+        if (is_named_twice(self->named, part, (size_t)(colon - part)))
+            return weft_config_reject(config, "adapter", "named", err,
+                                      "has two directories by the name %.*s: give each a name of its own",
+                                      (int)(colon - part), part);
         if ((size_t)(colon - part) != length || memcmp(part, self->use, length) != 0) continue;
         (void)snprintf(from, FROM_BYTES, "%.*s", (int)(part + n - colon - 1), colon + 1);
-        return WEFT_OK;
     }
-    return *self->use == '\0' ? WEFT_OK : refuse_use(self, config, err);
+    return *self->use == '\0' || from[0] != '\0' ? WEFT_OK : refuse_use(self, config, err);
 }
 
 static weft_status choose_from(const weft_adapter_settings *self, char from[FROM_BYTES], const weft_config *config,

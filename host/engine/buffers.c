@@ -256,7 +256,7 @@ static weft_status start_adapters(const weft_engine *engine, const weft_region *
     if (engine->plan.declared->n_adapters == 0) return WEFT_OK;
     status = weft_weights_init(region, (uint64_t)settings->run.seed, true, files, err);
     if (status != WEFT_OK || settings->adapter_from[0] == '\0') return status;
-    return weft_adapter_load(region, settings->adapter_from, err);
+    return weft_adapter_load(region, settings->adapter_from, WEFT_ADAPTER_SOME, err);
 }
 
 /* The states are cleared while the disk works, and the compute copy is made as the weights come. */
@@ -283,7 +283,7 @@ static weft_status make_fresh(weft_engine *engine, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_weights_init(&region, (uint64_t)engine->plan.run->settings.run.seed, false, NULL, err);
     if (status == WEFT_OK && engine->plan.run->settings.adapter_from[0] != '\0')
-        status = weft_adapter_load(&region, engine->plan.run->settings.adapter_from, err);
+        status = weft_adapter_load(&region, engine->plan.run->settings.adapter_from, WEFT_ADAPTER_SOME, err);
     return status == WEFT_OK ? weft_compute_copy_refresh(engine, false, err) : status;
 }
 

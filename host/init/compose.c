@@ -39,10 +39,25 @@ static void say_model(composer *self) {
     weft_draft_set(draft, "run", "seed", "1", "The same seed, the same run.");
     weft_draft_set(draft, "model", "plugin", wish->plugin, "model_type of its config.json.");
     weft_draft_set(draft, "model", "path", wish->model, "The directory with config.json, weights and tokenizer.");
+    if (wish->stored != NULL)
+        weft_draft_set(draft, "model", "base", wish->stored,
+                       "How frozen linears are stored, as when the adapter was trained: it has learned beside these "
+                       "numbers.");
     if (wish->fresh)
         weft_draft_set(draft, "model", "start", "fresh", "Weights are drawn anew, from config.json and seed alone.");
     weft_draft_set(draft, "tokenizer", "plugin", "bpe",
                    "tokenizer.json of the model's directory; it says whether BOS and EOS stand around a document.");
+    if (wish->tokens != NULL)
+        weft_draft_set(draft, "tokenizer", "add", wish->tokens,
+                       "The adapter was trained with these, whose rows are its own.");
+    if (wish->pad != NULL) {
+        weft_draft_set(draft, "tokenizer", "pad", "add", "And with a pad token ...");
+        weft_draft_set(draft, "tokenizer", "pad_token", wish->pad, "... of this name.");
+    }
+    if (wish->adapter != NULL)
+        weft_draft_set(draft, "adapter", "from", wish->adapter,
+                       "What learns on, beside the model, which stays as it is: its kind, its sizes and the modules "
+                       "that it changes are its own. Take it out, and the whole model is trained.");
 }
 
 static void say_jsonl(composer *self) {
@@ -241,7 +256,7 @@ static void say_precision(composer *self, const weft_device_info *device) {
 
 /* What is packed is never trained. */
 static void say_adapter(composer *self) {
-    if (self->packed == 0) return;
+    if (self->packed == 0 || self->wish->adapter != NULL) return;
     weft_draft_set(self->draft, "adapter", "plugin", "lora",
                    "The files are packed in %s, which stays as it is: updates of low rank learn beside it. weft merge "
                    "makes one model of both.",
@@ -253,9 +268,10 @@ static void say_rate(composer *self) {
     const int64_t n = self->parameters;
     char count[WEFT_UNIT_SIZE];
     const char *lr = n < 10000000 ? "1e-3" : n < 100000000 ? "3e-4" : n < 1000000000 ? "1e-4" : "2e-5";
-    if (self->packed != 0)
-        weft_draft_set(self->draft, "optimizer", "lr", "2e-4",
-                       "Usual for updates of low rank, whatever the model's size. Halve it where the loss jumps.");
+    if (self->packed != 0 || self->wish->adapter != NULL)
+        weft_draft_set(
+            self->draft, "optimizer", "lr", "2e-4",
+            "Usual for adapters as updates of low rank, whatever the model's size. Halve it where the loss jumps.");
     else
         weft_draft_set(
             self->draft, "optimizer", "lr", lr,

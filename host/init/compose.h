@@ -10,6 +10,9 @@
 
 typedef struct weft_init_wish {
     const char *model, *plugin; /* its directory, absolute; the family that config.json names */
+    const char *adapter;        /* one that is continued, its directory, absolute; NULL: none */
+    const char *stored;         /* [model] base that it was trained on; NULL: as the files have it */
+    const char *tokens, *pad;   /* what its tokenizer has beside the model's: tokens, and a pad token; NULL: none */
     const char *data;           /* absolute */
     const char *out;            /* [run] out */
     bool fresh;                 /* begin from config.json alone */

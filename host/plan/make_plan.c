@@ -55,11 +55,11 @@ static const char *source_key(const weft_run *run) {
 
 /* What an adapter's directory says of itself, for the plugin; the text is to be freed. */
 static weft_status read_source(weft_adapter_source *out, char *path, const weft_run *run, const weft_stack *stack,
-                               int32_t adapter, weft_error *err) {
+                               const weft_held *held, int32_t adapter, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     char *text = NULL, place[WEFT_PATH_BYTES];
     size_t bytes = 0;
-    weft_status status = weft_stack_source(place, stack, adapter, run->settings.adapter_from, &why);
+    weft_status status = weft_stack_source(place, stack, held, adapter, run->settings.adapter_from, &why);
     if (status == WEFT_OK) status = weft_path_join(path, place, WEFT_ADAPTER_CONFIG, &why);
     if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, ADAPTER_CONFIG_LIMIT, &why);
     if (status != WEFT_OK) return blame_key(run, "adapter", source_key(run), status, &why, "", err);
@@ -104,14 +104,16 @@ static weft_status note_origins(weft_plan *plan, weft_error *err) {
     return n > 0 && run->settings.adapter_from[0] != '\0' ? check_origin(plan, err) : WEFT_OK;
 }
 
-static weft_status attach_adapter(weft_plan *plan, const weft_stack *stack, int32_t adapter, weft_error *err) {
+/* held: those that are continued; the others are new. */
+static weft_status attach_adapter(weft_plan *plan, const weft_stack *stack, const weft_held *held, int32_t adapter,
+                                  weft_error *err) {
     const weft_run *run = plan->run;
     const weft_part *part = &run->parts[WEFT_PART_ADAPTER + adapter];
-    const bool continued = run->settings.adapter_from[0] != '\0';
+    const bool continued = held->has[adapter];
     weft_adapter_source source = {0};
     weft_plugin_call call;
     char path[WEFT_PATH_BYTES];
-    weft_status status = continued ? read_source(&source, path, run, stack, adapter, err) : WEFT_OK;
+    weft_status status = continued ? read_source(&source, path, run, stack, held, adapter, err) : WEFT_OK;
     if (status != WEFT_OK) return status;
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = weft_adapter_attach(plan->declared, run->host, stack->plugins[adapter], part->config,
@@ -126,13 +128,16 @@ static weft_status attach_adapter(weft_plan *plan, const weft_stack *stack, int3
 static weft_status attach_adapters(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     weft_stack stack = {{NULL}, 0};
+    weft_held held = {.n = 0};
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     for (int32_t part = WEFT_PART_ADAPTER; part < WEFT_N_PARTS && run->parts[part].loaded != NULL; part++)
         stack.plugins[stack.n++] = weft_loaded_table(run->parts[part].loaded, adapter);
-    if (run->settings.adapter_from[0] != '\0') status = weft_stack_check(&stack, run->settings.adapter_from, &why);
+    if (stack.n > 0 && run->settings.adapter_from[0] != '\0')
+        status = weft_stack_held(&held, &stack, run->settings.adapter_from, &why);
     if (status != WEFT_OK) return blame_key(run, "adapter", source_key(run), status, &why, "", err);
-    for (int32_t i = 0; i < stack.n && status == WEFT_OK; i++) status = attach_adapter(plan, &stack, i, err);
+    plan->begins_adapters = held.n > 0 && held.n < stack.n;
+    for (int32_t i = 0; i < stack.n && status == WEFT_OK; i++) status = attach_adapter(plan, &stack, &held, i, err);
     return status == WEFT_OK ? note_origins(plan, err) : status;
 }
 
@@ -215,9 +220,12 @@ static weft_status check_packed(const weft_plan *self, const weft_device_plugin 
     if (self->spec.training && self->base_is_trained)
         return weft_config_reject(run->config, "model", "base", err,
                                   "is how what is frozen is stored, and [train] trainable = %s trains every linear of "
-                                  "the layers; name what else is to be trained, as *norm.weight or head, or take the "
-                                  "line out",
-                                  run->settings.train.trainable);
+                                  "the layers: %s; or name what else is to be trained, as *norm.weight or head, or "
+                                  "take this line out",
+                                  run->settings.train.trainable,
+                                  self->declared->n_adapters > 0
+                                      ? "set trainable = adapter, and the adapter is trained on it"
+                                      : "add an adapter, [adapter] plugin = lora, which is trained on it");
     WEFT_PLUGIN_TELL(kernels, info, device, &info);
     for (int32_t p = 0; p < self->declared->n_parameters; p++) {
         const int32_t dtype = parameters[p].dtype;
@@ -245,6 +253,17 @@ static weft_status check_precision(const weft_plan *self, const weft_device_plug
                               (types >> WEFT_BF16 & 1u) != 0 ? " or bf16" : "");
 }
 
+/* What is new beside an adapter that is continued has learned nothing yet. */
+static weft_status check_new(const weft_plan *self, weft_error *err) {
+    const weft_run *run = self->run;
+    const weft_stack stack = weft_stack_of(self->declared);
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (self->spec.training || !self->begins_adapters) return WEFT_OK;
+    status = weft_stack_refuse(&stack, run->settings.adapter_from, &why);
+    return blame_key(run, "adapter", source_key(run), status, &why, "", err);
+}
+
 /* Beside an adapter modules of the base are trained as a whole, or not. */
 static weft_status check_modules(const weft_plan *self, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
@@ -260,6 +279,7 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     self->spec = *spec;
     status = check_precision(self, kernels, device, err);
     if (status == WEFT_OK) status = check_packed(self, kernels, device, err);
+    if (status == WEFT_OK) status = check_new(self, err);
     if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
     if (status == WEFT_OK && spec->training) {
         set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);

@@ -100,6 +100,7 @@ typedef struct weft_plan {
     int32_t dtype;              /* weft_dtype that the model computes in: [train] precision */
     int32_t rank, world, nodes; /* whose plan it is, among how many, on how many machines */
     bool in_order;              /* of its communicator: WEFT_COMM_IN_ORDER */
+    bool begins_adapters;       /* some are continued ([adapter] from), and others are new beside them */
     bool base_is_trained;       /* [model] base stores what [train] trainable names: then nothing is trained */
     weft_declared *declared;
     weft_adapter_origin origins[WEFT_MOST_ADAPTERS]; /* of the run's adapters, as many as have joined */

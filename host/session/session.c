@@ -141,7 +141,8 @@ static weft_status check_files(const weft_session *session, weft_error *err) {
     weft_status status = WEFT_OK;
     if (settings->model.start != WEFT_START_FRESH) status = weft_weights_check(declared, settings->model.path, err);
     if (status != WEFT_OK || settings->adapter_from[0] == '\0') return status;
-    return weft_adapter_check(declared, settings->adapter_from, err);
+    return weft_adapter_check(declared, settings->adapter_from,
+                              WEFT_ADAPTER_SOME | (session->kind == WEFT_SESSION_TRAIN ? WEFT_ADAPTER_SAVED : 0), err);
 }
 
 /* Weights that will be loaded are there, before anything is planned for them: a model may be large. */

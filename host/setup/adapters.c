@@ -68,6 +68,22 @@ weft_status weft_adapters_find(weft_run *run, weft_error *err) {
     return strchr(text, '/') != NULL ? take_file(run, err) : take_names(run, err);
 }
 
+bool weft_adapters_unnamed(const weft_run *run) {
+    static const char *const keys[] = {"plugin", "from", "use"};
+    bool says = run->adapters.n > 0;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        says = says || weft_config_has_key(run->config, "adapter", keys[i]);
+    return !says;
+}
+
+weft_status weft_adapters_refuse_idle(const weft_run *run, const char *section, const char *key, const char *line,
+                                      weft_error *err) {
+    return weft_config_reject(run->config, section, key, err,
+                              "is a key of an adapter, and [adapter] names no plugin, so that it would do nothing: add "
+                              "%s there, or plugin = none, with which keys wait in [adapter.ID]",
+                              line);
+}
+
 void weft_adapters_forget(weft_run *run) {
     free(run->adapters.text);
     memset(&run->adapters, 0, sizeof run->adapters);

@@ -14,6 +14,13 @@
 weft_status weft_adapters_find(weft_run *run, weft_error *err);
 void weft_adapters_forget(weft_run *run);
 
+/* There is none, and nobody says so: neither `plugin = none` nor a directory to read one from. */
+bool weft_adapters_unnamed(const weft_run *run);
+
+/* Refuses a key of an adapter there, with the line that is missing: "plugin = lora". */
+weft_status weft_adapters_refuse_idle(const weft_run *run, const char *section, const char *key, const char *line,
+                                      weft_error *err);
+
 /* The number among them that the part stands for; -1: the part is of another kind. */
 int32_t weft_adapter_of_part(int32_t part);
 

@@ -72,6 +72,28 @@ static void use_own_name(char *id) {
         if (strcmp(id, names[i].peft) == 0) memcpy(id, names[i].own, strlen(names[i].own) + 1);
 }
 
+char *weft_family_whole_modules(const char *directory) {
+    char *path = NULL, *text = NULL, *all = NULL;
+    const json_t *list = NULL;
+    size_t bytes = 0;
+    json_t *config = NULL;
+    if (asprintf(&path, "%s/adapter_config.json", directory) < 0) return NULL;
+    if (weft_text_read(&text, &bytes, path, MOST_BYTES, NULL) == WEFT_OK) config = json_loadb(text, bytes, 0, NULL);
+    list = json_object_get(config, "modules_to_save");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        char *longer = NULL;
+        if (name == NULL || name[0] == '\0') continue;
+        if (asprintf(&longer, "%s%s*%s.*", all == NULL ? "" : all, all == NULL ? "" : ", ", name) < 0) break;
+        free(all);
+        all = longer;
+    }
+    json_decref(config);
+    free(text);
+    free(path);
+    return all;
+}
+
 void weft_family_find_adapter(weft_run *run) {
     weft_adapter_settings settings;
     char from[4096] = "";

@@ -16,6 +16,10 @@ void weft_family_find(weft_run *run);
 /* run->adapter by the directory that [adapter] from or use names, where nobody names the plugin: those that
  * weft_adapter.json lists, or peft_type of its adapter_config.json in small letters; NULL where there is no such
  * directory. */
+/* Modules of the base that were trained whole with the adapter in a directory, as [train] trainable names them:
+ * "*model.norm.*, *lm_head.*", to be freed; NULL: none, or no memory. PEFT finds them by the ends of their paths. */
+char *weft_family_whole_modules(const char *directory);
+
 void weft_family_find_adapter(weft_run *run);
 
 /* Of a model plugin that nobody names and no config.json either: what is wrong, from the directory on. */

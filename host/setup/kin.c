@@ -1,6 +1,7 @@
 /* host/setup/kin.c: see kin.h. */
 #include "setup/kin.h"
 
+#include "setup/adapters.h"
 #include "setup/offers.h"
 
 #include <stdlib.h>
@@ -84,6 +85,27 @@ weft_status weft_kin_check_keys(const weft_run *run, weft_error *err) {
     return status;
 }
 
+/* The key of the plugin's that the user sets in its section; NULL: none. */
+static const char *find_set(const weft_run *run, const weft_described *kin, const char *section) {
+    for (uint64_t k = 0; k < kin->n_keys; k++)
+        if (weft_config_has_key(run->config, section, kin->keys[k].name)) return kin->keys[k].name;
+    return NULL;
+}
+
+weft_status weft_kin_check_adapters(const weft_run *run, weft_error *err) {
+    if (!weft_adapters_unnamed(run)) return WEFT_OK;
+    for (size_t i = 0; i < run->n_kin; i++) {
+        const weft_described *kin = run->kin[i];
+        const char *key = NULL;
+        char section[100], line[100];
+        name_section(section, sizeof section, kin->kind, kin->id);
+        if (weft_part_of(kin->kind) == WEFT_PART_ADAPTER) key = find_set(run, kin, section);
+        (void)snprintf(line, sizeof line, "plugin = %s", kin->id);
+        if (key != NULL) return weft_adapters_refuse_idle(run, section, key, line, err);
+    }
+    return WEFT_OK;
+}
+
 weft_status weft_kin_judge(weft_run *run, weft_error *err) {
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < run->n_kin && status == WEFT_OK; i++) {
@@ -110,8 +132,16 @@ static bool has_key(const weft_described *kin, int32_t part, const char *key) {
     return weft_described_key(kin, key) != NULL;
 }
 
-/* out: "[strategy.ddp] or [strategy.fsdp]", the sections of the found plugins that have the key; "": none. */
-static void list_homes(char *out, size_t size, const weft_run *run, int32_t part, const char *key) {
+/* Ids with what stands before and behind each. */
+typedef struct home_form {
+    const char *before, *dot, *behind;
+} home_form;
+
+static const home_form as_section = {"[", ".", "]"}, as_line = {"plugin = ", NULL, ""};
+
+/* out: "[strategy.ddp] or [strategy.fsdp]", of the found plugins that have the key; "": none. */
+static void list_homes(char *out, size_t size, const weft_run *run, int32_t part, const char *key,
+                       const home_form *form) {
     const char *kind = weft_part_name(part);
     weft_noted *all = NULL;
     size_t n = 0, used = 0;
@@ -121,8 +151,10 @@ static void list_homes(char *out, size_t size, const weft_run *run, int32_t part
         weft_described *kin = NULL;
         if (all[i].reason[0] != '\0' || weft_plugin_describe(&kin, run->plugins, kind, all[i].id, NULL) != WEFT_OK)
             continue;
-        if (has_key(kin, part, key) && used + strlen(kind) + strlen(all[i].id) + 8 < size)
-            used += (size_t)snprintf(out + used, size - used, "%s[%s.%s]", used == 0 ? "" : " or ", kind, all[i].id);
+        if (has_key(kin, part, key) && used + strlen(kind) + strlen(all[i].id) + 16 < size)
+            used += (size_t)snprintf(out + used, size - used, "%s%s%s%s%s%s", used == 0 ? "" : " or ", form->before,
+                                     form->dot == NULL ? "" : kind, form->dot == NULL ? "" : form->dot, all[i].id,
+                                     form->behind);
         weft_described_free(kin);
     }
     free(all);
@@ -134,7 +166,11 @@ weft_status weft_kin_refuse(const weft_run *run, int32_t part, const char *key, 
     uint32_t flag = 0;
     const bool hosts = weft_offer_find(part, key, &flag) != NULL;
     char homes[300];
-    list_homes(homes, sizeof homes, run, part, key);
+    if (part == WEFT_PART_ADAPTER && weft_adapters_unnamed(run)) {
+        list_homes(homes, sizeof homes, run, part, key, &as_line);
+        if (homes[0] != '\0') return weft_adapters_refuse_idle(run, kind, key, homes, err);
+    }
+    list_homes(homes, sizeof homes, run, part, key, &as_section);
     if (hosts)
         return weft_config_reject(run->config, kind, key, err, "is not offered by %s %s: take it out%s%s%s", kind, id,
                                   homes[0] != '\0' ? ", or put it into " : "", homes,

@@ -13,6 +13,8 @@ weft_status weft_kin_declare(weft_run *run, int32_t part, weft_error *err);
 
 /* Refuses unknown keys of the idle sections of all parts ... */
 weft_status weft_kin_check_keys(const weft_run *run, weft_error *err);
+/* ... keys of adapters where none is chosen, which would be trained without in silence ... */
+weft_status weft_kin_check_adapters(const weft_run *run, weft_error *err);
 /* ... and values that their keys do not take. */
 weft_status weft_kin_judge(weft_run *run, weft_error *err);
 

@@ -11,6 +11,7 @@
 #include "setup/kin.h"
 #include "setup/lend.h"
 #include "setup/sections.h"
+#include "setup/token_files.h"
 #include "setup/tokens.h"
 
 #include <errno.h>
@@ -86,11 +87,22 @@ static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
     return status;
 }
 
-/* [train] trainable = auto, as the word that it stands for. */
-static void choose_trained(weft_run *run) {
-    if (strcmp(run->settings.train.trainable, "auto") != 0) return;
-    if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) run->settings.train.trainable = "all";
-    else run->settings.train.trainable = run->settings.tokenizer.add[0] != '\0' ? "adapter, vocabulary" : "adapter";
+/* [train] trainable = auto, as the words that it stands for: with an adapter that is continued goes what was trained
+ * whole beside it. */
+static weft_status choose_trained(weft_run *run, weft_error *err) {
+    const char *from = run->settings.adapter_from;
+    char *whole = NULL;
+    if (strcmp(run->settings.train.trainable, "auto") != 0) return WEFT_OK;
+    run->settings.train.trainable = "all";
+    if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) return WEFT_OK;
+    run->settings.train.trainable = run->settings.tokenizer.add[0] != '\0' ? "adapter, vocabulary" : "adapter";
+    whole = from[0] != '\0' ? weft_family_whole_modules(from) : NULL;
+    if (whole == NULL) return WEFT_OK;
+    if (asprintf(&run->trained, "%s, %s", run->settings.train.trainable, whole) < 0) run->trained = NULL;
+    free(whole);
+    if (run->trained == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what is trained");
+    run->settings.train.trainable = run->trained;
+    return WEFT_OK;
 }
 
 /* An adapter that is named and would be left out. */
@@ -121,13 +133,14 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     if (status == WEFT_OK) status = weft_run_names(run, needs, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
     if (status == WEFT_OK) status = check_adapter(run, err);
-    if (status == WEFT_OK) choose_trained(run);
+    if (status == WEFT_OK) status = choose_trained(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     }
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = weft_kin_check_offers(run, i, err);
     if (status == WEFT_OK) status = weft_kin_judge(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
+    if (status == WEFT_OK) status = weft_token_files_check(run, err);
     if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_settle(run, err);
     if (status == WEFT_OK) *out = run;
     else weft_run_close(run);
@@ -143,6 +156,7 @@ void weft_run_close(weft_run *run) {
     weft_kin_forget(run);
     weft_adapters_forget(run);
     free(run->adapter);
+    free(run->trained);
     free(run->family);
     free(run);
 }

@@ -62,6 +62,7 @@ typedef struct weft_run {
     struct weft_lender *lender;  /* whose host this is (setup/lend.h) */
     char *adapter;               /* the adapter plugins that nobody has to name (setup/family.h) */
     weft_adapter_names adapters; /* those that are asked for (setup/adapters.h) */
+    char *trained;               /* what [train] trainable = auto stands for, where it is of this run's own; or NULL */
     char *family;                /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
 } weft_run;
 

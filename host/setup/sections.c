@@ -51,6 +51,7 @@ static void refuse_plugin(const weft_run *run, int32_t index, const char *name, 
     const weft_foreign_id *foreign = weft_foreign_id_find(kind, name);
     const char *family = index == WEFT_PART_MODEL ? run->family : NULL;
     const char *unserved = family != NULL && status == WEFT_E_USER ? weft_foreign_family(family) : NULL;
+    const bool is_read = weft_adapter_of_part(index) >= 0 && run->adapter != NULL;
     if (unserved != NULL)
         (void)weft_config_reject(run->config, kind, "path", err,
                                  "is a model whose model_type is %s, which Weft does not compute: %s. Models that it "
@@ -59,6 +60,12 @@ static void refuse_plugin(const weft_run *run, int32_t index, const char *name, 
     else if (family != NULL)
         (void)weft_config_reject(run->config, kind, "plugin", err,
                                  "is model_type of the model's config.json and cannot be used: %s", why);
+    else if (is_read && status == WEFT_E_USER)
+        (void)weft_config_reject(
+            run->config, kind, weft_config_has_key(run->config, kind, "use") ? "use" : "from", err,
+            "is an adapter of a kind that cannot be used, as its files say: %s. What PEFT has made "
+            "can be merged into its base there (merge_and_unload), and Weft takes that model",
+            why);
     else if (foreign != NULL && status == WEFT_E_USER)
         (void)weft_config_reject(run->config, kind, "plugin", err, "is no %s plugin; Weft has it as %s%s%s%s", kind,
                                  foreign->id, foreign->with[0] != '\0' ? " (" : "", foreign->with,
@@ -195,6 +202,7 @@ static weft_status check_keys(weft_run *run, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
     if (status == WEFT_OK) status = weft_kin_check_keys(run, err);
+    if (status == WEFT_OK) status = weft_kin_check_adapters(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
         if (!is_part(table.section)) status = weft_config_unknown(run->config, table.section, err);
     }

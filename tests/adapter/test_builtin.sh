@@ -125,6 +125,19 @@ for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7"
     esac
 done
 
+# Where PEFT puts a module around the attention, what is trained whole below it has that module's name.
+prompts="adapter.plugin=llama-adapter adapter.llama-adapter.length=4 adapter.llama-adapter.layers=2"
+keys="train.trainable=adapter,*k_proj.weight"
+# shellcheck disable=SC2086 # a plugin and its keys
+limit "$weft" train kept.ini --overwrite run.out=keys optimizer.lr=0.03 $prompts "$keys" >log 2>&1 || failed "prompts beside keys" log
+for name in layers.0.self_attn.k_proj layers.1.self_attn.model.k_proj layers.2.self_attn.model.k_proj layers.2.self_attn.adaption_gate; do
+    grep -qaF "\"base_model.model.model.$name" keys/model/adapter_model.safetensors || failed "no $name in PEFT's file"
+done
+near "prompts beside keys, read again" 1e-9 "$(loss keys)" "$(loss kept.ini --adapter keys/model adapter.plugin=llama-adapter)"
+limit "$weft" train kept.ini --overwrite run.out=again train.steps=1 optimizer.lr=0 adapter.plugin=llama-adapter adapter.from=keys/model \
+    >log 2>&1 || failed "prompts beside keys go on" log
+same_tensors "prompts beside keys that go on" keys/model again/model
+
 # out/model is the mlp-head's.
 limit "$weft" generate out --prompt the --tokens 8 >text.txt 2>log || failed "generate with an mlp-head" log
 limit "$weft" generate kept.ini --prompt the --tokens 8 adapter.plugin=none >other.txt 2>log || failed "generate without" log

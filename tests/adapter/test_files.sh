@@ -50,6 +50,10 @@ of_both="data.path=games.txt data.document=line data.context=32 data.validation=
     [ "$(loss both/model $of_both adapter.plugin=none)" != "$(loss both/model $of_both)" ] || failed "the adapter changes nothing" log
 }
 
+! grep -q '"base": ""' both/model/weft_adapter.json || failed "no fingerprint of the base beside it" both/model/weft_adapter.json
+refused "was made on other weights than those in $dir/base: set [model] path to its base" "$weft" eval plain.ini --adapter both/model
+near "its base by itself" 1e-5 "$(loss both)" "$(loss plain.ini --adapter both/model model.path=both/model)"
+
 train run.out=out train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens
 for file in adapter_config.json adapter_model.safetensors weft_adapter.json tokenizer.json; do
     [ -s "out/model/$file" ] || failed "no out/model/$file"
@@ -76,9 +80,20 @@ train run.out=again train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.f
     train.trainable=adapter,model.norm.weight
 same "an adapter that was read and saved" out/model/adapter_model.safetensors again/model/adapter_model.safetensors
 
+# What was trained whole with it goes on with it, and nothing of it is lost.
+train run.out=whole train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.from=out/model
+same "an adapter that was read and saved, with what trainable = auto is" out/model/adapter_model.safetensors whole/model/adapter_model.safetensors
+says whole/model/adapter_config.json '"model.norm"'
+lost="'model.norm.weight' was trained whole with the adapter, and [train] trainable leaves it out, so that what this run saves would lack it: name it there, as adapter, model.norm.weight"
+refused "$dir/out/model: $lost" "$weft" train run.ini --overwrite run.out=lost adapter.from=out/model train.trainable=adapter
+refused "$dir/out/checkpoints/step-6: $lost" "$weft" train run.ini --resume run.out=out train.steps=8 adapter.targets=all-linear,embed_tokens
+near "it may be left out where nothing is saved" 1e-9 "$with" "$(loss run.ini --adapter one train.trainable=adapter)"
+
 # ---- what does not fit is told
 
 refused "[adapter] use = three is no name of an adapter; [adapter] named has one, two" "$weft" eval run.ini --adapter three
+refused "[adapter] named = one:out/model,two:other/model,one:base has two directories by the name one: give each a name of its own" \
+    "$weft" eval run.ini --adapter two adapter.named=one:out/model,two:other/model,one:base
 refused "[adapter] r is another than $dir/out/model/adapter_config.json has" "$weft" eval run.ini --adapter one adapter.r=3
 refused "[adapter] from = base cannot be used: $dir/base/adapter_config.json: cannot be opened" "$weft" eval run.ini adapter.from=base
 limit "$weft" train plain.ini --overwrite run.out=changed train.steps=3 checkpoint.every=none >log 2>&1 || failed "another base" log
@@ -93,6 +108,45 @@ refused "is (4, 521), and this model with this adapter needs (5, 521): the adapt
 sed 's/"use_dora": false/"use_dora": true/' out/model/adapter_config.json >wrong/adapter_config.json
 refused "dora = yes, and 'model.embed_tokens' is an embedding" "$weft" eval run.ini --adapter wrong
 
+# Which modules, by both keys, by a key that is not the file's, and by what PEFT's file alone can say.
+refused "[adapter] regex and targets both say which modules are adapted: take one of them out" \
+    "$weft" plan run.ini 'adapter.regex=.*q_proj' adapter.targets=q_proj
+refused "[adapter] targets or layers choose other modules than $dir/out/model/adapter_config.json has, which is continued" \
+    "$weft" eval run.ini --adapter one adapter.targets=q_proj
+refused "[adapter] targets or layers choose other modules than" "$weft" eval run.ini --adapter one adapter.layers=0,1
+refused "[adapter] regex or layers choose other modules than" "$weft" eval run.ini --adapter one 'adapter.regex=.*q_proj'
+near "the same modules by a key" 1e-9 "$with" "$(loss run.ini --adapter one adapter.targets=embed_tokens,all-linear)"
+their() { # their SED: wrong/adapter_config.json is that of out/model, changed so
+    sed "$1" out/model/adapter_config.json >wrong/adapter_config.json
+    ! cmp -s out/model/adapter_config.json wrong/adapter_config.json || failed "sed $1 changes nothing" wrong/adapter_config.json
+}
+sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' model/config.json >config.json
+cp -r model untied
+mv config.json untied/config.json
+for tied in model untied; do
+    their 's/"q_proj"/"q_proj", "lm_head"/'
+    refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head', which makes the logits, and this adapter changes no head here: have PEFT merge it" \
+        "$weft" plan fresh.ini model.path=$tied adapter.from=wrong
+    refused "[adapter] targets has 'lm_head', which makes the logits; no adapter stands there: take it out, or train it whole" \
+        "$weft" plan fresh.ini model.path=$tied adapter.plugin=lora adapter.targets=q_proj,lm_head
+done
+their 's/"LORA"/"TRAINABLE_TOKENS"/'
+rm wrong/weft_adapter.json
+refused "[adapter] from = wrong is an adapter of a kind that cannot be used, as its files say: there is no adapter plugin \"trainable-tokens\"" \
+    "$weft" eval plain.ini adapter.from=wrong
+their 's/"bias": "none"/"bias": "none", "trainable_token_indices": [1, 2]/'
+refused "$dir/wrong/adapter_config.json: trainable_token_indices trains rows of an embedding alone, and here a table is trained whole or not at all: have PEFT merge it" \
+    "$weft" eval run.ini adapter.from=wrong
+their 's/"q_proj"/"q_proj", "query_key_value"/'
+near "a name that other models have" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
+their '/"target_modules": \[/,/\]/c "target_modules": ["query_key_value"],'
+refused "$dir/wrong/adapter_config.json: target_modules has 'query_key_value', which is no module of this model that can be adapted" \
+    "$weft" eval run.ini adapter.from=wrong
+their '/"target_modules": \[/,/\]/c "target_modules": ".*(q_proj|lm_head)",'
+refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head'" "$weft" plan fresh.ini model.path=untied adapter.from=wrong
+their '/"target_modules": \[/,/\]/c "target_modules": "(",'
+refused "$dir/wrong/adapter_config.json: target_modules '(' is no regular expression" "$weft" eval run.ini adapter.from=wrong
+
 # ---- merged
 
 refused "'model.embed_tokens' is tied to the head" "$weft" merge base out/model merged
@@ -106,6 +160,31 @@ says narrow/config.json '"bfloat16"'
 near "merged to bf16" 1e-2 "$(loss run.ini adapter.from=plain/model)" "$(loss plain.ini model.path=narrow)"
 refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
 refused "merged is there already" "$weft" merge base plain/model merged
+
+# What is no number, or becomes none, is told by its tensor, and nothing is left.
+last() { # last DIRECTORY FILE BYTES: the last number of DIRECTORY/FILE
+    printf "$3" | dd of="$1/$2" bs=1 seek=$(($(wc -c <"$1/$2") - 4)) conv=notrunc 2>/dev/null
+}
+for bytes in '\000\000\300\177 NaN' '\000\000\200\177 infinity'; do
+    rm -rf bad
+    cp -r plain/model bad
+    last bad adapter_model.safetensors "${bytes% *}"
+    refused "bad: 'model.layers.2.mlp.down_proj.lora_B.weight' has ${bytes#* } among its numbers: the run that made the adapter went wrong" \
+        "$weft" merge base bad never
+done
+last bad adapter_model.safetensors '\040\274\276\114' # 1e8
+refused "which fp16 cannot hold: say --dtype bf16" "$weft" merge base bad never --dtype fp16
+says log "'model.layers.2.mlp.down_proj.weight' has "
+says log " in row 39, column "
+[ "$(ls -d never* .never* 2>/dev/null)" = "" ] || failed "a refused merge left something"
+limit "$weft" merge base bad wide --dtype bf16 >log 2>&1 || failed "1e8 in bf16" log
+cp -r base nobase
+last nobase model.safetensors '\000\000\300\177'
+rm -rf bad
+cp -r other/model bad
+rm bad/weft_adapter.json
+refused "'model.norm.weight' would have NaN in element 39, which is no number: the base in" \
+    "$weft" merge nobase bad never --dtype bf16
 
 # ---- with a token that was added: its row, and a tokenizer that has it
 

@@ -38,6 +38,15 @@ refused "[adapter] regex '(' is no regular expression" "$weft" plan run.ini 'ada
 refused "[adapter] has no key target; did you mean targets?" "$weft" plan run.ini adapter.target=q_proj
 refused "[adapter] r = 3 is a key of another adapter than none, which is chosen: put it into [adapter.lora]" \
     "$weft" plan run.ini adapter.plugin=none
+for section in adapter adapter.lora; do
+    refused "[$section] r = 3 is a key of an adapter, and [adapter] names no plugin, so that it would do nothing: add plugin = lora there" \
+        "$weft" plan bare.ini $section.r=3
+done
+prints "$weft" plan bare.ini adapter.lora.r=3 adapter.plugin=none
+refused "all trains every linear of the layers: add an adapter, [adapter] plugin = lora, which is trained on it" \
+    "$weft" plan bare.ini model.base=nf4
+refused "all trains every linear of the layers: set trainable = adapter, and the adapter is trained on it" \
+    "$weft" plan run.ini model.base=nf4 train.trainable=all
 refused "[train] trainable = adapter cannot be used: 'adapter' names nothing" \
     "$weft" plan bare.ini train.trainable=adapter
 sed 's/"tie_word_embeddings": true/"tie_word_embeddings": false/' model/config.json >config.json

@@ -116,6 +116,31 @@ limit "$weft" generate out --prompt e2 --tokens 8 --temperature 0 --json >a.txt 
 limit "$weft" generate out --prompt e2 --tokens 8 --temperature 0 --json --no-cache >b.txt 2>log || failed "generate again" log
 cmp -s a.txt b.txt || failed "with the cache and without" a.txt b.txt
 
+# ---- one goes on, and another begins beside it
+
+train run.out=part adapter.plugin=lora checkpoint.every=none $part
+still="train.steps=1 optimizer.lr=0 checkpoint.every=none"
+cp -r part/model theirs # as PEFT leaves it
+rm theirs/weft_adapter.json
+for from in part/model theirs; do
+    train run.out=joined $still adapter.from=$from
+    cmp -s part/model/adapter_model.safetensors joined/model/adapter_model.safetensors || failed "lora of $from is another beside a new head"
+    [ -s joined/model/mlp-head/adapter_model.safetensors ] || failed "no new head beside lora of $from"
+    near "a new head beside lora of $from" 1e-9 "$(loss part)" "$(loss joined)"
+    refused "$from holds one adapter, and [adapter] plugin is lora, mlp-head" "$weft" eval stack.ini --adapter $from
+done
+train run.out=joined $still adapter.from=out/model/mlp-head
+cmp -s out/model/mlp-head/adapter_model.safetensors joined/model/mlp-head/adapter_model.safetensors || failed "the head is another beside a new lora"
+cp -r out/model/mlp-head nobodys
+rm nobodys/weft_adapter.json
+refused "nobodys/adapter_config.json: peft_type is not LORA" "$weft" plan stack.ini adapter.from=nobodys adapter.plugin=lora
+refused "nobodys holds one adapter, and [adapter] plugin is lora, ia3" "$weft" plan stack.ini adapter.from=nobodys adapter.plugin=lora,ia3
+train run.out=joined adapter.from=part/model
+train run.out=halted adapter.from=part/model train.steps=2
+limit "$weft" train stack.ini --resume run.out=halted adapter.from=part/model >log 2>&1 || failed "a resume of one that went on and one that began" log
+same_tensors "one that went on and one that began, resumed" joined/model halted/model
+[ "$(loss joined)" != "$(loss part)" ] || failed "one that went on and one that began learned nothing"
+
 # ---- a resume, and what --overwrite takes
 
 train run.out=parts $part train.steps=2

@@ -175,4 +175,32 @@ mkdir "a # b"
 cp data/games.txt "a # b/x ; y.txt"
 prints "$weft" init runs/scratch "a # b/x ; y.txt" -o quoted.ini
 runs quoted.ini
+
+# an adapter, of a run or by itself, goes on: on its base as it was stored, with the tokens that were added
+prints "$weft" train sub.ini --overwrite run.out=runs/tuned train.steps=2 adapter.plugin=lora adapter.r=3 model.base=nf4 \
+    tokenizer.add='<a>,<b>'
+rows=$(tensors runs/tuned/model)
+for from in runs/tuned runs/tuned/model; do
+    prints "$weft" init $from data/paragraphs.txt -o on.ini --overwrite
+    says on.ini "path = $(pwd -P)/runs/scratch/model"
+    says on.ini "from = $(pwd -P)/runs/tuned/model"
+    says on.ini "add = <a>,<b>"
+    [ "$(grep -cx 'base = nf4' on.ini)" = $([ $from = runs/tuned ] && echo 1 || echo 0) ] || failed "init $from: how the base is stored" on.ini
+    awk '/^[a-z_]+ = / && before !~ /^#/ { bad = 1 } { before = $0 } END { exit bad }' on.ini || failed "on.ini: a line without its reason" on.ini
+    prints "$weft" train on.ini --overwrite run.out=runs/on train.steps=1 optimizer.lr=0
+    [ "$(tensors runs/on/model)" = "$rows" ] || failed "init $from: another adapter goes on" on.ini
+done
+refused "runs/tuned is an adapter, which means nothing beside weights that are drawn anew: take --fresh out, or name its base, $(pwd -P)/runs/scratch/model" \
+    "$weft" init runs/tuned data/paragraphs.txt --fresh -o bad.ini
+near "an adapter's directory on its base" 1e-9 "$(loss runs/tuned model.base=auto data.path=data/one.txt data.document=file data.validation=none data.context=128)" \
+    "$(loss runs/tuned/model data.path=data/one.txt data.document=file data.context=128)"
+cp -r runs/tuned/model theirs
+sed -i 's|"base_model_name_or_path": "[^"]*"|"base_model_name_or_path": "meta-llama/L"|' theirs/adapter_config.json
+for command in "init theirs data/one.txt -o bad.ini" "eval theirs data.path=data/one.txt"; do
+    refused "theirs is an adapter of meta-llama/L, which is no model's directory here: say weft init BASE DATA with the directory where that model lies" \
+        "$weft" $command
+done
+sed -i 's|"base_model_name_or_path": "[^"]*"|"base_model_name_or_path": null|' theirs/adapter_config.json
+refused "theirs/adapter_config.json names no base (base_model_name_or_path)" "$weft" init theirs data/one.txt -o bad.ini
+[ ! -e bad.ini ] || failed "a refused init wrote bad.ini"
 exit "$failures"

@@ -86,4 +86,10 @@ full=$(total adapter.plugin=none train.trainable=all)
 # Half of what differs in storage, but for what is gathered at once; and 16 bytes for each number in place of 2.
 is "LoRA beside QLoRA" "$lora - $qlora > 0.47 * ($linears * 2 - $linears / 1024 * 536)" 1.000
 is "all beside LoRA" "$full - $lora > 0.47 * 14 * $linears" 1.000
+
+# ---- what README offers beside configs/qlora.ini
+
+for base in nf4 nf4x64 fp8; do prints "$weft" plan "$WEFT_SOURCE/configs/qlora.ini" model.base=$base; done
+refused "[model] base = int8 cannot hold 'model.layers.0.mlp.down_proj.weight': its rows of 344 numbers are no whole blocks of 64" \
+    "$weft" plan "$WEFT_SOURCE/configs/qlora.ini" model.base=int8
 exit $((failures > 0))

@@ -75,8 +75,16 @@ trained() { # trained NUMBER argument...: elements that a plan says are trained
     with=$(loss tied)
     [ "$with" != "$(loss run.ini)" ] || failed "nothing was learned"
     near "an adapter and its tokens" 1e-9 "$with" "$(loss run.ini $adapter --adapter tied/model)"
-    refused "has 514 rows, and this model's has 512: the adapter was made beside tokens that were added; give [tokenizer] add" \
+    refused "[adapter] from = tied/model ($PWD/tied/model) was made with tokens that this run's tokenizer does not have: set [tokenizer] add = <|im_start|>,<|im_end|>, or path = $PWD/tied/model" \
         "$weft" eval run.ini tokenizer.add= --adapter tied/model
+    for add in '<|im_end|>,<|im_start|>' '<|im_start|>' '<|im_start|>,<|im_end|>x' '<a>,<b>'; do
+        refused "does not begin with the tokens that the adapter in $PWD/tied/model was made with, and so gives them other ids: set add = <|im_start|>,<|im_end|>, and others behind them" \
+            "$weft" eval run.ini tokenizer.add="$add" --adapter tied/model
+    done
+    cp -r tied/model untold
+    rm untold/tokenizer.json
+    refused "has 514 rows, and this model's has 512: the adapter was made beside tokens that were added; give [tokenizer] add" \
+        "$weft" eval run.ini tokenizer.add= --adapter untold
     limit "$weft" merge base tied/model merged >log 2>&1 || failed "merge" log
     contains merged/config.json '"vocab_size": 514'
     contains merged/tokenizer.json '"<|im_end|>"'

@@ -10,10 +10,12 @@ typedef struct targets {
     const char *regex;  /* that a whole path has to match, as PEFT's target_modules where it is one text; "": none */
     const char *layers; /* "all", "first:N", "last:N", or "0,2,5" */
     uint32_t kinds;     /* 1u << weft_site_kind that the adapter serves */
+    const char *source; /* the adapter_config.json that says it, where not every name has to be met, as in PEFT; NULL:
+                         * keys do */
 } targets;
 
 /* chosen: [n_sites], set to 1 where it is; no slice is, for what holds for its whole holds for it. An item that matches
- * nothing is refused by a sentence that begins with the key: "targets has 'qproj', ...". */
+ * nothing is refused by a sentence that begins with the key: "targets has 'qproj', ...", or with the file. */
 weft_status targets_choose(const targets *self, const weft_adapter_job *job, uint8_t *chosen, weft_error *err);
 
 /* Whether `layers` has the block. n_layers: of the model. False for what is no such list as well. */

@@ -29,8 +29,9 @@ typedef struct ia3_part {
 struct weft_adapter {
     char *names, *feedforward, *layers; /* owned */
     /* Of one that is continued, what the keys say beside its file; NULL: nothing. */
-    char *asked_names, *asked_feedforward, *source; /* owned */
-    ia3_part *parts;                                /* [n_sites] */
+    char *asked_names, *asked_feedforward; /* owned */
+    char *source;                          /* owned; its file; NULL: it is new */
+    ia3_part *parts;                       /* [n_sites] */
     uint32_t n_sites;
     char *config_json; /* owned */
 };
@@ -65,13 +66,14 @@ static weft_status read_modules(weft_adapter *self, const ia3_config *keys, cons
         self->feedforward = strdup("none");
     }
     json_decref(config);
+    self->source = strdup(source->config_path);
+    if (self->source == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     if (status != WEFT_OK || self->names == NULL || self->feedforward == NULL ||
         (strcmp(keys->targets, "auto") == 0 && strcmp(keys->feedforward, "auto") == 0))
         return status;
     self->asked_names = copy_or(keys->targets, self->names);
     self->asked_feedforward = copy_or(keys->feedforward, self->feedforward);
-    self->source = strdup(source->config_path);
-    return self->asked_names == NULL || self->asked_feedforward == NULL || self->source == NULL
+    return self->asked_names == NULL || self->asked_feedforward == NULL
                ? weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter")
                : WEFT_OK;
 }
@@ -136,11 +138,12 @@ static weft_status check_feedforward(const weft_adapter_job *job, const uint8_t 
     return WEFT_OK;
 }
 
-/* chosen: [2 n_sites], those that are targets, and those whose input is scaled. */
-static weft_status choose(const weft_adapter *self, const char *names, const char *feedforward,
+/* chosen: [2 n_sites], those that are targets, and those whose input is scaled. source: the file that says so, or
+ * NULL. */
+static weft_status choose(const weft_adapter *self, const char *names, const char *feedforward, const char *source,
                           const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
-    const targets wanted = {names, "", self->layers, 1u << WEFT_SITE_LINEAR};
-    const targets inputs = {feedforward, "", self->layers, 1u << WEFT_SITE_LINEAR};
+    const targets wanted = {names, "", self->layers, 1u << WEFT_SITE_LINEAR, source};
+    const targets inputs = {feedforward, "", self->layers, 1u << WEFT_SITE_LINEAR, source};
     weft_status status = targets_choose(&wanted, job, chosen, err);
     if (status != WEFT_OK || strcmp(feedforward, "none") == 0) return status;
     status = targets_choose(&inputs, job, chosen + job->n_sites, err);
@@ -157,7 +160,7 @@ static weft_status compare_keys(const weft_adapter *self, const weft_adapter_job
     if (self->asked_names == NULL) return WEFT_OK;
     asked = calloc(n + 1, sizeof *asked);
     if (asked == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    status = choose(self, self->asked_names, self->asked_feedforward, job, asked, err);
+    status = choose(self, self->asked_names, self->asked_feedforward, NULL, job, asked, err);
     if (status == WEFT_OK && memcmp(asked, chosen, n) != 0)
         status = weft_error_set(err, WEFT_E_USER,
                                 "targets or feedforward choose other modules than %s has, which is continued: take the "
@@ -189,7 +192,7 @@ static weft_status ia3_declare(weft_adapter *self, const weft_adapter_job *job, 
     self->n_sites = job->n_sites;
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
     if (chosen == NULL || self->parts == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    if (status == WEFT_OK) status = choose(self, self->names, self->feedforward, job, chosen, err);
+    if (status == WEFT_OK) status = choose(self, self->names, self->feedforward, self->source, job, chosen, err);
     if (status == WEFT_OK) status = compare_keys(self, job, chosen, err);
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++)
         if (chosen[i]) status = add_factors(self, job, i, chosen[job->n_sites + i], err);

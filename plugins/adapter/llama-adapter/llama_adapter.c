@@ -20,11 +20,13 @@ enum { USUAL_LAYERS = 30 };
 /* Of one attention; NULL: it has none. The projections are the model's. */
 typedef struct prompt_part {
     weft_weight *prompt, *gate, *k_proj, *v_proj;
+    const char *path; /* of the attention */
 } prompt_part;
 
 struct weft_adapter {
     int64_t length, layers; /* layers 0: the usual number */
     prompt_part *parts;     /* [n_sites] */
+    uint32_t n_sites;
     char config_json[320];
 };
 
@@ -91,6 +93,7 @@ static weft_status take_projections(prompt_part *part, const weft_adapter_job *j
                               "'%s' has a bias, which PEFT's AdaptionPrompt adds twice; llama-adapter is for models "
                               "without: choose another adapter",
                               o->path);
+    part->path = site->path;
     part->k_proj = k->weight;
     part->v_proj = v->weight;
     return WEFT_OK;
@@ -138,6 +141,7 @@ static weft_status llama_adapter_declare(weft_adapter *self, const weft_adapter_
     if (layers > job->n_layers)
         return weft_error_set(err, WEFT_E_USER, "layers is %lld, and this model has %lld blocks", (long long)layers,
                               (long long)job->n_layers);
+    self->n_sites = job->n_sites;
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
     if (self->parts == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
@@ -170,14 +174,31 @@ static weft_value llama_adapter_attention(const weft_adapter *self, uint32_t sit
 
 /* ---- files ---- */
 
+/* PEFT has the attention that gets a prompt as `model` of a module of its own, and passes over what is trained whole
+ * there under another name. */
+static weft_status name_wrapped(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
+                                weft_error *err) {
+    for (uint32_t i = 0; i < self->n_sites; i++) {
+        const char *path = self->parts[i].path;
+        const size_t n = path == NULL ? 0 : strlen(path), before = strlen(out->name) - strlen(parameter);
+        char name[sizeof out->name];
+        if (path == NULL || strncmp(parameter, path, n) != 0 || parameter[n] != '.') continue;
+        if ((size_t)snprintf(name, sizeof name, "%.*s%s.model%s", (int)before, out->name, path, parameter + n) >=
+            sizeof name)
+            return weft_error_set(err, WEFT_E_UNSUPPORTED, "'%s' is too long a name for PEFT's files", parameter);
+        memcpy(out->name, name, sizeof name);
+        return WEFT_OK;
+    }
+    return WEFT_OK;
+}
+
 /* PEFT keeps both as parameters, the prompt as (1, length, width). */
 static weft_status llama_adapter_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                                         weft_error *err) {
     char *end = strstr(out->name, ".weight");
     const int is_prompt = strstr(parameter, ".adaption_prompt.") != NULL;
-    (void)self;
-    (void)err;
-    if (end == NULL || (!is_prompt && strstr(parameter, ".adaption_gate.") == NULL)) return WEFT_OK;
+    if (!is_prompt && strstr(parameter, ".adaption_gate.") == NULL) return name_wrapped(self, parameter, out, err);
+    if (end == NULL) return WEFT_OK;
     *end = 0;
     if (!is_prompt) return WEFT_OK;
     out->rank = 3;

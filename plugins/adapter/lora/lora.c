@@ -18,6 +18,10 @@ static void lora_destroy(weft_adapter *self) {
     free(self->names);
     free(self->regex);
     free(self->layers);
+    free(self->source);
+    free(self->asked_names);
+    free(self->asked_regex);
+    free(self->asked_layers);
     free(self->parts);
     free(self->sites);
     free(self->config_json);
@@ -42,6 +46,30 @@ static weft_status take_keys(weft_adapter *self, const lora_config *keys, weft_e
     self->regex = strdup(keys->regex);
     self->layers = copy_or(keys->layers, "all");
     return self->names == NULL || self->regex == NULL || self->layers == NULL ? no_memory(err) : WEFT_OK;
+}
+
+static weft_status refuse_both(weft_error *err) {
+    return weft_error_set(err, WEFT_E_USER,
+                          "regex and targets both say which modules are adapted: take one of them out, for an "
+                          "expression can name all of them, as .*\\.(q_proj|v_proj)");
+}
+
+static int says(const char *text) {
+    return text[0] != 0 && strcmp(text, "auto") != 0;
+}
+
+/* Modules are compared where they are known. */
+static weft_status keep_asked(weft_adapter *self, const lora_config *keys, const weft_adapter_source *source,
+                              weft_error *err) {
+    self->asks_modules = says(keys->targets) || says(keys->regex);
+    self->asks_layers = says(keys->layers);
+    self->source = strdup(source->config_path);
+    self->asked_names = strdup(keys->targets);
+    self->asked_regex = strdup(keys->regex);
+    self->asked_layers = strdup(keys->layers);
+    if (self->source != NULL && self->asked_names != NULL && self->asked_regex != NULL && self->asked_layers != NULL)
+        return WEFT_OK;
+    return no_memory(err);
 }
 
 static weft_status refuse_key(const char *key, const weft_adapter_source *source, weft_error *err) {
@@ -72,12 +100,13 @@ static weft_status lora_create(weft_adapter **out, const weft_host *host, const 
     (void)host;
     if (status != WEFT_OK) return status;
     self->gaussian = keys->init != LORA_KAIMING;
-    if (source == NULL) status = take_keys(self, keys, err);
-    else status = lora_read(self, source, err);
+    if (says(keys->targets) && says(keys->regex)) status = refuse_both(err);
+    if (status == WEFT_OK) status = source == NULL ? take_keys(self, keys, err) : lora_read(self, source, err);
     if (status == WEFT_OK && source != NULL) status = compare_keys(self, keys, source, err);
     if (status == WEFT_OK && keys->dropout != WEFT_AUTO_F64) self->dropout = keys->dropout; /* of training alone */
     if (status == WEFT_OK && (self->names == NULL || self->regex == NULL || self->layers == NULL))
         status = no_memory(err);
+    if (status == WEFT_OK && source != NULL) status = keep_asked(self, keys, source, err);
     if (status == WEFT_OK) *out = self;
     else lora_destroy(self);
     return status;
@@ -173,8 +202,32 @@ static weft_status add_chosen(weft_adapter *self, const weft_adapter_job *job, c
     return status;
 }
 
+enum { LORA_KINDS = 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING };
+
+/* What the keys choose beside an adapter that is continued has to be what it is. */
+static weft_status compare_modules(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen,
+                                   weft_error *err) {
+    const targets wanted = {self->asks_modules ? self->asked_names : self->names,
+                            self->asks_modules ? self->asked_regex : self->regex,
+                            self->asks_layers ? self->asked_layers : self->layers, LORA_KINDS,
+                            self->asks_modules ? NULL : self->source};
+    uint8_t *asked = NULL;
+    weft_status status = WEFT_OK;
+    if (!self->asks_modules && !self->asks_layers) return WEFT_OK;
+    asked = calloc((size_t)job->n_sites + 1, sizeof *asked);
+    if (asked == NULL) return no_memory(err);
+    status = targets_choose(&wanted, job, asked, err);
+    if (status == WEFT_OK && memcmp(asked, chosen, job->n_sites) != 0)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "%s choose other modules than %s has, which is continued: take the keys out, or set "
+                                "them to what stands there",
+                                says(self->asked_regex) ? "regex or layers" : "targets or layers", self->source);
+    free(asked);
+    return status;
+}
+
 static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
-    const targets wanted = {self->names, self->regex, self->layers, 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING};
+    const targets wanted = {self->names, self->regex, self->layers, LORA_KINDS, self->source};
     uint8_t *chosen = calloc((size_t)job->n_sites + 1, sizeof *chosen);
     weft_status status = WEFT_OK;
     self->n_sites = job->n_sites;
@@ -182,6 +235,7 @@ static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job,
     self->sites = calloc((size_t)job->n_sites + 1, sizeof *self->sites);
     if (chosen == NULL || self->parts == NULL || self->sites == NULL) status = no_memory(err);
     if (status == WEFT_OK) status = targets_choose(&wanted, job, chosen, err);
+    if (status == WEFT_OK) status = compare_modules(self, job, chosen, err);
     if (status == WEFT_OK) status = add_chosen(self, job, chosen, err);
     if (status == WEFT_OK) self->config_json = lora_write(self, job, chosen);
     if (status == WEFT_OK && self->config_json == NULL) status = no_memory(err);

@@ -39,8 +39,11 @@ struct weft_adapter {
     double alpha, dropout;
     int stabilised, gaussian, dora;
     char *names, *regex, *layers; /* owned */
-    lora_part *parts;             /* [n_sites] */
-    weft_site *sites;             /* [n_sites] what a merge is told of them */
+    /* Of one that is continued: its adapter_config.json, and what keys say beside it. */
+    char *source, *asked_names, *asked_regex, *asked_layers; /* owned; NULL: it is new */
+    int asks_modules, asks_layers;                           /* else those of the file */
+    lora_part *parts;                                        /* [n_sites] */
+    weft_site *sites;                                        /* [n_sites] what a merge is told of them */
     uint32_t n_sites;
     char *config_json; /* owned */
 };

@@ -38,17 +38,21 @@ static int changes_base(const char *init) {
 static weft_status check_rest(const reading *self) {
     static const struct {
         const char *key, *why;
-    } unknown[] = {{"fan_in_fan_out", "is true, which is for matrices stored as (in, out); this model's are (out, in)"},
-                   {"rank_pattern", "gives modules ranks of their own, and here all have one"},
-                   {"alpha_pattern", "gives modules scales of their own, and here all have one"},
-                   {"exclude_modules", "leaves modules out; list those that are meant in target_modules"},
-                   {"lora_bias", "is true, and B has no bias here"},
-                   {"layer_replication", "repeats blocks, and a model is as its config.json says here"},
-                   {"trainable_token_indices", "trains rows of an embedding alone, which is not served"},
-                   {"target_parameters", "adapts parameters that no module reads as a linear, which is not served"},
-                   {"use_qalora", "is true, and A reads every element of its input here"},
-                   {"alora_invocation_tokens", "switches the adapter on within a text, which is not served"},
-                   {"megatron_config", "is of another trainer's layers"}};
+    } unknown[] = {
+        {"fan_in_fan_out", "is true, which is for matrices stored as (in, out); this model's are (out, in)"},
+        {"rank_pattern", "gives modules ranks of their own, and here all have one"},
+        {"alpha_pattern", "gives modules scales of their own, and here all have one"},
+        {"exclude_modules", "leaves modules out; list those that are meant in target_modules"},
+        {"lora_bias", "is true, and B has no bias here"},
+        {"layer_replication", "repeats blocks, and a model is as its config.json says here"},
+        {"trainable_token_indices",
+         "trains rows of an embedding alone, and here a table is trained whole or not at all: have PEFT merge "
+         "it into its base (merge_and_unload) and take that model, or train the table there as one of "
+         "modules_to_save"},
+        {"target_parameters", "adapts parameters that no module reads as a linear, which is not served"},
+        {"use_qalora", "is true, and A reads every element of its input here"},
+        {"alora_invocation_tokens", "switches the adapter on within a text, which is not served"},
+        {"megatron_config", "is of another trainer's layers"}};
     const char *bias = json_string_value(json_object_get(self->config, "bias"));
     for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
         if (!says_nothing(json_object_get(self->config, unknown[i].key)))
