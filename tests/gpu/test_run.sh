@@ -6,14 +6,18 @@ set -eu
 . "$WEFT_SOURCE/tests/common/shell.sh"
 [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
 run() { # run argument...
-    limit sh "$WEFT_SOURCE/tests/gpu/run" --double "$WEFT_BUILD" "$@" report.md >out 2>err
+    timeout 3600 sh "$WEFT_SOURCE/tests/gpu/run" --double "$WEFT_BUILD" "$@" report.md >out 2>err
 }
 has_row() { # has_row TEXT
     grep -qF -- "$1" report.md || failed "the report has no $1" report.md out err
 }
-run --minutes 60 --only machine,same-bits,bench || failed "a part has failed" report.md out err
+export WEFT_STEPS=3
+if is_full; then WEFT_STEPS=200; fi
+run --minutes 60 --only machine,beside-the-cpu,same-bits,prove,bench || failed "a part has failed" report.md out err
 has_row '| machine | passed |'
+has_row '| beside-the-cpu | passed |'
 has_row '| same-bits | passed |'
+has_row '| prove | passed |'
 has_row '| bench | not run: a double has no speed |'
 has_row '- the double of CUDA'
 ! grep -q '^| golden' report.md || failed "a part that was not asked for" report.md
