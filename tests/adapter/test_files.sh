@@ -139,6 +139,8 @@ refused "$dir/wrong/adapter_config.json: trainable_token_indices trains rows of 
     "$weft" eval run.ini adapter.from=wrong
 their 's/"q_proj"/"q_proj", "query_key_value"/'
 near "a name that other models have" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
+their 's/"q_proj"/"q_proj", "lm_head"/; s/"model.norm"/"model.norm", "lm_head"/'
+near "a head that is trained whole is not adapted as well" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
 their '/"target_modules": \[/,/\]/c "target_modules": ["query_key_value"],'
 refused "$dir/wrong/adapter_config.json: target_modules has 'query_key_value', which is no module of this model that can be adapted" \
     "$weft" eval run.ini adapter.from=wrong

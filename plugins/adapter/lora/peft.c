@@ -67,13 +67,22 @@ static weft_status check_rest(const reading *self) {
     return WEFT_OK;
 }
 
-/* The words of a list of texts or numbers, with commas; a lone number too. NULL: no memory, or something else in it. */
-static char *join_list(const json_t *list) {
+static int lists(const json_t *list, const char *text) {
+    for (size_t i = 0; text != NULL && i < json_array_size(list); i++) {
+        const char *item = json_string_value(json_array_get(list, i));
+        if (item != NULL && strcmp(item, text) == 0) return 1;
+    }
+    return 0;
+}
+
+/* The words of a list of texts or numbers but for those of another list, with commas. NULL: no memory. */
+static char *join_list(const json_t *list, const json_t *without) {
     char *all = strdup("");
     for (size_t i = 0; all != NULL && i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);
         char number[32] = "", *longer = NULL;
         const char *text = json_is_string(item) ? json_string_value(item) : number;
+        if (lists(without, json_string_value(item))) continue;
         if (json_is_integer(item)) (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(item));
         else if (!json_is_string(item)) text = "";
         longer = malloc(strlen(all) + strlen(text) + 2);
@@ -92,11 +101,13 @@ static weft_status read_modules(weft_adapter *self, const reading *from) {
     char number[32];
     if (!is_text && (!json_is_array(modules) || json_array_size(modules) == 0))
         return refuse(from, "target_modules", "is neither a list of names nor one expression");
-    self->names = is_text ? strdup(is_all ? "all-linear" : "") : join_list(modules);
+    /* What is trained whole PEFT does not adapt as well. */
+    self->names = is_text ? strdup(is_all ? "all-linear" : "")
+                          : join_list(modules, json_object_get(from->config, "modules_to_save"));
     self->regex = strdup(is_text && !is_all ? json_string_value(modules) : "");
     (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(layers));
     if (layers == NULL || json_is_null(layers)) self->layers = strdup("all");
-    else self->layers = json_is_integer(layers) ? strdup(number) : join_list(layers);
+    else self->layers = json_is_integer(layers) ? strdup(number) : join_list(layers, NULL);
     return WEFT_OK;
 }
 
@@ -146,12 +157,6 @@ static int is_chosen_everywhere(const weft_adapter_job *job, const uint8_t *chos
     return 1;
 }
 
-static int has_text(const json_t *list, const char *text) {
-    for (size_t i = 0; i < json_array_size(list); i++)
-        if (strcmp(json_string_value(json_array_get(list, i)), text) == 0) return 1;
-    return 0;
-}
-
 static json_t *list_modules(const weft_adapter_job *job, const uint8_t *chosen) {
     json_t *list = json_array();
     for (uint32_t i = 0; i < job->n_sites; i++) {
@@ -159,7 +164,7 @@ static json_t *list_modules(const weft_adapter_job *job, const uint8_t *chosen) 
         const char *name = last_name(site->path);
         if (!chosen[i]) continue;
         if (!is_chosen_everywhere(job, chosen, name)) name = site->path;
-        if (!has_text(list, name)) (void)json_array_append_new(list, json_string(name));
+        if (!lists(list, name)) (void)json_array_append_new(list, json_string(name));
     }
     return list;
 }
