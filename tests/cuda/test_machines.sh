@@ -97,6 +97,11 @@ JSON
     exact 4 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2 train.global_batch=8
     [ "$(sed 1d aparts | sort -u | wc -l)" = 1 ] || failed "ranks other than the first hold the same apart" aparts
     if has mpich; then exact 2 0 comm.plugin=mpi-mpich strategy.plugin=fsdp checkpoint.every=1 train.steps=2; fi
+
+    # A card that context and libraries fill: of one rank, and of several, which exchange before anything is planned.
+    stops "and a device has 0 B beside the 332.0 MiB of its context and libraries: nothing was started" WEFT_DOUBLE_MEMORY=332M $train
+    stops "Nothing was planned yet: 333.0 MiB of the 333.0 MiB that this rank may have are the device's context and libraries" \
+        WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=333M $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     export WEFT_DOUBLE_CONTEXT=0
 
     # Too small a card: which part takes most, and what would fit.

@@ -54,8 +54,9 @@ static weft_status find_place(uint64_t *out, const weft_comm *comm, weft_error *
     void *driver = dlopen(NCCL_DRIVER, RTLD_LAZY | RTLD_LOCAL);
     weft_status status = WEFT_OK;
     if (driver == NULL)
-        return weft_error_set(err, WEFT_E_DEVICE, NCCL_DRIVER " was not found, by which NCCL's ranks compare their "
-                                                              "cards.");
+        return weft_error_set(err, WEFT_E_DEVICE,
+                              NCCL_DRIVER " was not found, by which NCCL's ranks compare their "
+                                          "cards.");
     status = ask_driver(out, driver, comm->native->index(comm->device), err);
     (void)dlclose(driver);
     return status;
