@@ -9,8 +9,20 @@ set(WEFT_CUDA_ARCHITECTURES 80 89 90 CACHE STRING "Compute capabilities that dev
 
 set(WEFT_CUDA_FLAGS "" CACHE STRING "More of nvcc's options: -lineinfo names lines of the source to profilers, and takes 20 MB")
 
-# What is missing goes to `missing`. Sets CUDA_NVCC, CUDA_INCLUDES, CUDA_RUNTIME, CUDA_RTC (which tests link) and
-# CUDA_LIBRARY_DIRECTORIES.
+set(WEFT_CUDA_LEAST 12.4)
+
+# Of CUDA_NVCC, to CUDA_VERSION: "12.4", or empty where it names none.
+macro(weft_ask_nvcc)
+  set(CUDA_VERSION)
+  if(CUDA_NVCC)
+    execute_process(COMMAND "${CUDA_NVCC}" --version OUTPUT_VARIABLE said ERROR_QUIET)
+    string(REGEX MATCH "release ([0-9]+\\.[0-9]+)" said "${said}")
+    set(CUDA_VERSION "${CMAKE_MATCH_1}")
+  endif()
+endmacro()
+
+# What is missing goes to `missing`. Sets CUDA_NVCC, CUDA_VERSION, CUDA_INCLUDES, CUDA_RUNTIME, CUDA_RTC (which tests
+# link) and CUDA_LIBRARY_DIRECTORIES.
 macro(weft_find_cuda missing)
   set(installed "${CMAKE_BINARY_DIR}/cuda/nvidia")
   file(GLOB parts LIST_DIRECTORIES true "${installed}/*")
@@ -21,8 +33,22 @@ macro(weft_find_cuda missing)
     find_program(CUDA_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH PATHS /usr/local/cuda ${base} PATH_SUFFIXES bin NO_CACHE)
   endif()
   set(${missing})
+  weft_ask_nvcc()
+  # One that the system has and that is too old does not stand before the build tree's.
+  if(CUDA_NVCC AND CUDA_VERSION VERSION_LESS WEFT_CUDA_LEAST AND NOT WEFT_CUDA_ROOT)
+    find_program(nvcc_of_packages nvcc PATHS ${base} PATH_SUFFIXES bin NO_DEFAULT_PATH NO_CACHE)
+    if(nvcc_of_packages)
+      set(CUDA_NVCC "${nvcc_of_packages}")
+      weft_ask_nvcc()
+    endif()
+  endif()
   if(NOT CUDA_NVCC)
     set(${missing} nvcc)
+  elseif(NOT CUDA_VERSION OR CUDA_VERSION VERSION_LESS WEFT_CUDA_LEAST)
+    set(${missing} "${CUDA_NVCC} is of CUDA ${CUDA_VERSION}, and ${WEFT_CUDA_LEAST} is the least")
+    if(NOT CUDA_VERSION)
+      set(${missing} "${CUDA_NVCC} --version names no release of CUDA")
+    endif()
   else()
     get_filename_component(home "${CUDA_NVCC}" REALPATH)
     get_filename_component(home "${home}" DIRECTORY)
@@ -107,7 +133,7 @@ else()
     message(STATUS "CUDA was not found (${cuda_missing}): no CUDA device. `configs/packages.sh cuda` installs what it is "
                    "built with.")
   else()
-    message(STATUS "CUDA device: ${CUDA_NVCC}")
+    message(STATUS "CUDA device: ${CUDA_NVCC}, of CUDA ${CUDA_VERSION}")
     file(GLOB cuda_sources CONFIGURE_DEPENDS plugins/device/cuda/*.cu)
     set(cuda_directory "${CMAKE_BINARY_DIR}/cuda-objects")
     file(MAKE_DIRECTORY "${cuda_directory}")

@@ -1,6 +1,8 @@
 /* host/ranks/platform.c: see platform.h. */
 #include "ranks/platform.h"
 
+#include "base/units.h"
+#include "base/words.h"
 #include "launch/lasting.h"
 #include "launch/pulse.h"
 #include "launch/rendezvous.h"
@@ -193,6 +195,23 @@ static weft_status exchange_rows(weft_platform *self, weft_buffer *buffer, void 
     return status;
 }
 
+/* It is little, and the first that a rank takes: where there is no room for it, there is none for a plan. */
+static weft_status take_rows(const weft_platform *self, weft_buffer **out, int64_t bytes, weft_error *err) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    char held[WEFT_UNIT_SIZE], memory[WEFT_UNIT_SIZE];
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, out, bytes);
+    if (status != WEFT_E_MEMORY || err == NULL) return status;
+    WEFT_PLUGIN_TELL(self->kernels, info, self->device, &info);
+    if (info.held > 0)
+        weft_words_append(err->text, sizeof err->text,
+                          " Nothing was planned yet: %s of the %s that this rank may have are the device's context and "
+                          "libraries, the communicator's among them. It needs a device with more memory, or with fewer "
+                          "programs on it",
+                          weft_unit_bytes(held, info.held), weft_unit_bytes(memory, info.memory));
+    return status;
+}
+
 weft_status weft_platform_share(weft_platform *self, void *all, const void *mine, int64_t bytes, weft_error *err) {
     weft_buffer *buffer = NULL;
     weft_status status = WEFT_OK;
@@ -200,7 +219,7 @@ weft_status weft_platform_share(weft_platform *self, void *all, const void *mine
         memcpy(all, mine, (size_t)bytes);
         return WEFT_OK;
     }
-    WEFT_PLUGIN_CALL(status, self->kernels, alloc, err, self->device, &buffer, bytes * self->comm_info.size);
+    status = take_rows(self, &buffer, bytes * self->comm_info.size, err);
     if (status == WEFT_OK) status = exchange_rows(self, buffer, all, mine, bytes, err);
     if (buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, buffer);
     return status;

@@ -25,6 +25,11 @@ static const char *whose(char out[48], const weft_fit *fit) {
     return out;
 }
 
+/* Its bytes; a room of which others have all is given as one byte. */
+static const char *room_bytes(char out[WEFT_UNIT_SIZE], const weft_room *room) {
+    return weft_unit_bytes(out, room->bytes == 1 ? 0 : room->bytes);
+}
+
 static const char *largest_name(const weft_fit *fit) {
     return weft_memory_category_name(weft_need_largest(&fit->need));
 }
@@ -74,7 +79,7 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     if (fit->room.bytes == 0) return;
     if (fit->fits) (void)fprintf(to, "%-*s", width, "fits");
     else (void)fprintf(to, "does not fit ");
-    (void)weft_unit_bytes(room, fit->room.bytes);
+    (void)room_bytes(room, &fit->room);
     if (is_a_ranks(fit)) (void)fprintf(to, "the %s of rank %d's device", room, (int)fit->need.first);
     else (void)fprintf(to, "%s's %s", weft_room_whose(&fit->room), room);
     if (!fit->fits || fit->world > 1) /* else it stands above */
@@ -136,7 +141,7 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
                           "as it is",
                           weft_unit_bytes(need, fit->need.bytes.total), together(ranks, fit),
                           weft_unit_bytes(most, fit->need.bytes.category[weft_need_largest(&fit->need)]),
-                          largest_name(fit), whose(owner, fit), weft_unit_bytes(room, fit->room.bytes), apart, what);
+                          largest_name(fit), whose(owner, fit), room_bytes(room, &fit->room), apart, what);
 }
 
 void weft_fit_warn(const weft_fit *fit, const weft_host *host) {

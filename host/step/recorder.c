@@ -29,7 +29,7 @@ struct weft_recorder {
     int32_t world;
     known_pass known[MOST_KNOWN];
     uint64_t passes;
-    char *leaves; /* of a whole pass, shared with the device; NULL: not taken yet */
+    char *leaves; /* of a whole pass, shared with the device */
     bool *wanted; /* [leaves] which of them the pass at hand touches */
     bool stopped; /* the device could not record one: no more are */
 };
@@ -72,6 +72,16 @@ static void free_recorder(weft_recorder *self) {
     free(self);
 }
 
+/* What recordings read: taken here, for a step takes nothing. */
+static weft_status take_leaves(weft_recorder *self, const weft_stepper *stepper, weft_error *err) {
+    const weft_engine *engine = stepper->engine;
+    const int64_t bytes = weft_step_leaf_room(engine) * weft_plan_most_leaves(&engine->plan);
+    void *memory = NULL;
+    const weft_status status = weft_order_take(&stepper->order, &memory, bytes, err);
+    self->leaves = memory;
+    return status;
+}
+
 weft_status weft_recorder_open(weft_recorder **out, const weft_stepper *stepper, weft_error *err) {
     const weft_engine *engine = stepper->engine;
     const int64_t replay = engine->plan.run->settings.run.replay;
@@ -100,8 +110,10 @@ weft_status weft_recorder_open(weft_recorder **out, const weft_stepper *stepper,
     self->device = engine->device;
     self->host = engine->plan.run->host;
     self->world = engine->ranks.world;
-    *out = self;
-    return WEFT_OK;
+    status = take_leaves(self, stepper, err);
+    if (status == WEFT_OK) *out = self;
+    else free_recorder(self);
+    return status;
 }
 
 /* ---- which pass ---- */
@@ -121,7 +133,7 @@ static void forget_pass(weft_recorder *self, known_pass *pass) {
 void weft_recorder_close(weft_recorder *self, const weft_order *order) {
     if (self == NULL) return;
     for (int i = 0; i < MOST_KNOWN; i++) forget_pass(self, &self->known[i]);
-    if (self->leaves != NULL) weft_order_give_back(order, self->leaves);
+    weft_order_give_back(order, self->leaves);
     free_recorder(self);
 }
 
@@ -219,17 +231,6 @@ static weft_status replay_pass(const weft_recorder *self, const known_pass *pass
 
 /* ---- what it reads ---- */
 
-static weft_status take_leaves(weft_recorder *self, const weft_stepper *stepper, weft_error *err) {
-    const weft_engine *engine = stepper->engine;
-    void *memory = NULL;
-    weft_status status = WEFT_OK;
-    if (self->leaves != NULL) return WEFT_OK;
-    status = weft_order_take(&stepper->order, &memory,
-                             weft_step_leaf_room(engine) * weft_plan_most_leaves(&engine->plan), err);
-    self->leaves = memory;
-    return status;
-}
-
 static void note_wanted(const weft_recorder *self, const weft_program *program) {
     memset(self->wanted, 0, (size_t)program->leaves * sizeof *self->wanted);
     for (int32_t i = 0; i < program->n_events; i++) {
@@ -240,8 +241,7 @@ static void note_wanted(const weft_recorder *self, const weft_program *program) 
 }
 
 static weft_status put_all(weft_recorder *self, weft_stepper *stepper, weft_error *err) {
-    weft_status status = take_leaves(self, stepper, err);
-    if (status != WEFT_OK) return status;
+    weft_status status = WEFT_OK;
     note_wanted(self, stepper->stage->program);
     stepper->leaves = self->leaves;
     status = weft_step_make_leaves(stepper, self->wanted, err);

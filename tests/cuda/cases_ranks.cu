@@ -22,6 +22,7 @@ struct place {
 };
 
 place come(int rank, int ranks, const ncclUniqueId *id) {
+    if (cudaSetDevice(rank) != cudaSuccess) std::abort();
     place p = {rank, ranks, nullptr, new_stream()};
     if (ncclCommInitRank(&p.comm, ranks, *id, rank) != ncclSuccess) std::abort();
     return p;
@@ -176,6 +177,18 @@ int ranks_differ(int rank, int ranks, const ncclUniqueId *id) {
         WORKS(ncclCommGetAsyncError(p.comm, &code));
         WORKS(code);
     }
+    return 0;
+}
+
+/* Two ranks on one card: both are told, and have no communicator. */
+int ranks_share(int rank, int ranks, const ncclUniqueId *id) {
+    const bool shares = ranks > 1 && rank < 2;
+    ncclComm_t comm = nullptr;
+    FINE(cudaSetDevice(shares ? 0 : rank));
+    MUST(ncclCommInitRank(&comm, ranks, *id, rank) == (shares ? ncclInvalidUsage : ncclSuccess));
+    MUST((comm == nullptr) == shares);
+    MUST(!shares || std::strstr(ncclGetLastError(nullptr), "Duplicate GPU detected") != nullptr);
+    if (comm != nullptr) WORKS(ncclCommAbort(comm));
     return 0;
 }
 

@@ -6,7 +6,7 @@ set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins" ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
+export WEFT_DOUBLE_DEVICES=4 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins" ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}verify_asan_link_order=0"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 make_model model 32 8 56 1 512
 make_text 40
@@ -31,7 +31,6 @@ every = 2
 [device]
 plugin    = cuda
 workspace = 1Mi
-share     = yes
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
 train() { # train OUT argument...

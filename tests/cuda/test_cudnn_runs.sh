@@ -6,7 +6,7 @@ set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+export WEFT_DOUBLE_DEVICES=4 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 make_model model 32 8 56 2 512
 make_text 40
@@ -38,7 +38,6 @@ plugin = adamw
 [device]
 plugin    = cuda
 workspace = 1Mi
-share     = yes
 attention = cudnn
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI

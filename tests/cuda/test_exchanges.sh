@@ -1,6 +1,6 @@
 #!/bin/sh
 # The communicator nccl on the doubles of NCCL and CUDA: what tests/comm holds of every other one, in each of the double's
-# modes, and a rank that dies. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# modes, each rank on a card of its own, and a rank that dies. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -8,7 +8,7 @@ plugin=$WEFT_BUILD/tests/cuda/weft-comm-nccl.so
 [ -e "$plugin" ] || { echo "skipped: there is no CUDA double"; exit 77; }
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 export WEFT_TEST_DEVICE=cuda WEFT_TEST_DEVICE_FILE="$WEFT_BUILD/tests/cuda/weft-device-cuda.so"
-export WEFT_TEST_KEYS="share=yes workspace=1Mi cache=$WEFT_BUILD/tests/cuda/compiled"
+export WEFT_DOUBLE_DEVICES=7 WEFT_TEST_KEYS="workspace=1Mi cache=$WEFT_BUILD/tests/cuda/compiled"
 
 start() { # start N WORD...: N ranks that the host starts
     limit "$WEFT_BUILD/tests/ranks" start "$@" "$plugin" >out 2>&1 </dev/null

@@ -1,12 +1,13 @@
 #!/bin/sh
 # What `weft plan` says of a step's launches is what a step starts on the CUDA double: kernels, products and copies, of
 # one rank and of several, in both precisions, with and without what a step can leave out. A step's own are what a run
-# of one step more has more of. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# of one step more has more of; memory of the card, and pinned memory, it has none of. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
 [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+export WEFT_DOUBLE_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 cp -r "$WEFT_SOURCE/configs" configs
 sed '/^\[device\]/,$d' configs/prove.ini >configs/cpu.ini
@@ -16,7 +17,6 @@ sed '/^\[device\]/,$d' configs/prove.ini >configs/cpu.ini
 [device]
 plugin = cuda
 [device.cuda]
-share     = yes
 workspace = 1Mi
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
@@ -64,6 +64,40 @@ same() { # same COLUMNS RANKS argument...: the first of the three numbers
 same 1-3 1 train.precision=bf16
 cmp memory.1 memory.2 >err && grep -q '^call cudaMalloc 5$' memory.1 || failed "allocations" memory.1 memory.2
 same 1-3 1 strategy.reduce=tree
+# Nor does a step in any other way of training. What is taken before the first one is told by what fails in a step.
+taken() { # taken STEPS argument...: by each process of such a run
+    steps=$1
+    shift
+    rm -rf counts run
+    WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/run" train.schedule=constant \
+        train.steps="$steps" "$@" >out 2>err || fail "train $*"
+    awk '$2 == "cudaMalloc" || $2 == "cudaHostAlloc"' counts | sort
+}
+steady() { # steady argument...: four steps take what one takes
+    taken 1 "$@" >memory.1
+    taken 4 "$@" >memory.4
+    [ -s memory.1 ] && cmp memory.1 memory.4 >err || failed "a step takes memory: $*" memory.1 memory.4
+}
+before() { # before argument...: so, and the first of them takes none either
+    steady "$@"
+    pieces=$(awk '$2 == "cudaHostAlloc" && $3 > most { most = $3 } END { print most }' memory.1)
+    for i in $(seq "$pieces"); do
+        rm -rf run
+        if WEFT_DOUBLE_FAIL=cudaHostAlloc:$i=2 limit "$weft" train configs/run.ini run.out="$PWD/run" train.steps=1 "$@" >out 2>err
+        then failed "no sentence for piece $i of pinned memory: $*" err; fi
+        if grep -q "step 1" err; then failed "a step takes piece $i of pinned memory: $*" err; fi
+    done
+}
+short=train.global_batch=4
+nccl="--ranks 2 comm.plugin=nccl $short"
+before $short
+# shellcheck disable=SC2086  # words on purpose
+if is_full; then
+    before $nccl strategy.plugin=fsdp
+    steady $nccl strategy.plugin=mp
+else
+    steady $nccl strategy.plugin=fsdp
+fi
 # Weights come and go, checkpoints too, through pinned memory alone: of a whole run, and of one that takes it up.
 for steps in 2 4; do
     rm -f counts
@@ -81,4 +115,14 @@ has mpich || exit $((failures > 0))
 # What comes and goes between ranks passes through copies of MPI's own.
 same 1-2 2 strategy.plugin=ddp
 same 1-2 2 strategy.plugin=fsdp train.precision=bf16
+# Pieces for exchanges are taken by the first step, however fast it went.
+mpi="--ranks 2 comm.plugin=mpi-mpich data.lengths= $short"
+# shellcheck disable=SC2086  # words on purpose
+{
+    if is_full; then steady $mpi strategy.plugin=fsdp; fi
+    steady $mpi strategy.plugin=mp
+    export WEFT_DOUBLE_MODE=any WEFT_DOUBLE_SEED=3
+    taken 4 $mpi strategy.plugin=mp >memory.any
+}
+cmp memory.4 memory.any >err || failed "what is taken depends on what runs when" memory.4 memory.any
 exit $((failures > 0))

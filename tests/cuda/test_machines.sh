@@ -97,6 +97,11 @@ JSON
     exact 4 0 comm.plugin=nccl strategy.plugin=fsdp checkpoint.every=1 train.steps=2 train.global_batch=8
     [ "$(sed 1d aparts | sort -u | wc -l)" = 1 ] || failed "ranks other than the first hold the same apart" aparts
     if has mpich; then exact 2 0 comm.plugin=mpi-mpich strategy.plugin=fsdp checkpoint.every=1 train.steps=2; fi
+
+    # A card that context and libraries fill: of one rank, and of several, which exchange before anything is planned.
+    stops "and a device has 0 B beside the 332.0 MiB of its context and libraries: nothing was started" WEFT_DOUBLE_MEMORY=332M $train
+    stops "Nothing was planned yet: 333.0 MiB of the 333.0 MiB that this rank may have are the device's context and libraries" \
+        WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=333M $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     export WEFT_DOUBLE_CONTEXT=0
 
     # Too small a card: which part takes most, and what would fit.
@@ -104,10 +109,12 @@ JSON
     stops "train.micro_batch=" WEFT_DOUBLE_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
     # Two ranks on one card have half of it each, and so have two of three on two cards; what the plan cannot know of is
     # told where it is missing.
-    share="device.cuda.share=yes comm.plugin=nccl strategy.plugin=fsdp"
-    stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2
-    stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 3
-    stops "Card 0, CUDA double sm_90, has no room for a buffer of" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2 --no-fit
+    share="device.cuda.share=yes comm.plugin=mpi-mpich strategy.plugin=fsdp"
+    if has mpich; then
+        stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2
+        stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 3
+        stops "Card 0, CUDA double sm_90, has no room for a buffer of" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2 --no-fit
+    fi
 
     planned() { # planned TEXT argument...: what the plan says of the room
         text=$1
@@ -120,12 +127,18 @@ JSON
     planned "fits        the 8.0 MiB of rank 0's device" --ranks 2 --nodes 2 device.cuda.share=yes
 
     # More ranks than cards.
-    stops "This machine has 1 card for 2 ranks. Start at most 1, or let ranks share a card with share = yes" \
+    stops "This machine has 1 card for 2 ranks. Start at most 1, or let ranks share a card with share = yes in [device], which takes [comm] plugin = mpi." \
         $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     stops "This machine has 2 cards for 3 ranks. Start at most 2" WEFT_DOUBLE_DEVICES=2 \
         $train --ranks 3 comm.plugin=nccl strategy.plugin=fsdp
-    limit env WEFT_DOUBLE_DEVICES=2 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
-        failed "two ranks on two cards" log
+    # NCCL gives no card to two, whatever [device] says: every rank tells who shares which, as those alone do not know it.
+    alone="device.cuda.share=yes comm.plugin=nccl strategy.plugin=fsdp"
+    two="NCCL needs a card for each rank, and ranks 0, 2 share card 0000:01:00.0"
+    stops "$two. Start as many ranks as there are cards, or set [comm] plugin = mpi, whose ranks can share one" \
+        WEFT_DOUBLE_DEVICES=2 $train --ranks 3 $alone
+    [ "$(grep -cF "$two" log)" = 3 ] || failed "not every rank says who shares a card" log
+    stops "ranks 0, 2, 4 share card 0000:01:00.0; ranks 1, 3 share card 0000:02:00.0." WEFT_DOUBLE_DEVICES=2 $train --ranks 5 $alone train.global_batch=10
+    limit env WEFT_DOUBLE_DEVICES=2 $train --ranks 2 $alone >log 2>&1 || failed "two ranks on two cards" log
     rm -rf out
     # Of those that were each shown one card, and not the same one, each has its own.
     limit env WEFT_DOUBLE_APART=1 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
@@ -141,14 +154,14 @@ JSON
     ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the double's, and not the toolkit's
     rm -f without/weft-comm-nccl.so
     cp "$weft" alone # one that has no plugins beside it
-    stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" \
-        "$dir/alone" train run.ini device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" WEFT_DOUBLE_DEVICES=2 \
+        "$dir/alone" train run.ini --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     grep -q "NCCL are: .sh configs/packages.sh cuda. installs them, then build again" log ||
         failed "it is not said how the communicator would be built" log
     # The name of the library that it is linked with, in its file, becomes one that is not there.
     sed 's/libweft-cuda-double\.so/libnccl-is-missing0.so/g' "$WEFT_BUILD/tests/cuda/weft-comm-nccl.so" \
         >broken/weft-comm-nccl.so
     stops "libnccl-is-missing0.so" WEFT_PLUGIN_PATH="$dir/broken:$dir/without" \
-        $train device.cuda.share=yes --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+        WEFT_DOUBLE_DEVICES=2 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
 }
 exit $((failures > 0))

@@ -3,6 +3,7 @@
  * things, are noticed. */
 #include <check.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ static const row rows[] = {
     {"streams", ranks_streams, NULL},
     {"split", ranks_split, NULL},
     {"graph", ranks_graph, NULL},
+    {"two on one card", ranks_share, NULL},
     {"host memory", ranks_host_memory, NULL},
     {"the end of a process", ranks_exit, NULL},
     {"ranks that differ", ranks_differ, "ncclAllReduce of 80000 bytes"},
@@ -92,6 +94,7 @@ int main(void) {
     TCase *cases = tcase_create("cases");
     SRunner *runner = srunner_create(suite);
     int failed = 0;
+    (void)setenv("WEFT_DOUBLE_DEVICES", "4", 1); /* one for each rank */
     tcase_add_loop_test(cases, ranks_exchange, 0, (int)(sizeof rows / sizeof rows[0]));
     tcase_add_test(cases, a_rank_that_ends_is_told);
     tcase_add_test(cases, nothing_comes_before_it_is_waited_for);

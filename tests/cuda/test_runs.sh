@@ -1,6 +1,6 @@
 #!/bin/sh
 # Whole runs on the CUDA double, as [device] plugin = cuda makes them: the same loss as on the CPU within a band, a text
-# that is generated, ranks that share the card and give the bits of one, over NCCL and over MPI, and a run that is stopped
+# that is generated, ranks that give the bits of one, a card each over NCCL and one for all over MPI, and a run that is stopped
 # and taken up on fewer ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -16,7 +16,6 @@ cat >cuda.ini <<INI
 [device]
 plugin = cuda
 [device.cuda]
-share     = yes
 workspace = 1Mi
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
@@ -89,10 +88,17 @@ text by_cpu device.plugin=cpu
 
 # ---- ranks ----
 
+cards() { # cards COMM: as many as its ranks need
+    share=no
+    export WEFT_DOUBLE_DEVICES=4
+    [ "$1" = nccl ] || share=yes WEFT_DOUBLE_DEVICES=1
+}
+
 prove() { # prove COMM argument...: all cells are equal, on 4 ranks
     by=$1
     shift
-    limit "$weft" prove configs/prove.ini --ranks 4 comm.plugin="$by" "$@" >out 2>err || fail "prove by $by $*"
+    cards "$by"
+    limit "$weft" prove configs/prove.ini --ranks 4 comm.plugin="$by" device.cuda.share=$share "$@" >out 2>err || fail "prove by $by $*"
     grep -q ": \([0-9]*\) equal, 0 not covered, 0 different" out || fail "prove by $by $*"
     cells=$(awk '$NF == "equal" || /equal \(the reference\)/ { print $(NF - ($NF == "equal" ? 1 : 3)) }' out | sort -u)
     [ "$(echo "$cells" | wc -l)" = 1 ] || fail "prove by $by $*: not one hash"
@@ -100,7 +106,8 @@ prove() { # prove COMM argument...: all cells are equal, on 4 ranks
 ranks() { # ranks N COMM OUT argument...: steps whose rate of learning does not depend on how many there are
     n=$1 by=$2 to=$3
     shift 3
-    if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin="$by" "$@"; fi
+    cards "$by"
+    if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin="$by" device.cuda.share=$share "$@"; fi
     train "$to" configs/prove.ini train.schedule=constant checkpoint.every=1 "$@"
 }
 resumes() { # resumes COMM: a run of 4 ranks is taken up by 2, and then by 1

@@ -26,6 +26,20 @@ static void let_leave(weft_comm *comm, int waits) {
     }
 }
 
+bool ranks_let_leave(weft_comm *comm, int64_t bytes) {
+    weft_comm_handle **at, **oldest = NULL, *handle = NULL;
+    for (at = &comm->leaving; *at != NULL; at = &(*at)->next) {
+        const weft_comm_handle *h = *at;
+        if ((h->to != NULL && h->to->bytes == bytes) || (h->from != NULL && h->from->bytes == bytes)) oldest = at;
+    }
+    if (oldest == NULL) return false;
+    handle = *oldest;
+    (void)ranks_await(handle, NULL);
+    *oldest = handle->next;
+    put_by(comm, handle);
+    return true;
+}
+
 weft_comm_handle *ranks_handle_take(weft_comm *comm) {
     weft_comm_handle *handle = NULL;
     let_leave(comm, 0);

@@ -85,7 +85,7 @@ typedef struct ranks_operands {
 
 typedef struct ranks_kind ranks_kind; /* exchange.c */
 
-/* Host memory for an operand, kept for the next one. */
+/* Host memory for an operand, kept for the next one of its size. */
 typedef struct ranks_block {
     struct ranks_block *next; /* in comm->blocks */
     char *memory;
@@ -165,6 +165,8 @@ int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status ranks_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err);
 void ranks_poke(weft_comm *comm);
+/* The oldest that was joined and has a copy of so many bytes has left; false: there is none. */
+bool ranks_let_leave(weft_comm *comm, int64_t bytes);
 
 /* staging.c */
 ranks_block *ranks_block_take(weft_comm *comm, int64_t bytes); /* NULL: no memory */

@@ -8,14 +8,22 @@
  * own streams, behind nothing that is still to be started: no two ranks can wait for each other. */
 #include "ranks.h"
 
-/* The smallest one that fits and is not more than twice as large. */
-static ranks_block **fitting(weft_comm *comm, int64_t bytes) {
-    ranks_block **at, **best = NULL;
-    for (at = &comm->blocks; *at != NULL; at = &(*at)->next) {
-        if ((*at)->bytes < bytes || (*at)->bytes > 2 * bytes) continue;
-        if (best == NULL || (*at)->bytes < (*best)->bytes) best = at;
-    }
-    return best;
+/* Pieces have few sizes, less than a quarter above what they are taken for, and none serves for another size. So how
+ * many are taken depends on what is under way at one time, which programs say, and not on how fast it went: steps after
+ * the first take none, as pinning memory stops the device. */
+static int64_t piece_for(int64_t bytes) {
+    int64_t unit = 4096;
+    while (bytes > 8 * unit) unit *= 2;
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* NULL: none of that size is free. */
+static ranks_block *free_block(weft_comm *comm, int64_t bytes) {
+    ranks_block **at = &comm->blocks, *block = NULL;
+    while (*at != NULL && (*at)->bytes != bytes) at = &(*at)->next;
+    block = *at;
+    if (block != NULL) *at = block->next;
+    return block;
 }
 
 static ranks_block *make_block(weft_comm *comm, int64_t bytes) {
@@ -33,12 +41,12 @@ static ranks_block *make_block(weft_comm *comm, int64_t bytes) {
     return block;
 }
 
+/* One whose result is on its way to the device is waited for before another is taken. */
 ranks_block *ranks_block_take(weft_comm *comm, int64_t bytes) {
-    ranks_block **at = fitting(comm, bytes), *block = NULL;
-    if (at == NULL) return make_block(comm, bytes);
-    block = *at;
-    *at = block->next;
-    return block;
+    const int64_t size = piece_for(bytes);
+    ranks_block *block = free_block(comm, size);
+    if (block == NULL && ranks_let_leave(comm, size)) block = free_block(comm, size);
+    return block == NULL ? make_block(comm, size) : block;
 }
 
 void ranks_block_give(weft_comm *comm, ranks_block *block) {

@@ -6,7 +6,7 @@ static weft_status status_of(ncclResult_t code) {
     switch (code) {
     case ncclRemoteError: return WEFT_E_PEER;
     case ncclInvalidArgument:
-    case ncclInvalidUsage: return WEFT_E_DEVICE; /* also more ranks than cards: "Duplicate GPU detected" */
+    case ncclInvalidUsage: return WEFT_E_DEVICE;
     case ncclUnhandledCudaError: return WEFT_E_DEVICE;
     default: return WEFT_E_SYSTEM;
     }

@@ -4,15 +4,13 @@
 
 #include <unistd.h>
 
-enum { PAGE = WEFT_EXCHANGE_MOST / 8 }; /* machines in one value */
-
 /* FNV-1a of host name and boot: containers of one machine may have other names, and then cards of their own. */
 static uint64_t add_text(uint64_t hash, const char *text) {
     for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
     return hash;
 }
 
-static uint64_t number_of_machine(void) {
+uint64_t nccl_machine(void) {
     uint64_t hash = 14695981039346656037u;
     char text[256] = "";
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -22,34 +20,38 @@ static uint64_t number_of_machine(void) {
     return hash;
 }
 
-static weft_status gather_at_first(uint64_t *machines, int32_t size, const weft_host *host,
-                                   const weft_host_exchange *exchange, weft_error *err) {
+static weft_status gather_at_first(const nccl_told *t, weft_error *err) {
     char key[40];
     weft_status status = WEFT_OK;
-    for (int32_t r = 1; r < size && status == WEFT_OK; r++) {
-        (void)snprintf(key, sizeof key, "machine.%d", (int)r);
-        status = exchange->get(host, key, &machines[r], sizeof machines[r], err);
-    }
-    for (int32_t at = 0; at < size && status == WEFT_OK; at += PAGE) {
-        const int32_t n = size - at < PAGE ? size - at : PAGE;
-        (void)snprintf(key, sizeof key, "machines.%d", (int)(at / PAGE));
-        status = exchange->put(host, key, machines + at, (size_t)n * sizeof *machines, err);
+    for (int32_t r = 1; r < t->size && status == WEFT_OK; r++) {
+        (void)snprintf(key, sizeof key, "%s.%d", t->name, (int)r);
+        status = t->exchange->get(t->host, key, (char *)t->items + (size_t)r * t->bytes, t->bytes, err);
     }
     return status;
 }
 
-static weft_status hear_from_first(uint64_t *machines, int32_t rank, int32_t size, const weft_host *host,
-                                   const weft_host_exchange *exchange, weft_error *err) {
+/* A value has as many as go in. */
+static weft_status tell_pages(const nccl_told *t, weft_error *err) {
+    const int32_t page = (int32_t)(WEFT_EXCHANGE_MOST / t->bytes);
     char key[40];
     weft_status status = WEFT_OK;
-    (void)snprintf(key, sizeof key, "machine.%d", (int)rank);
-    status = exchange->put(host, key, &machines[rank], sizeof machines[rank], err);
-    for (int32_t at = 0; at < size && status == WEFT_OK; at += PAGE) {
-        const int32_t n = size - at < PAGE ? size - at : PAGE;
-        (void)snprintf(key, sizeof key, "machines.%d", (int)(at / PAGE));
-        status = exchange->get(host, key, machines + at, (size_t)n * sizeof *machines, err);
+    for (int32_t at = 0; at < t->size && status == WEFT_OK; at += page) {
+        const size_t n = (size_t)(t->size - at < page ? t->size - at : page) * t->bytes;
+        char *items = (char *)t->items + (size_t)at * t->bytes;
+        (void)snprintf(key, sizeof key, "%ss.%d", t->name, (int)(at / page));
+        status = t->rank == 0 ? t->exchange->put(t->host, key, items, n, err)
+                              : t->exchange->get(t->host, key, items, n, err);
     }
     return status;
+}
+
+weft_status nccl_tell_all(const nccl_told *t, weft_error *err) {
+    char key[40];
+    weft_status status = WEFT_OK;
+    (void)snprintf(key, sizeof key, "%s.%d", t->name, (int)t->rank);
+    if (t->rank == 0) status = gather_at_first(t, err);
+    else status = t->exchange->put(t->host, key, (char *)t->items + (size_t)t->rank * t->bytes, t->bytes, err);
+    return status == WEFT_OK ? tell_pages(t, err) : status;
 }
 
 /* Machines are numbered by their lowest ranks: the number of one is how many first ranks of others stand before its
@@ -74,9 +76,9 @@ weft_status nccl_find_machines(weft_comm_info *info, const weft_host *host, cons
     weft_status status = WEFT_OK;
     if (machines == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "No memory for a list of %d ranks.", (int)info->size);
-    machines[info->rank] = number_of_machine();
-    if (info->rank == 0) status = gather_at_first(machines, info->size, host, exchange, err);
-    else status = hear_from_first(machines, info->rank, info->size, host, exchange, err);
+    machines[info->rank] = nccl_machine();
+    status =
+        nccl_tell_all(&(nccl_told){host, exchange, "machine", machines, sizeof *machines, info->rank, info->size}, err);
     if (status == WEFT_OK) count_places(info, machines);
     host->release(host, machines);
     return status;

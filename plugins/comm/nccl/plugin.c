@@ -35,11 +35,6 @@ static const weft_comm_plugin nccl_table = {(uint32_t)sizeof(weft_comm_plugin),
                                             nccl_abandon,
                                             nccl_watch_ask};
 
-/* What NCCL drives. Tests put another library here. */
-#ifndef NCCL_DRIVER
-#define NCCL_DRIVER "libcuda.so.1"
-#endif
-
 static weft_status nccl_works(const weft_host *host, weft_error *err) {
     void *driver = dlopen(NCCL_DRIVER, RTLD_LAZY | RTLD_LOCAL);
     (void)host;

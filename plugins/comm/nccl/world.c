@@ -204,6 +204,7 @@ weft_status nccl_attach(weft_comm *comm, weft_device *device, const weft_device_
         status = weft_error_set(err, WEFT_E_PLUGIN,
                                 "the device lacks the extension " WEFT_DEVICE_TRANSFER
                                 ", by which NCCL's exchanges are waited for");
+    if (status == WEFT_OK && comm->info.size > 1) status = nccl_compare_cards(comm, find_exchange(comm->host), err);
     if (status == WEFT_OK) status = make_world(comm, err);
     return status == WEFT_OK ? nccl_watch_start(comm, err) : status;
 }

@@ -1,6 +1,7 @@
 /* world.h: what the files of this plugin share.
  *
  *   world.c     the world, its machines and groups; NCCL begins and ends
+ *   cards.c     which ranks have one card, which NCCL refuses
  *   pairs.c     a communicator of two for each direction in which a rank sends
  *   exchange.c  one call each: judged, then handed to NCCL in the stream of its operands
  *   handle.c    what is under way: test, wait, join
@@ -28,6 +29,11 @@
 #include <weft/transfer.h>
 
 #include "../common/asked.h"
+
+/* What NCCL drives. Tests put another library here. */
+#ifndef NCCL_DRIVER
+#define NCCL_DRIVER "libcuda.so.1"
+#endif
 
 enum { NCCL_FAILURE = 640 }; /* bytes of a sentence of the watching thread */
 
@@ -87,9 +93,24 @@ void nccl_info(const weft_comm *comm, weft_comm_info *out);
 weft_status nccl_attach(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels, weft_error *err);
 weft_status nccl_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n, weft_error *err);
 
-/* machines.c: fills local_rank, local_size, node, nodes of info. [collective] */
+/* machines.c */
+typedef struct nccl_told {
+    const weft_host *host;
+    const weft_host_exchange *exchange;
+    const char *name; /* of the items, "machine"; no others of this world have it */
+    void *items;      /* [size], of `bytes` each; this rank's is there */
+    size_t bytes;
+    int32_t rank, size;
+} nccl_told;
+/* All ranks hear of all items. [collective] */
+weft_status nccl_tell_all(const nccl_told *told, weft_error *err);
+uint64_t nccl_machine(void); /* a number of this machine, which ranks of others do not have */
+/* Fills local_rank, local_size, node, nodes of info. [collective] */
 weft_status nccl_find_machines(weft_comm_info *info, const weft_host *host, const weft_host_exchange *exchange,
                                weft_error *err);
+
+/* cards.c: WEFT_E_USER on every rank where two have one card. [collective] */
+weft_status nccl_compare_cards(const weft_comm *comm, const weft_host_exchange *exchange, weft_error *err);
 
 /* pairs.c. peer: of the world. find: NULL where it was not connected. */
 weft_status nccl_connect(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,

@@ -139,7 +139,7 @@ static weft_status count_sharers(weft_device *device, const cuda_config *keys, i
     if (status != WEFT_OK || keys->share || ranks <= cards) return status;
     return weft_error_set(err, WEFT_E_USER,
                           "This machine has %d card%s for %d ranks. Start at most %d, or let ranks share a card with "
-                          "share = yes in [device].",
+                          "share = yes in [device], which takes [comm] plugin = mpi.",
                           cards, cards == 1 ? "" : "s", ranks, cards);
 }
 

@@ -38,7 +38,7 @@ struct Party {
     Point last;                      /* the operation that was queued last, behind which the next one runs */
     std::weak_ptr<Graph> last_graph; /* which holds what holds this */
     size_t last_node = 0;
-    Party(const std::string &name, int rank, int ranks) : meeting(name, rank, ranks) {}
+    Party(const std::string &name, int rank, int ranks, uint64_t card) : meeting(name, rank, ranks, card) {}
 };
 using PartyRef = std::shared_ptr<Party>;
 

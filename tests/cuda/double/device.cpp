@@ -63,11 +63,16 @@ int attribute_of(cudaDeviceAttr attribute) {
     return -1;
 }
 
+/* 0: the one that all see. */
+pid_t shown_to() {
+    return number("WEFT_DOUBLE_APART", 0) != 0 ? getpid() : 0;
+}
+
 void describe(cudaDeviceProp *p, int device) {
     *p = cudaDeviceProp{};
     (void)snprintf(p->name, sizeof p->name, "CUDA double sm_%d", device_capability());
     p->uuid.bytes[0] = static_cast<char>(device + 1);
-    const pid_t shown = number("WEFT_DOUBLE_APART", 0) != 0 ? getpid() : 0;
+    const pid_t shown = shown_to();
     std::memcpy(p->uuid.bytes + 8, &shown, sizeof shown);
     p->totalGlobalMem = device_memory();
     p->sharedMemPerBlock = 48 << 10;
@@ -105,6 +110,16 @@ cudaError_t device_ready() {
 
 int device_now() {
     return current;
+}
+
+uint64_t device_card() {
+    return static_cast<uint64_t>(shown_to()) << 32 | static_cast<uint64_t>(current + 1);
+}
+
+bool device_place(char *out, int length, int device) {
+    if (!exists(device)) return false;
+    (void)snprintf(out, static_cast<size_t>(length), "%04X:%02X:00.0", static_cast<unsigned>(shown_to()), device + 1);
+    return true;
 }
 
 /* Bytes, with K, M or G behind the number. */
@@ -202,9 +217,7 @@ EXPORT cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
 
 EXPORT cudaError_t cudaDeviceGetPCIBusId(char *out, int length, int device) {
     CALL("cudaDeviceGetPCIBusId");
-    if (!exists(device)) return answer(cudaErrorInvalidDevice);
-    (void)snprintf(out, static_cast<size_t>(length), "0000:%02X:00.0", device + 1);
-    return cudaSuccess;
+    return device_place(out, length, device) ? cudaSuccess : answer(cudaErrorInvalidDevice);
 }
 
 EXPORT cudaError_t cudaDeviceSynchronize(void) {

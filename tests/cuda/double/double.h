@@ -182,6 +182,8 @@ bool capturing_blocking();                                             /* a stre
 
 cudaError_t device_ready(); /* there is a driver and a card */
 int device_now();
+uint64_t device_card(); /* which of the machine's it is, the same for all processes that have it */
+bool device_place(char *out, int length, int device); /* on the bus; false: there is no such card */
 size_t device_memory();
 size_t device_context(); /* bytes that a process has of it before it allocates any */
 int device_capability(); /* 90 */

@@ -71,6 +71,18 @@ EXPORT CUresult cuInit(unsigned int) {
 EXPORT CUresult cuDriverGetVersion(int *version) {
     return static_cast<CUresult>(cudaDriverGetVersion(version));
 }
+EXPORT CUresult cuDeviceGet(CUdevice *out, int index) {
+    DRIVER_CALL("cuDeviceGet");
+    char place[40];
+    if (device_ready() != cudaSuccess) return static_cast<CUresult>(device_ready());
+    if (!device_place(place, sizeof place, index)) return static_cast<CUresult>(cudaErrorInvalidDevice);
+    *out = index;
+    return CUDA_SUCCESS;
+}
+EXPORT CUresult cuDeviceGetPCIBusId(char *out, int length, CUdevice device) {
+    DRIVER_CALL("cuDeviceGetPCIBusId");
+    return device_place(out, length, device) ? CUDA_SUCCESS : static_cast<CUresult>(cudaErrorInvalidDevice);
+}
 EXPORT CUresult cuGetErrorName(CUresult code, const char **out) {
     *out = cudaGetErrorName(static_cast<cudaError_t>(code));
     return CUDA_SUCCESS;

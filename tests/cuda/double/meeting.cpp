@@ -22,7 +22,7 @@ struct flock seat_of(int rank) {
 }
 } // namespace
 
-Meeting::Meeting(const std::string &its_name, int its_rank, int its_ranks)
+Meeting::Meeting(const std::string &its_name, int its_rank, int its_ranks, uint64_t card)
     : name(its_name), rank(its_rank), ranks(its_ranks),
       mapped(sizeof(Shared) + static_cast<size_t>(its_ranks) * static_cast<size_t>(its_ranks) * sizeof(Ring)) {
     struct flock seat = seat_of(rank);
@@ -32,6 +32,7 @@ Meeting::Meeting(const std::string &its_name, int its_rank, int its_ranks)
     void *at = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     if (at == MAP_FAILED) fault("no memory for %d ranks", ranks);
     memory = static_cast<Shared *>(at);
+    memory->seats[rank].card = card;
     if (memory->came.fetch_add(1) + 1 == ranks) (void)unlink(("/dev/shm/" + name).c_str());
 }
 

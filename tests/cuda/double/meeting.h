@@ -16,6 +16,7 @@ struct Ring { /* one writes, one reads */
     char bytes[RING];
 };
 struct Seat {
+    uint64_t card;                             /* whose it is; written before the rank counts as come */
     std::atomic<int32_t> color, key, answered; /* of a split: how many it has answered */
 };
 struct Shared {
@@ -27,7 +28,7 @@ struct Shared {
 /* A communicator's shared memory: in a file of /dev/shm that goes when all have come. */
 class Meeting {
   public:
-    Meeting(const std::string &name, int rank, int ranks);
+    Meeting(const std::string &name, int rank, int ranks, uint64_t card);
     ~Meeting();
     bool complete() const; /* all have come */
     bool alive(int rank);  /* that process has not ended */

@@ -86,16 +86,32 @@ template <typename F> void wait_until(F is_true) {
     }
 }
 
+/* In the words of NCCL, to those that share one. */
+ncclResult_t judge_cards(Party &party) {
+    const int me = party.meeting.rank;
+    const Seat *seats = party.meeting.shared()->seats;
+    for (int r = 0; r < party.meeting.ranks; r++) {
+        if (r == me || seats[r].card != seats[me].card) continue;
+        const std::string both = std::to_string(me) + " and rank " + std::to_string(r);
+        return refuse_use(("Duplicate GPU detected : rank " + both + " both on CUDA device").c_str());
+    }
+    return ncclSuccess;
+}
+
 ncclResult_t init(ncclComm_t *out, int ranks, const std::string &name, int rank, bool blocking) {
     if (out == nullptr || ranks < 1 || rank < 0 || rank >= ranks || ranks > 64) return ncclInvalidArgument;
     if (device_ready() != cudaSuccess) return ncclUnhandledCudaError;
-    *out = new ncclComm{std::make_shared<Party>(name, rank, ranks)};
+    *out = new ncclComm{std::make_shared<Party>(name, rank, ranks, device_card())};
     Party &party = *(*out)->party;
     party.device = device_now();
     queue_is_shared();
     if (!blocking) return ncclInProgress;
     wait_until([&party] { return party.meeting.complete(); });
-    return ncclSuccess;
+    const ncclResult_t answer = judge_cards(party);
+    if (answer == ncclSuccess) return ncclSuccess;
+    delete *out;
+    *out = nullptr;
+    return answer;
 }
 
 } // namespace

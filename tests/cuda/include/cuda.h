@@ -33,6 +33,8 @@ typedef struct CUstream_st *CUstream;
 typedef int CUdevice;
 
 CUresult cuInit(unsigned int flags);
+CUresult cuDeviceGet(CUdevice *device, int ordinal);
+CUresult cuDeviceGetPCIBusId(char *id, int length, CUdevice device);
 CUresult cuDriverGetVersion(int *version);
 CUresult cuGetErrorName(CUresult code, const char **out);
 CUresult cuGetErrorString(CUresult code, const char **out);
