@@ -30,7 +30,7 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     if (engine->ranks.world == 1) s->all_losses = s->losses;
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / WEFT_WORD);
-    return status;
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "what a step counts: ");
 }
 
 /* Writes `rows` rows of one position table. */
@@ -49,7 +49,7 @@ static weft_status fill_table(weft_engine *engine, int32_t index, weft_error *er
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->tables[index].ref, values,
                          bytes);
     free(values);
-    return status;
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "the table %s: ", table->name);
 }
 
 static weft_status take_tables(weft_engine *engine, weft_error *err) {
@@ -98,7 +98,7 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->ranges.ref, rows,
                          weft_budget_ranges(&engine->plan));
     free(rows);
-    return status;
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "what the optimizer updates: ");
 }
 
 static weft_update_region region_of_group(const weft_engine *engine, int32_t group) {

@@ -130,5 +130,5 @@ weft_status weft_norm_extents_take(weft_engine *engine, weft_error *err) {
     if (status == WEFT_OK && bytes > 0)
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->extents.ref, rows, bytes);
     free(rows);
-    return status;
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "the tables of the gradient's norm: ");
 }
