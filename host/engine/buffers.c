@@ -28,9 +28,17 @@ static weft_status take_scalars(weft_engine *engine, weft_error *err) {
     }
     s->seed = weft_ref_at(s->count, weft_dtype_bytes(WEFT_F64));
     if (engine->ranks.world == 1) s->all_losses = s->losses;
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / WEFT_WORD);
-    return status;
+    if (status != WEFT_OK) return status;
+    WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, s->buffer.ref, 0, total / WEFT_WORD);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "the numbers of a step: ");
+}
+
+/* name: of what is written, for a device that fails. */
+static weft_status write_whole(const weft_engine *engine, const weft_slot_ref *to, const void *from, int64_t bytes,
+                               const char *name, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, to->ref, from, bytes);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "the table of %s: ", name);
 }
 
 /* Writes `rows` rows of one position table. */
@@ -45,9 +53,7 @@ static weft_status fill_table(weft_engine *engine, int32_t index, weft_error *er
     status = weft_plugin_leave(before, table->fill(engine->plan.declared->model, table->name, rows, values, err), err);
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->tables[index], bytes, WEFT_ACCOUNT_FIXED, err);
-    if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->tables[index].ref, values,
-                         bytes);
+    if (status == WEFT_OK) status = write_whole(engine, &engine->tables[index], values, bytes, table->name, err);
     free(values);
     return status;
 }
@@ -95,8 +101,8 @@ static weft_status take_ranges(weft_engine *engine, weft_error *err) {
         status = weft_account_cut(&engine->account, &engine->ranges, weft_budget_ranges(&engine->plan),
                                   WEFT_ACCOUNT_FIXED, err);
     if (status == WEFT_OK)
-        WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->ranges.ref, rows,
-                         weft_budget_ranges(&engine->plan));
+        status = write_whole(engine, &engine->ranges, rows, weft_budget_ranges(&engine->plan),
+                             "what the optimizer updates", err);
     free(rows);
     return status;
 }

@@ -127,8 +127,10 @@ weft_status weft_norm_extents_take(weft_engine *engine, weft_error *err) {
     status = fill_tables(engine, rows, err);
     if (status == WEFT_OK)
         status = weft_account_cut(&engine->account, &engine->extents, bytes, WEFT_ACCOUNT_FIXED, err);
-    if (status == WEFT_OK && bytes > 0)
+    if (status == WEFT_OK && bytes > 0) {
         WEFT_PLUGIN_CALL(status, engine->kernels, write, err, engine->device, NULL, engine->extents.ref, rows, bytes);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "the tables of the gradient's norm: ");
+    }
     free(rows);
     return status;
 }

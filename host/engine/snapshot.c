@@ -156,5 +156,5 @@ weft_status weft_snapshot_fill(weft_snapshot *self, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int i = 0; i <= engine->plan.n_states && status == WEFT_OK; i++) status = copy_part(self, i, err);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    return status;
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "copying what is saved beside training: ");
 }

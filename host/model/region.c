@@ -94,14 +94,17 @@ static void fill_visible(int64_t i, void *context) {
 static weft_status fill_piece(fill_job *job, const piece *p, weft_staged *staged) {
     const weft_region *self = job->region;
     const int32_t dtype = weft_region_dtype(self, p->parameter);
+    const char *name = self->declared->parameters[p->parameter].name;
     void *staging = NULL;
     weft_status status = weft_staged_room(staged, &staging, job->err);
-    if (status == WEFT_OK) status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
+    if (status != WEFT_OK) return weft_error_prefix(job->err, "weights on their way, before %s: ", name);
+    status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
     if (status != WEFT_OK) return status;
     clear_padding(staging, p, dtype);
     if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
-    return weft_staged_send(staged, ref_of_element(self, p->parameter, p->first),
-                            weft_dtype_span(dtype, p->n + p->padding), job->err);
+    status = weft_staged_send(staged, ref_of_element(self, p->parameter, p->first),
+                              weft_dtype_span(dtype, p->n + p->padding), job->err);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(job->err, "%s: ", name);
 }
 
 static weft_status fill_through_staging(fill_job *job) {
@@ -110,9 +113,11 @@ static weft_status fill_through_staging(fill_job *job) {
     weft_status status = weft_staged_open(&staged, self->kernels, self->device,
                                           weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err),
                 closed = WEFT_OK;
+    if (status != WEFT_OK) return weft_error_prefix(job->err, "room for weights on their way: ");
     for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) status = fill_piece(job, &job->pieces[i], &staged);
     closed = weft_staged_close(&staged, status == WEFT_OK ? job->err : NULL);
-    return status == WEFT_OK ? closed : status;
+    if (status != WEFT_OK || closed == WEFT_OK) return status;
+    return weft_error_prefix(job->err, "weights on their way, the last of them: ");
 }
 
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
@@ -132,6 +137,11 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     return job.status;
 }
 
+/* What failed is told with whose bytes they were. */
+static weft_status of_parameter(const weft_region *self, int32_t parameter, weft_error *err) {
+    return weft_error_prefix(err, "%s: ", self->declared->parameters[parameter].name);
+}
+
 weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
                              const void **out, weft_error *err) {
     const void *view = view_of_element(self, parameter, first);
@@ -140,21 +150,25 @@ weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t
         WEFT_PLUGIN_CALL(status, self->kernels, read, err, self->device, NULL, staging,
                          ref_of_element(self, parameter, first),
                          weft_dtype_span(weft_region_dtype(self, parameter), n));
-    if (status == WEFT_OK) *out = view == NULL ? staging : view;
-    return status;
+    if (status != WEFT_OK) return of_parameter(self, parameter, err);
+    *out = view == NULL ? staging : view;
+    return WEFT_OK;
 }
 
 weft_status weft_region_ask(const weft_region *self, weft_staged *staged, int32_t parameter, int64_t first, int64_t n,
                             weft_error *err) {
+    weft_status status = WEFT_OK;
     if (view_of_element(self, parameter, first) != NULL) return WEFT_OK;
-    return weft_staged_ask(staged, ref_of_element(self, parameter, first),
-                           weft_dtype_span(weft_region_dtype(self, parameter), n), err);
+    status = weft_staged_ask(staged, ref_of_element(self, parameter, first),
+                             weft_dtype_span(weft_region_dtype(self, parameter), n), err);
+    return status == WEFT_OK ? WEFT_OK : of_parameter(self, parameter, err);
 }
 
 weft_status weft_region_take(const weft_region *self, weft_staged *staged, int ago, int32_t parameter, int64_t first,
                              const void **out, weft_error *err) {
     *out = view_of_element(self, parameter, first);
-    return *out != NULL ? WEFT_OK : weft_staged_take(staged, ago, out, err);
+    if (*out != NULL || weft_staged_take(staged, ago, out, err) == WEFT_OK) return WEFT_OK;
+    return of_parameter(self, parameter, err);
 }
 
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,

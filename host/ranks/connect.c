@@ -13,7 +13,8 @@ static weft_status connect_lanes(const weft_ranks *self, int32_t peer, const boo
     for (int32_t lane = 0; lane < WEFT_COMM_LANES && status == WEFT_OK; lane++)
         if (lanes[lane])
             WEFT_PLUGIN_CALL(status, self->plugin, connect, err, self->comm, self->everyone, peer, lane, sends);
-    return status;
+    if (status == WEFT_OK) return WEFT_OK;
+    return weft_error_prefix(err, "connecting %s rank %d: ", sends ? "to" : "from", (int)peer);
 }
 
 weft_status weft_ranks_connect(const weft_ranks *self, const weft_lanes *lanes, weft_error *err) {

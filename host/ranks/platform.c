@@ -18,9 +18,14 @@ struct weft_platform_group {
     weft_comm_group *made;
 };
 
-static void ask_device(weft_platform *self) {
-    self->device_info.struct_size = (uint32_t)sizeof self->device_info;
-    WEFT_PLUGIN_TELL(self->kernels, info, self->device, &self->device_info);
+weft_status weft_device_measure(weft_device_info *out, const weft_device_plugin *kernels, weft_device *device,
+                                weft_error *err) {
+    weft_status status = WEFT_OK;
+    out->struct_size = (uint32_t)sizeof *out;
+    WEFT_PLUGIN_TELL(kernels, info, device, out);
+    WEFT_PLUGIN_CALL(status, kernels, synchronize, err, device, NULL);
+    return status == WEFT_OK ? WEFT_OK
+                             : weft_error_prefix(err, "asking the device what it is and what is left of it: ");
 }
 
 static weft_status open_device(weft_platform *self, const weft_run *run, weft_error *err) {
@@ -32,8 +37,7 @@ static weft_status open_device(weft_platform *self, const weft_run *run, weft_er
     status = self->kernels->create(&self->device, run->host, part->config, self->comm_info.local_rank, err);
     status = weft_run_located(run, WEFT_PART_DEVICE, weft_plugin_call_made(&call, status, self->device, err), err);
     if (status != WEFT_OK) return status;
-    ask_device(self);
-    return WEFT_OK;
+    return weft_device_measure(&self->device_info, self->kernels, self->device, err);
 }
 
 static weft_status create_comm(weft_platform *self, const weft_run *run, weft_error *err) {
@@ -80,8 +84,9 @@ static weft_status attach_comm(weft_platform *self, weft_error *err) {
     WEFT_PLUGIN_CALL(status, self->comm_plugin, attach, err, self->comm, self->device, self->kernels);
     if (status != WEFT_OK) return status;
     status = weft_platform_share(self, self->nodes, &self->comm_info.node, (int64_t)sizeof *self->nodes, err);
-    ask_device(self); /* again: now all ranks are there, and the communicator has taken what it needs */
-    return status;
+    if (status != WEFT_OK) return status;
+    /* Again: now all ranks are there, and the communicator has taken what it needs. */
+    return weft_device_measure(&self->device_info, self->kernels, self->device, err);
 }
 
 weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_error *err) {
@@ -161,6 +166,7 @@ static weft_status make_group(weft_platform *self, weft_comm_group **out, const 
     weft_pulse_wait();
     WEFT_PLUGIN_CALL(status, self->comm_plugin, group, err, self->comm, &group->made, ranks, n);
     weft_pulse_go();
+    if (status != WEFT_OK) (void)weft_error_prefix(err, "a group of %d ranks, rank %d first: ", (int)n, (int)ranks[0]);
     self->broken = self->broken || status != WEFT_OK;
     *out = group->made;
     return status;
@@ -222,5 +228,6 @@ weft_status weft_platform_share(weft_platform *self, void *all, const void *mine
     status = take_rows(self, &buffer, bytes * self->comm_info.size, err);
     if (status == WEFT_OK) status = exchange_rows(self, buffer, all, mine, bytes, err);
     if (buffer != NULL) WEFT_PLUGIN_TELL(self->kernels, release, self->device, buffer);
-    return status;
+    return status == WEFT_OK ? WEFT_OK
+                             : weft_error_prefix(err, "ranks telling one another %lld bytes: ", (long long)bytes);
 }

@@ -34,6 +34,11 @@ void weft_platform_abandon(weft_platform *self);
 /* failed: peers may be gone or waiting, so the world is not ended in good order. NULL is fine. */
 void weft_platform_close(weft_platform *self, bool failed);
 
+/* What the device says of itself, for a plan to be made by: `info` has nobody to tell that it cannot measure something,
+ * so a call behind it is asked. */
+weft_status weft_device_measure(weft_device_info *out, const weft_device_plugin *kernels, weft_device *device,
+                                weft_error *err);
+
 int32_t weft_platform_rank(const weft_platform *self);
 int32_t weft_platform_size(const weft_platform *self);
 /* Machines that n ranks from `base` on are on. */

@@ -47,9 +47,10 @@ static weft_transfer make_transfer(const weft_post *self, int64_t to, int64_t fr
     return transfer;
 }
 
-static weft_status note_failure(weft_post *self, weft_status status) {
+static weft_status note_failure(weft_post *self, weft_status status, weft_error *err) {
     self->broken = self->broken || status != WEFT_OK;
-    return status;
+    if (status == WEFT_OK || status == WEFT_E_PEER) return status;
+    return weft_error_prefix(err, "what ranks tell one another: ");
 }
 
 /* Behind an exchange that has failed here none is begun: the others may wait in the one before for ever. */
@@ -65,11 +66,11 @@ static weft_status gather_numbers(void *context, int32_t *out, int32_t mine, wef
     weft_transfer transfer;
     weft_status status = judge_whole(self, err);
     if (status == WEFT_OK) status = write_bytes(self, 0, &mine, n, err);
-    if (status != WEFT_OK) return note_failure(self, status);
+    if (status != WEFT_OK) return note_failure(self, status, err);
     transfer = make_transfer(self, ALIGNMENT, 0, n, 0);
     status = weft_ranks_exchange(ranks, ranks->plugin->all_gather, "all_gather", &transfer, err);
     if (status == WEFT_OK) status = read_bytes(self, out, ALIGNMENT, n * ranks->world, err);
-    return note_failure(self, status);
+    return note_failure(self, status, err);
 }
 
 static weft_status share_piece(weft_post *self, void *bytes, int64_t n, int32_t from, weft_error *err) {
@@ -86,7 +87,7 @@ static weft_status share_bytes(void *context, void *bytes, int64_t n, int32_t fr
     weft_status status = judge_whole(self, err);
     for (int64_t at = 0; at < n && status == WEFT_OK; at += self->bytes)
         status = share_piece(self, (char *)bytes + at, n - at < self->bytes ? n - at : self->bytes, from, err);
-    return note_failure(self, status);
+    return note_failure(self, status, err);
 }
 
 /* Of this rank's own: [world] each. */
@@ -255,7 +256,7 @@ static weft_status swap_parcels(void *context, const weft_parcel *in, const weft
     weft_status status = judge_whole(self, err);
     if (status == WEFT_OK) status = go_through(self, &of, to_first, err);
     if (status == WEFT_OK && to_first) status = spread_parcels(self, &of, err);
-    return note_failure(self, status);
+    return note_failure(self, status, err);
 }
 
 weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *ranks, const weft_device_plugin *kernels,

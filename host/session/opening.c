@@ -1,7 +1,7 @@
 /* host/session/opening.c: see opening.h. */
 #include "session/opening.h"
 
-#include "plugin/enter.h"
+#include "ranks/platform.h"
 #include "session/coherence.h"
 #include "step/lanes.h"
 
@@ -28,8 +28,8 @@ static weft_status meet_others(weft_engine *engine, weft_error *err) {
     status = weft_engine_meet(engine, err);
     if (status == WEFT_OK) status = weft_step_connect(engine, err);
     if (status == WEFT_OK) status = weft_post_connect(&engine->post, err);
-    if (status == WEFT_OK) WEFT_PLUGIN_TELL(engine->kernels, info, engine->device, &engine->device_info);
-    return status;
+    if (status != WEFT_OK) return status;
+    return weft_device_measure(&engine->device_info, engine->kernels, engine->device, err);
 }
 
 weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {

@@ -138,7 +138,10 @@ static weft_status finish_pass(weft_stepper *self, weft_status status, weft_erro
     if (status != WEFT_OK) return status;
     status = weft_order_finish(&self->order, err);
     if (status == WEFT_OK) status = check_exchanges(self->engine, err);
-    if (status != WEFT_OK) self->engine->failed = true;
+    if (status == WEFT_OK) return WEFT_OK;
+    self->engine->failed = true;
+    if (self->step == 0) (void)weft_error_prefix(err, "evaluation, behind its events: ");
+    else (void)weft_error_prefix(err, "step %llu, behind its events: ", (unsigned long long)self->step);
     return status;
 }
 

@@ -31,7 +31,8 @@ cuda_case case_graph_waits, case_graph_pageable, case_graph_foreign_event, case_
 /* cases_libraries.cu: cuBLASLt, NVRTC */
 cuda_case case_products, case_products_differ, case_compiled, case_compiled_wrongly;
 /* cases_errors.cu */
-cuda_case case_planted, case_planted_kernel, case_bad_launches, case_no_card, case_no_driver, case_step_allocates;
+cuda_case case_planted, case_driver_apart, case_planted_kernel, case_bad_launches, case_no_card, case_no_driver,
+    case_step_allocates;
 
 #ifdef __cplusplus
 }

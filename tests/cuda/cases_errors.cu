@@ -1,6 +1,8 @@
 /* cuda/cases_errors.cu: see cases.h. */
 #include <cstring>
 
+#include <cuda.h>
+
 #include "launches.h"
 
 int case_planted(void) {
@@ -15,6 +17,19 @@ int case_planted(void) {
     FINE(cudaMemsetAsync(at, 0, 10, nullptr));
     MUST(double_calls("cudaMalloc") == 2);
     MUST(std::strcmp(cudaGetErrorName(cudaErrorLaunchFailure), "cudaErrorLaunchFailure") == 0);
+    return 0;
+}
+/* The driver's own calls answer by themselves, and leave the runtime's last error as it was. */
+int case_driver_apart(void) {
+    CUmodule module = nullptr;
+    const std::vector<char> nothing(64);
+    double_plant("cuModuleLoadData:1=999");
+    MUST(cuModuleLoadData(&module, nothing.data()) == CUDA_ERROR_UNKNOWN);
+    FINE(cudaGetLastError());
+    MUST(cudaMemsetAsync(nullptr, 0, 10, nullptr) != cudaSuccess);
+    MUST(cuModuleLoadData(&module, nothing.data()) == CUDA_ERROR_INVALID_IMAGE);
+    MUST(cudaGetLastError() != cudaSuccess);
+    FINE(cudaGetLastError());
     return 0;
 }
 /* What a kernel does wrong is told by the next call that waits, and by all behind it. */

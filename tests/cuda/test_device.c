@@ -2,6 +2,7 @@
  * which fails is told with its name and leaves nothing behind, and what a machine must have. The operators are held
  * against plain C by the tests of tests/device. */
 #include <weft/capture.h>
+#include <weft/choices.h>
 #include <weft/dry_run.h>
 #include <weft/transfer.h>
 #include <weft_double.h>
@@ -11,6 +12,7 @@
 
 static const weft_device_transfer *transfer;
 static const weft_device_capture *capture;
+static const weft_device_choices *choices;
 
 /* ---- a host that counts ---- */
 
@@ -112,6 +114,36 @@ static weft_status update(everything *e, weft_error *err) {
     return status == WEFT_OK ? table->update(e->device, NULL, &u, err) : status;
 }
 
+/* The ways that its products take, as a resume brings them. */
+static weft_status take_ways(everything *e, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int64_t i = 0; i < choices->count(e->device) && status == WEFT_OK; i++) {
+        weft_device_choice way = {.struct_size = sizeof way};
+        choices->get(e->device, i, &way);
+        status = choices->take(e->device, &way, err);
+    }
+    return status;
+}
+
+static weft_status attend(everything *e, weft_error *err) {
+    const weft_ref q = {e->memory, 5 * N * 4}, starts = {e->memory, 5 * N * 4 + 1024};
+    const weft_attention a = {.struct_size = sizeof a,
+                              .q = q,
+                              .k = q,
+                              .v = q,
+                              .starts = starts,
+                              .o = {e->memory, 5 * N * 4 + 512},
+                              .batch = 1,
+                              .length = 4,
+                              .heads = 1,
+                              .kv_heads = 1,
+                              .head_dim = 8,
+                              .scale = 1.0,
+                              .dtype = WEFT_F32};
+    const weft_status status = table->fill(e->device, NULL, starts, 0, 4, err);
+    return status == WEFT_OK ? table->attention(e->device, NULL, &a, err) : status;
+}
+
 static weft_status go_between_streams(everything *e, weft_error *err) {
     weft_mark *m = NULL;
     weft_status status = table->mark(e->device, NULL, &m, err);
@@ -145,7 +177,9 @@ static weft_status record(everything *e, weft_error *err) {
 }
 
 static weft_status make(everything *e, weft_host *counting, weft_error *err) {
+    weft_device_info info = {.struct_size = sizeof info};
     weft_status status = make_device_for(e, counting, 0, "share=yes", err);
+    if (status == WEFT_OK) table->info(e->device, &info); /* what it fails in, the next call tells */
     if (status == WEFT_OK) status = table->alloc(e->device, &e->memory, 6 * N * 4, err);
     if (status == WEFT_OK) status = table->alloc(e->device, &e->work, (int64_t)2 << 20, err);
     if (status == WEFT_OK) status = table->stream_create(e->device, &e->side, err);
@@ -162,6 +196,8 @@ static weft_status play(everything *e, weft_error *err) {
     if (status == WEFT_OK) status = multiply(e, WEFT_F32, err);
     if (status == WEFT_OK) status = table->convert(e->device, NULL, at(e, 5), WEFT_BF16, at(e, 2), WEFT_F32, N, err);
     if (status == WEFT_OK) status = multiply(e, WEFT_BF16, err);
+    if (status == WEFT_OK) status = take_ways(e, err);
+    if (status == WEFT_OK) status = attend(e, err);
     if (status == WEFT_OK) status = update(e, err);
     if (status == WEFT_OK) status = go_between_streams(e, err);
     if (status == WEFT_OK) status = record(e, err);
@@ -192,7 +228,8 @@ static void setup(void) {
     use_cache(false);
     transfer = table->extension(devices[0], WEFT_DEVICE_TRANSFER);
     capture = table->extension(devices[0], WEFT_DEVICE_CAPTURE);
-    ck_assert(transfer != NULL && capture != NULL);
+    choices = table->extension(devices[0], WEFT_DEVICE_CHOICES);
+    ck_assert(transfer != NULL && capture != NULL && choices != NULL);
 }
 
 START_TEST(one_of_everything_works) {
@@ -219,46 +256,66 @@ typedef struct failing {
 } failing;
 
 static const failing calls[] = {
-    {"cudaDriverGetVersion", 999, "cudaDriverGetVersion on device cuda", NULL, NULL},
-    {"cudaRuntimeGetVersion", 999, "cudaRuntimeGetVersion on device cuda", NULL, NULL},
-    {"cudaGetDeviceCount", 999, "cudaGetDeviceCount on device cuda", NULL, NULL},
-    {"cudaGetDeviceProperties", 999, "cudaGetDeviceProperties on device cuda", NULL, NULL},
-    {"cudaStreamCreateWithFlags", 46, "making a stream on device cuda", "cudaStreamCreateWithFlags",
-     "cudaStreamDestroy"},
-    {"cudaEventCreateWithFlags", 46, "making a mark on device cuda", "cudaEventCreateWithFlags", "cudaEventDestroy"},
+    {"cudaDriverGetVersion", 999, "the version of the driver on device cuda: cudaDriverGetVersion answered", NULL,
+     NULL},
+    {"cudaRuntimeGetVersion", 999, "the version of the runtime on device cuda: cudaRuntimeGetVersion answered", NULL,
+     NULL},
+    {"cudaGetDeviceCount", 999, "how many cards there are on device cuda: cudaGetDeviceCount answered", NULL, NULL},
+    {"cudaGetDeviceProperties", 999, "what the card is on device cuda: cudaGetDeviceProperties answered", NULL, NULL},
+    {"cudaSetDevice", 46, "cudaSetDevice answered", "cudaMalloc", "cudaFree"},
+    {"cudaMemGetInfo", 999, "what is left of the card on device cuda: cudaMemGetInfo answered", NULL, NULL},
+    {"cudaStreamCreateWithFlags", 46, "making a stream on device cuda: cudaStreamCreateWithFlags answered",
+     "cudaStreamCreateWithFlags", "cudaStreamDestroy"},
+    {"cudaEventCreateWithFlags", 46, "making a mark on device cuda: cudaEventCreateWithFlags answered",
+     "cudaEventCreateWithFlags", "cudaEventDestroy"},
     {"cudaHostAlloc", 2, "", "cudaHostAlloc", "cudaFreeHost"},
+    {"cudaHostAlloc", 46, "cudaHostAlloc answered", "cudaHostAlloc", "cudaFreeHost"},
     {"cudaMalloc", 2, "has no room for a buffer of", "cudaMalloc", "cudaFree"},
-    {"cudaMalloc", 46, "alloc on device cuda", "cudaMalloc", "cudaFree"},
-    {"cudaMemcpyAsync", 1, "on device cuda: invalid argument (cudaErrorInvalidValue, 1)", NULL, NULL},
-    {"cudaEventRecord", 400, "on device cuda: invalid resource handle", NULL, NULL},
-    {"cudaEventQuery", 400, "reached on device cuda", NULL, NULL},
-    {"cudaEventSynchronize", 400, "on device cuda", NULL, NULL},
-    {"cudaStreamWaitEvent", 400, "wait on device cuda", NULL, NULL},
-    {"cudaStreamSynchronize", 719, "on device cuda", NULL, NULL},
-    {"cudaStreamBeginCapture", 1, "beginning to record a step on device cuda", NULL, NULL},
-    {"cudaStreamEndCapture", 904, "recording a step on device cuda", NULL, NULL},
-    {"cudaGraphInstantiate", 1, "making a recorded step ready on device cuda", "cudaGraphInstantiate",
-     "cudaGraphExecDestroy"},
-    {"cudaGraphLaunch", 1, "replaying a step on device cuda", NULL, NULL},
-    {"cublasLtCreate", 3, "starting cuBLASLt on device cuda: cuBLASLt answered", "cublasLtCreate", "cublasLtDestroy"},
-    {"cublasLtMatmulPreferenceCreate", 3, "starting cuBLASLt", "cublasLtMatmulPreferenceCreate",
-     "cublasLtMatmulPreferenceDestroy"},
-    {"cublasLtMatmulPreferenceSetAttribute", 7, "cuBLASLt answered", NULL, NULL},
-    {"cublasLtMatmulDescCreate", 3, "describing a product", "cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy"},
-    {"cublasLtMatmulDescSetAttribute", 7, "cuBLASLt answered", NULL, NULL},
-    {"cublasLtMatrixLayoutCreate", 3, "describing a matrix", "cublasLtMatrixLayoutCreate",
+    {"cudaMalloc", 46, "alloc on device cuda: cudaMalloc answered", "cudaMalloc", "cudaFree"},
+    {"cudaMemcpyAsync", 1, "on device cuda: cudaMemcpyAsync answered invalid argument (cudaErrorInvalidValue, 1)", NULL,
+     NULL},
+    {"cudaLaunchKernel", 701, "LaunchKernel answered", NULL, NULL},
+    {"cudaFuncSetAttribute", 1, "attention on device cuda: cudaFuncSetAttribute answered", NULL, NULL},
+    {"cudaEventRecord", 400, "on device cuda: cudaEventRecord answered invalid resource handle", NULL, NULL},
+    {"cudaEventQuery", 400, "reached on device cuda: cudaEventQuery answered", NULL, NULL},
+    {"cudaEventSynchronize", 400, "on device cuda: cudaEventSynchronize answered", NULL, NULL},
+    {"cudaStreamWaitEvent", 400, "wait on device cuda: cudaStreamWaitEvent answered", NULL, NULL},
+    {"cudaStreamSynchronize", 719, "on device cuda: cudaStreamSynchronize answered", NULL, NULL},
+    {"cudaStreamBeginCapture", 1, "beginning to record a step on device cuda: cudaStreamBeginCapture answered", NULL,
+     NULL},
+    {"cudaStreamEndCapture", 904, "recording a step on device cuda: cudaStreamEndCapture answered", NULL, NULL},
+    {"cudaGraphInstantiate", 1, "making a recorded step ready on device cuda: cudaGraphInstantiate answered",
+     "cudaGraphInstantiate", "cudaGraphExecDestroy"},
+    {"cudaGraphLaunch", 1, "replaying a step on device cuda: cudaGraphLaunch answered", NULL, NULL},
+    {"cublasLtCreate", 3, "starting cuBLASLt on device cuda: cublasLtCreate answered", "cublasLtCreate",
+     "cublasLtDestroy"},
+    {"cublasLtMatmulPreferenceCreate", 3, "starting cuBLASLt on device cuda: cublasLtMatmulPreferenceCreate answered",
+     "cublasLtMatmulPreferenceCreate", "cublasLtMatmulPreferenceDestroy"},
+    {"cublasLtMatmulPreferenceSetAttribute", 7, "cublasLtMatmulPreferenceSetAttribute answered", NULL, NULL},
+    {"cublasLtMatmulDescCreate", 3,
+     "nn 24x24x24, rows 24 24 24 apart, bias on device cuda: "
+     "cublasLtMatmulDescCreate answered",
+     "cublasLtMatmulDescCreate", "cublasLtMatmulDescDestroy"},
+    {"cublasLtMatmulDescSetAttribute", 7, "cublasLtMatmulDescSetAttribute answered", NULL, NULL},
+    {"cublasLtMatrixLayoutCreate", 3, "describing a matrix of the product ", "cublasLtMatrixLayoutCreate",
      "cublasLtMatrixLayoutDestroy"},
     {"cublasLtMatmulAlgoGetHeuristic", 15, "cuBLASLt has no way for", NULL, NULL},
-    {"cublasLtMatmulAlgoGetHeuristic", 14, "choosing a product's way", NULL, NULL},
-    {"cublasLtMatmul", 13, "matmul on device cuda: cuBLASLt answered", NULL, NULL},
-    {"nvrtcVersion", 11, "NVRTC answered", NULL, NULL},
-    {"nvrtcCreateProgram", 2, "NVRTC answered", "nvrtcCreateProgram", "nvrtcDestroyProgram"},
-    {"nvrtcCompileProgram", 11, "NVRTC answered", NULL, NULL},
-    {"nvrtcGetCUBINSize", 11, "NVRTC answered", NULL, NULL},
-    {"nvrtcGetCUBIN", 11, "NVRTC answered", NULL, NULL},
-    {"cuModuleLoadData", 209, "loading an update on device cuda", "cuModuleLoadData", "cuModuleUnload"},
-    {"cuModuleGetFunction", 500, "loading an update on device cuda", NULL, NULL},
-    {"cuLaunchKernel", 701, "update on device cuda", NULL, NULL},
+    {"cublasLtMatmulAlgoGetHeuristic", 14,
+     "nn 24x24x24, rows 24 24 24 apart, bias on device cuda: "
+     "cublasLtMatmulAlgoGetHeuristic answered",
+     NULL, NULL},
+    {"cublasLtMatmulAlgoCheck", 14, "cublasLtMatmulAlgoCheck answered", NULL, NULL},
+    {"cublasLtMatmul", 13, "matmul on device cuda: cublasLtMatmul answered", NULL, NULL},
+    {"nvrtcVersion", 11, "compiling the update toy_update on device cuda: nvrtcVersion answered", NULL, NULL},
+    {"nvrtcCreateProgram", 2, "nvrtcCreateProgram answered", "nvrtcCreateProgram", "nvrtcDestroyProgram"},
+    {"nvrtcCompileProgram", 11, "nvrtcCompileProgram answered", NULL, NULL},
+    {"nvrtcGetCUBINSize", 11, "nvrtcGetCUBINSize answered", NULL, NULL},
+    {"nvrtcGetCUBIN", 11, "nvrtcGetCUBIN answered", NULL, NULL},
+    {"cuModuleLoadData", 209, "loading the update toy_update on device cuda: cuModuleLoadData answered",
+     "cuModuleLoadData", "cuModuleUnload"},
+    {"cuModuleGetFunction", 500, "loading the update toy_update on device cuda: cuModuleGetFunction answered", NULL,
+     NULL},
+    {"cuLaunchKernel", 701, "update on device cuda: cuLaunchKernel answered", NULL, NULL},
 };
 
 static long long made_and_left(const failing *f) {
@@ -307,7 +364,8 @@ START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
     for (long long which = 1; which <= all; which++) {
         /* What ending waits for cannot be told any more: the streams' and staging's last words. */
         const bool is_at_end = (strcmp(f->call, "cudaStreamSynchronize") == 0 && which == all) ||
-                               (strcmp(f->call, "cudaEventSynchronize") == 0 && which > all - 4);
+                               (strcmp(f->call, "cudaEventSynchronize") == 0 && which > all - 4) ||
+                               (strcmp(f->call, "cudaSetDevice") == 0 && which > all - 6);
         if (!is_at_end) fail_once(f, which);
     }
 }
@@ -350,15 +408,15 @@ START_TEST(an_update_is_compiled_once_and_kept) {
     ck_assert_int_eq(count_compiled(), 0);
     run_in(directory, "rm -r a");
     /* A cache that cannot be written is no reason to stop, and one that cannot be made is. */
-    run_in(directory, "mkdir -p a/b && ln -s nowhere/else a/c");
-    (void)snprintf(cache, sizeof cache, "device.cache=%s/a/c", directory);
+    (void)snprintf(cache, sizeof cache, "device.cache=/proc/self"); /* where nobody makes files */
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK); /* it is there, if not a directory */
+    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK); /* it is there */
     ck_assert_int_eq(play(&e, &err), WEFT_OK);
     unmake(&e);
-    run_in(directory, "rm -r a && touch a");
+    run_in(directory, "touch a");
+    (void)snprintf(cache, sizeof cache, "device.cache=%s/a/c", directory);
     memset(&e, 0, sizeof e);
     ck_assert_int_eq(make(&e, &counting, &err), WEFT_E_USER);
     ck_assert_msg(strstr(err.text, "/a/c in [device] cannot be made a directory") != NULL, "%s", err.text);
@@ -697,6 +755,8 @@ START_TEST(what_is_missing_is_named) {
     expect_no_device("WEFT_DOUBLE_CAPABILITY", "75", 0, "share=no",
                      "has compute capability 7.5; 8.0 (Ampere) is the least");
     expect_no_device("WEFT_DOUBLE_DEVICES", "2", 2, "share=no", "This machine has 2 cards for 3 ranks.");
+    expect_no_device("WEFT_DOUBLE_DEVICES", "1", 0, "cache=/dev/null",
+                     "cache = /dev/null in [device] cannot be made a directory: Not a directory.");
     (void)setenv("WEFT_DOUBLE_DEVICES", "-1", 1); /* and before anything is made */
     ck_assert_int_eq(plugin->works(&host, &err), WEFT_E_DEVICE);
     ck_assert_ptr_nonnull(strstr(err.text, "there is no NVIDIA driver"));

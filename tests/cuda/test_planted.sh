@@ -1,9 +1,10 @@
 #!/bin/sh
-# A call of CUDA, cuBLASLt, NVRTC or NCCL that answers an error, in short runs of one rank and of two, which write a
-# checkpoint beside training at each step but the last: each run ends with a sentence that says what failed, in good order,
-# with nothing left on the device. Only calls whose answer changes nothing, such as those that give something back, may let
-# it go on, to the same bits. A few of all calls in the quick suite, each one of them in the full one; PLANTED='cudaMalloc|kernel'
-# tries these alone. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# A call of CUDA, cuBLASLt, NVRTC or NCCL that answers an error, in short runs of one rank, of two over NCCL and of two over
+# MPI, which write a checkpoint beside training at each step but the last: each run ends with a sentence that names the call
+# (or what of NCCL's it was), for what it was made and by which rank, in good order, with nothing left on the device. What
+# gives something back may let it go on, to the same bits, and says so. A few of all calls in the quick suite; in the full
+# one each call of a single rank and each of NCCL, and of the rest, of which another leg has tried each, some from the
+# first to the last. PLANTED='cudaMalloc|kernel' tries these alone, LEGS='mpi' one leg. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -40,91 +41,129 @@ workspace = 1Mi
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
 
-# The run of so many ranks; what it counts of the one that errors are planted in, the last.
+# The run of a leg, 1, nccl or mpi; what it counts of the rank that errors are planted in, the last.
 cat >train.sh <<'SH'
-ranks=$1 to=$2
+leg=$1 to=$2
 shift 2
-if [ "$ranks" != 1 ]; then
-    export WEFT_DOUBLE_FAIL_RANK=$((ranks - 1))
-    set -- --ranks "$ranks" comm.plugin=nccl strategy.plugin=fsdp "$@"
-fi
+case $leg in
+nccl) set -- --ranks 2 comm.plugin=nccl strategy.plugin=fsdp "$@" ;;
+mpi) set -- --ranks 2 comm.plugin=mpi-mpich strategy.plugin=fsdp "$@" ;;
+esac
+[ "$leg" = 1 ] || export WEFT_DOUBLE_FAIL_RANK=1
 exec timeout 1200 "$WEFT_BUILD/weft" train run.ini "run.out=$to" "$@"
 SH
-# one.sh RANKS CALL WHICH: with that one failing; says what is wrong with how it ends.
+# one.sh LEG CALL WHICH: with that one failing; says what is wrong with how it ends.
 cat >one.sh <<'SH'
-ranks=$1 call=$2 which=$3
-work=run.$ranks.$call.$which
+leg=$1 call=$2 which=$3
+work=run.$leg.$call.$which
+# words: of the sentence, the call's own name but where it tells what was asked of NCCL
+words="$call answered"
 case $call in
+cudaLaunchKernel) code=719 words="cu(da)?LaunchKernel answered" ;; # of an update it is the driver's
 cuda*) code=719 ;;
-kernel) code=700 ;;
+kernel) code=700 words="answered .*cudaErrorIllegalAddress, 700" ;;
 cublas*) code=14 ;;
 nvrtc*) code=11 ;;
-nccl*) code=3 ;;
-*) code=500 ;;
+ncclAllGather) code=3 words="NCCL, all_gather: internal error" ;;
+ncclReduceScatter) code=3 words="NCCL, reduce_scatter: internal error" ;;
+ncclAllReduce) code=3 words="NCCL, (all_reduce|barrier): internal error" ;;
+ncclBroadcast) code=3 words="NCCL, broadcast: internal error" ;;
+ncclSend | ncclRecv | ncclGroup*) code=3 words="NCCL, (send|recv|all_to_all): internal error" ;;
+ncclCommInitRank) code=3 words="NCCL, (the world's ranks meet|a group's ranks meet|the way (to|from) a rank): internal error" ;;
+ncclGetUniqueId) code=3 words="NCCL, a name for .*: internal error" ;;
+ncclGetVersion) code=3 words="NCCL, its version: internal error" ;;
+nccl*) code=3 words="NCCL.* internal error" ;;
+*) code=999 ;;
 esac
+# What it was for stands before the sentence of a call that may be for anything.
+bare="weft train: ((device|comm):[^ ]* \([^)]*\)(, in [a-z]*)?: )?((fill|copy|read|write|upload|download|synchronize|mark|wait|await|reached) on device|NCCL, (all_|reduce_|broadcast|send|recv|barrier))"
 more=
 case $call in nvrtc*) more=device.cache=none ;; esac # or what is compiled is found there
 status=0
 # shellcheck disable=SC2086  # no word, or one
-WEFT_DOUBLE_FAIL=$call:$which=$code sh train.sh "$ranks" "$work" $more >"$work.txt" 2>&1 || status=$?
+WEFT_DOUBLE_COUNTS=$PWD/$work.counts WEFT_DOUBLE_FAIL=$call:$which=$code sh train.sh "$leg" "$work" $more >"$work.txt" 2>&1 ||
+    status=$?
+came=$(awk -v call="$call" '$1 == "call" && $2 == call && $3 > n { n = $3 } END { print n + 0 }' "$work.counts" 2>/dev/null || echo 0)
+# Where one rank ends, MPICH's launcher kills the others, and sometimes tells that instead.
+if [ "$leg.$status" = mpi.9 ] && grep -q 'YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed' "$work.txt"; then status=1; fi
 wrong=
 case $status in
 0)
     case $call in
-    cudaFree* | *Destroy | nvrtcDestroyProgram | cuModuleUnload | ncclCommAbort) ;;  # nothing needs what they give back
+    cudaFree* | *Destroy | nvrtcDestroyProgram | cuModuleUnload | ncclCommDestroy | \
+        cudaStreamSynchronize | cudaEventSynchronize | cudaEventQuery | cudaSetDevice | cudaMemGetInfo)
+        # nothing needs any more what is given back, waited for or measured; it is told all the same
+        [ "$came" -lt "$which" ] || grep -qE "weft: error: .*$call" "$work.txt" || wrong="is told by nobody" ;;
     cublasLtMatmulAlgoConfigGetAttribute | cu*GetError*) ;;    # for a text
-    cudaStreamSynchronize | cudaEventSynchronize | cudaEventQuery) ;; # of what ends
-    cudaMemGetInfo) [ "$which" != 1 ] || wrong="is told by nobody" ;;  # asked again for what is shown beside the plan
-    ncclCommGetAsyncError) ;;                                  # as the run was over
-    *) wrong="is told by nobody" ;;
+    ncclCommGetAsyncError | ncclCommAbort) ;;                  # as the run was over
+    *) [ "$came" -lt "$which" ] || wrong="is told by nobody" ;;
     esac
-    cmp -s "$work/model/model.safetensors" "whole.$ranks/model/model.safetensors" || wrong="gives other bits, and none hears of it"
+    cmp -s "$work/model/model.safetensors" "whole.$leg/model/model.safetensors" || wrong="gives other bits, and none hears of it"
     ;;
-1) grep -qE 'weft train: .*(on device cuda|NCCL, |Card [0-9]|cuBLASLt|NVRTC|gave no [0-9]* bytes)' "$work.txt" || wrong="is told in no sentence" ;;
+1)
+    grep -E 'weft train: ' "$work.txt" >"$work.said"
+    grep -qE "$words" "$work.said" || wrong="is told without its name"
+    if grep -E "$words" "$work.said" | grep -qE "$bare"; then wrong="is told without what it was for"; fi
+    if grep -E "$words" "$work.said" | grep -F ', in training' | grep -qvE 'step [0-9]+'; then wrong="is told without its step"; fi
+    ;;
 124) wrong="hangs" ;;
 *) wrong="ends with status $status" ;;
 esac
-if [ $status = 1 ] && [ "$ranks" != 1 ] && ! grep -qE "^\[$((ranks - 1))\] weft|weft train: (.*: )?rank $((ranks - 1)): " "$work.txt"; then wrong="is not told by its rank"; fi
+if [ $status = 1 ] && [ "$leg" != 1 ] && ! grep -qE "^\[1\] weft|weft train: (.*: )?rank 1: " "$work.txt"; then wrong="is not told by its rank"; fi
 if grep -qF 'is not finite' "$work.txt"; then wrong="is told as if the model had diverged"; fi
-if grep -qE 'not released|cuda double:|signal [0-9]' "$work.txt"; then wrong="leaves or breaks something"; fi
-[ -n "$wrong" ] || { rm -rf "$work" "$work.txt"; exit 0; }
+if grep -v 'THE EXIT STRING: Killed' "$work.txt" | grep -qE 'not released|cuda double:|signal [0-9]'; then wrong="leaves or breaks something"; fi
+[ -n "$wrong" ] || { rm -rf "$work" "$work.txt" "$work.said" "$work.counts"; exit 0; }
 {
-    echo "$call, call $which on one of $ranks ranks, $wrong:"
+    echo "$call, call $which on a rank of the leg $leg, $wrong:"
     sed 's/^/    /' "$work.txt"
 } >"$work.wrong"
 SH
 
-# which RANKS CALL N: of its N calls those that are tried.
-which() {
-    if is_full; then seq "$3"
-    elif [ "$3" -lt 3 ]; then seq "$3"
-    else echo $((($3 + 1) / 2))
-    fi
+# some N: of N calls those that are tried where not each one is: the first two, the last two, and some in between.
+some() {
+    if is_full; then
+        for i in 1 2 $(($1 / 8)) $(($1 / 4)) $((($1 + 1) / 2)) $(($1 * 3 / 4)) $(($1 * 7 / 8)) $(($1 - 1)) "$1"; do echo "$i"; done
+    else echo $((($1 + 1) / 2))
+    fi | awk -v n="$1" '$1 >= 1 && $1 <= n' | sort -nu
 }
-quick_alone='cudaMalloc|cudaHostAlloc|cudaMemcpyAsync|cudaLaunchKernel|kernel|cudaEventRecord|cudaStreamEndCapture|cudaGraphLaunch|cublasLtMatmul|nvrtcCompileProgram|cuLaunchKernel'
-quick_two='ncclCommInitRank|ncclAllGather|ncclSend|ncclGroupEnd|ncclCommGetAsyncError|cudaMemcpyAsync|kernel|cudaFree'
-# Calls whose answers are not looked at: those that ask for errors, and the one that names the card for this thread, which
-# the first of them has done.
-unseen='cudaGetLastError|cudaSetDevice'
+quick_1='cudaMalloc|cudaHostAlloc|cudaMemcpyAsync|cudaLaunchKernel|kernel|cudaEventRecord|cudaStreamEndCapture|cudaGraphLaunch|cublasLtMatmul|nvrtcCompileProgram|cuLaunchKernel|cudaSetDevice|cuModuleLoadData|cuModuleGetFunction|cudaFreeHost'
+quick_nccl='ncclCommInitRank|ncclAllGather|ncclSend|ncclGroupEnd|ncclCommGetAsyncError|cudaMemcpyAsync|kernel|cudaFree'
+quick_mpi='cudaEventQuery|cudaEventSynchronize|cudaHostAlloc'
+unseen='cudaGetLastError' # it asks for errors
 : >list
-for ranks in 1 2; do
-    WEFT_DOUBLE_COUNTS=$dir/counts.$ranks sh train.sh $ranks whole.$ranks device.cache=none >out 2>&1 ||
-        failed "a run of $ranks without a mistake" out
-    if is_full; then calls='.*'; elif [ $ranks = 1 ]; then calls=$quick_alone; else calls=$quick_two; fi
+legs=${LEGS:-1 nccl mpi}
+for leg in $legs; do
+    if [ "$leg" = mpi ] && ! has mpich; then continue; fi
+    # With what is compiled already there, as it is found once one leg has run; NVRTC's calls are those of the first.
+    WEFT_DOUBLE_COUNTS=$dir/counts.$leg sh train.sh "$leg" "whole.$leg" device.cache=none >out 2>&1 ||
+        failed "a run of the leg $leg without a mistake" out
+    case $leg in 1) calls=$quick_1 ;; nccl) calls=$quick_nccl ;; mpi) calls=$quick_mpi ;; esac
+    if is_full; then calls='.*'; fi
     calls=${PLANTED:-$calls}
-    # Of several ranks what they do for each other, and a few of each of the rest; the parent of ranks counts, too, what it
-    # asks of the card.
-    awk '$1 == "call" { if ($3 > n[$2]) n[$2] = $3 } END { for (c in n) print c, n[c] }' counts.$ranks | sort |
+    # The parent of ranks counts, too, what it asks of the card.
+    awk '$1 == "call" { if ($3 > n[$2]) n[$2] = $3 } END { for (c in n) print c, n[c] }' "counts.$leg" | sort |
         grep -Ev "^($unseen) " | { grep -E "^($calls) " || true; } >calls
     while read -r call n; do
-        case $ranks.$call in 2.nccl* | 1.*) some=$(which $ranks "$call" "$n") ;; *) some=$((($n + 1) / 2)) ;; esac
-        for i in $some; do echo "$ranks $call $i"; done >>list
+        case $leg.$call in
+        1.* | nccl.nccl*) if is_full || [ "$n" -lt 3 ]; then of=$(seq "$n"); else of=$(some "$n"); fi ;;
+        *) of=$(some "$n") ;;
+        esac
+        for i in $of; do echo "$leg $call $i"; done >>list
     done <calls
 done
-[ "$(wc -l <list)" -ge 18 ] || failed "few calls are counted" list
+[ "$(wc -l <list)" -ge 18 ] || [ -n "${LEGS:-}${PLANTED:-}" ] || failed "few calls are counted" list
 xargs -P "$(nproc)" -L 1 sh one.sh <list
 for file in run.*.wrong; do
     [ ! -e "$file" ] || failed "$(head -n 1 "$file")" "$file"
 done
 echo "$(wc -l <list) calls failed, one at a time"
+
+# A plan stands on what is left of the card: what that was cannot be made up.
+WEFT_DOUBLE_COUNTS=$dir/counts.plan "$weft" plan run.ini >out 2>&1 || failed "plan" out
+n=$(sed -n 's/^call cudaMemGetInfo //p' counts.plan)
+[ "${n:-0}" -ge 2 ] || failed "a plan does not ask what is left of the card"
+for i in $(seq "${n:-0}"); do
+    refused "what is left of the card on device cuda: cudaMemGetInfo answered" env "WEFT_DOUBLE_FAIL=cudaMemGetInfo:$i=719" \
+        "$weft" plan run.ini
+done
 exit $((failures > 0))

@@ -140,22 +140,26 @@ static weft_status judge(operands *o, const weft_exchange *what, const ranks_kin
 
 /* --- operands in the host's memory --- */
 
-static weft_status no_memory(const ranks_kind *kind, int64_t bytes, weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "No memory for %lld bytes of %s in the host's memory.", (long long)bytes,
-                          kind->is->name);
+/* Memory of the host's for an operand. */
+static weft_status take_block(ranks_block **out, const operands *o, int64_t bytes, const ranks_kind *kind,
+                              weft_error *err) {
+    const weft_status status = ranks_block_take(o->comm, out, bytes, err);
+    if (status != WEFT_OK)
+        (void)weft_error_prefix(err, "the host's memory for %lld bytes of %s: ", (long long)bytes, kind->is->name);
+    return status;
 }
 
 /* The host's own view of an operand, or fresh memory in *copy that the handle keeps. */
 static weft_status view(operands *o, char **out, ranks_block **copy, weft_ref ref, int64_t bytes,
                         const ranks_kind *kind, weft_error *err) {
     const weft_device_plugin *kernels = o->comm->kernels;
+    weft_status status = WEFT_OK;
     if (bytes == 0) return WEFT_OK;
     *out = kernels->host_view == NULL ? NULL : kernels->host_view(o->comm->device, ref);
     if (*out != NULL) return WEFT_OK;
-    *copy = ranks_block_take(o->comm, bytes);
-    if (*copy == NULL) return no_memory(kind, bytes, err);
-    *out = (*copy)->memory;
-    return WEFT_OK;
+    status = take_block(copy, o, bytes, kind, err);
+    if (status == WEFT_OK) *out = (*copy)->memory;
+    return status;
 }
 
 /* So does what is too large for one call: of a sum MPI knows no rows that are apart. */
@@ -187,8 +191,8 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
     if (status == WEFT_OK && o->in_place && kind->is->from == ASKED_ALL && o->group->size > 1 &&
         !goes_by_pairs(o, kind)) {
         handle->result = o->to;
-        handle->to = ranks_block_take(o->comm, to_bytes);
-        if (handle->to == NULL) return no_memory(kind, to_bytes, err);
+        status = take_block(&handle->to, o, to_bytes, kind, err);
+        if (status != WEFT_OK) return status;
         o->to = handle->to->memory;
     }
     return status;
@@ -231,7 +235,8 @@ static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exc
     if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", kind->is->name);
     handle->name = kind->is->name;
     handle->kind = kind;
-    status = bring(handle, &o, what, kind, err);
+    status = ranks_tell_late(comm, err);
+    if (status == WEFT_OK) status = bring(handle, &o, what, kind, err);
     handle->operands = o;
     if (status != WEFT_OK) {
         ranks_handle_give_back(comm, handle);

@@ -11,16 +11,25 @@ static void put_by(weft_comm *comm, weft_comm_handle *handle) {
     comm->pool = handle;
 }
 
+/* The first one is told. */
+static void note_late(weft_comm *comm, const weft_comm_handle *handle, const weft_error *why) {
+    if (comm->late.code != WEFT_OK) return;
+    comm->late = *why;
+    (void)weft_error_prefix(&comm->late, "bringing what %s gave to the device: ", handle->name);
+}
+
 /* Those that were joined, as far as their results have come: all of them, if they are waited for. */
 static void let_leave(weft_comm *comm, int waits) {
     weft_comm_handle **at = &comm->leaving;
     while (*at != NULL) {
         weft_comm_handle *handle = *at;
-        if (!waits && !ranks_is_reached(comm, handle->mark)) {
+        weft_error err = WEFT_ERROR_INIT;
+        const int32_t reached = waits ? 1 : ranks_reached(comm, handle->mark, &err);
+        if (reached == 0) {
             at = &handle->next;
             continue;
         }
-        (void)ranks_await(handle, NULL);
+        if (ranks_await(handle, reached < 0 ? NULL : &err) != WEFT_OK || reached < 0) note_late(comm, handle, &err);
         *at = handle->next;
         put_by(comm, handle);
     }
@@ -28,16 +37,25 @@ static void let_leave(weft_comm *comm, int waits) {
 
 bool ranks_let_leave(weft_comm *comm, int64_t bytes) {
     weft_comm_handle **at, **oldest = NULL, *handle = NULL;
+    weft_error err = WEFT_ERROR_INIT;
     for (at = &comm->leaving; *at != NULL; at = &(*at)->next) {
         const weft_comm_handle *h = *at;
         if ((h->to != NULL && h->to->bytes == bytes) || (h->from != NULL && h->from->bytes == bytes)) oldest = at;
     }
     if (oldest == NULL) return false;
     handle = *oldest;
-    (void)ranks_await(handle, NULL);
+    if (ranks_await(handle, &err) != WEFT_OK) note_late(comm, handle, &err);
     *oldest = handle->next;
     put_by(comm, handle);
     return true;
+}
+
+weft_status ranks_tell_late(weft_comm *comm, weft_error *err) {
+    const weft_error none = WEFT_ERROR_INIT;
+    const weft_status status = (weft_status)comm->late.code;
+    if (status != WEFT_OK) (void)weft_error_set(err, status, "%s", comm->late.text);
+    comm->late = none;
+    return status;
 }
 
 weft_comm_handle *ranks_handle_take(weft_comm *comm) {
@@ -81,6 +99,7 @@ void ranks_handle_give_back(weft_comm *comm, weft_comm_handle *handle) {
 
 void ranks_handles_free(weft_comm *comm) {
     let_leave(comm, 1);
+    if (comm->late.code != WEFT_OK) weft_log(comm->host, WEFT_LOG_ERROR, "%s", comm->late.text);
     while (comm->under_way != NULL) ranks_handle_give_back(comm, comm->under_way);
     while (comm->pool != NULL) {
         weft_comm_handle *handle = comm->pool;
@@ -153,16 +172,22 @@ static weft_status outcome(const weft_comm_handle *handle, weft_error *err) {
 static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     weft_status status = outcome(handle, err);
     const weft_status came = ranks_await(handle, status == WEFT_OK ? err : NULL);
+    if (status == WEFT_OK && came != WEFT_OK) (void)weft_error_prefix(err, "%s: ", handle->name);
     if (status == WEFT_OK) status = came;
     ranks_handle_give_back(comm, handle);
-    return status;
+    return status == WEFT_OK ? ranks_tell_late(comm, err) : status;
 }
 
 int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
+    int32_t reached = 0;
     advance_all(comm);
     if (!advance(handle)) return 0;
-    if (!ranks_is_reached(comm, handle->mark)) return 0;
-    return finish(comm, handle, err) == WEFT_OK ? 1 : -1;
+    reached = ranks_reached(comm, handle->mark, err);
+    if (reached == 0) return 0;
+    if (reached > 0) return finish(comm, handle, err) == WEFT_OK ? 1 : -1;
+    (void)weft_error_prefix(err, "%s: ", handle->name);
+    (void)finish(comm, handle, NULL);
+    return -1;
 }
 
 static void drive(weft_comm *comm, weft_comm_handle *handle) {

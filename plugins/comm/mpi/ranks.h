@@ -132,6 +132,7 @@ struct weft_comm {
     weft_comm_handle *coming;  /* in the order in which MPI will be asked */
     weft_comm_handle *leaving; /* joined, while their results are on their way */
     ranks_block *blocks;       /* that nobody has now */
+    weft_error late;           /* what failed behind an exchange that was joined; the next call tells it */
     MPI_Op add_bf16, add_f16;
     char *places;             /* [RANKS_PLACES] of a piece each; NULL: none was needed yet */
     char *free[RANKS_PLACES]; /* those that nothing comes to */
@@ -159,6 +160,7 @@ weft_status ranks_begin(weft_comm_handle *handle, weft_error *err);
 /* handle.c */
 weft_comm_handle *ranks_handle_take(weft_comm *comm); /* NULL: no memory */
 void ranks_handle_give_back(weft_comm *comm, weft_comm_handle *handle);
+weft_status ranks_tell_late(weft_comm *comm, weft_error *err);
 void ranks_handles_free(weft_comm *comm);
 MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle); /* one more; NULL: no memory */
 int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
@@ -169,8 +171,8 @@ void ranks_poke(weft_comm *comm);
 bool ranks_let_leave(weft_comm *comm, int64_t bytes);
 
 /* staging.c */
-ranks_block *ranks_block_take(weft_comm *comm, int64_t bytes); /* NULL: no memory */
-void ranks_block_give(weft_comm *comm, ranks_block *block);    /* NULL is fine */
+weft_status ranks_block_take(weft_comm *comm, ranks_block **out, int64_t bytes, weft_error *err);
+void ranks_block_give(weft_comm *comm, ranks_block *block); /* NULL is fine */
 void ranks_blocks_free(weft_comm *comm);
 /* Queues the copy of an operand from the device; without a transfer of the device's it is made at once. */
 weft_status ranks_fetch(weft_comm_handle *handle, ranks_block *to, weft_ref from, int64_t bytes, weft_error *err);
@@ -179,7 +181,8 @@ weft_status ranks_line_up(weft_comm_handle *handle, weft_error *err);
 void ranks_begin_arrived(weft_comm *comm); /* all whose turn it is */
 /* All of MPI's part has ended: brings the result where it belongs. */
 void ranks_deliver(weft_comm_handle *handle);
-bool ranks_is_reached(const weft_comm *comm, weft_mark *mark); /* NULL is */
+/* 1: it is, as NULL is; 0: not yet; < 0: what is queued before it has failed. The mark stays. */
+int32_t ranks_reached(const weft_comm *comm, weft_mark *mark, weft_error *err);
 /* Until the handle's mark is reached, which is gone then. */
 weft_status ranks_await(weft_comm_handle *handle, weft_error *err);
 

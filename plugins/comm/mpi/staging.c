@@ -26,27 +26,37 @@ static ranks_block *free_block(weft_comm *comm, int64_t bytes) {
     return block;
 }
 
-static ranks_block *make_block(weft_comm *comm, int64_t bytes) {
+/* The device says by itself why it gives none. */
+static weft_status take_memory(weft_comm *comm, void **out, int64_t bytes, weft_error *err) {
+    if (comm->transfer != NULL) return comm->transfer->take(comm->device, out, bytes, err);
+    *out = comm->host->alloc(comm->host, (size_t)bytes, 64);
+    return *out != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "the host has none left");
+}
+
+static weft_status make_block(weft_comm *comm, ranks_block **out, int64_t bytes, weft_error *err) {
     ranks_block *block = comm->host->alloc(comm->host, sizeof *block, _Alignof(max_align_t));
     void *memory = NULL;
-    if (block == NULL) return NULL;
-    if (comm->transfer == NULL) memory = comm->host->alloc(comm->host, (size_t)bytes, 64);
-    else if (comm->transfer->take(comm->device, &memory, bytes, NULL) != WEFT_OK) memory = NULL;
-    if (memory == NULL) {
+    weft_status status = WEFT_OK;
+    if (block == NULL) return weft_error_set(err, WEFT_E_MEMORY, "the host has none left");
+    status = take_memory(comm, &memory, bytes, err);
+    if (status != WEFT_OK) {
         comm->host->release(comm->host, block);
-        return NULL;
+        return status;
     }
     block->memory = memory;
     block->bytes = bytes;
-    return block;
+    *out = block;
+    return WEFT_OK;
 }
 
 /* One whose result is on its way to the device is waited for before another is taken. */
-ranks_block *ranks_block_take(weft_comm *comm, int64_t bytes) {
+weft_status ranks_block_take(weft_comm *comm, ranks_block **out, int64_t bytes, weft_error *err) {
     const int64_t size = piece_for(bytes);
     ranks_block *block = free_block(comm, size);
     if (block == NULL && ranks_let_leave(comm, size)) block = free_block(comm, size);
-    return block == NULL ? make_block(comm, size) : block;
+    if (block == NULL) return make_block(comm, out, size, err);
+    *out = block;
+    return WEFT_OK;
 }
 
 void ranks_block_give(weft_comm *comm, ranks_block *block) {
@@ -65,9 +75,9 @@ void ranks_blocks_free(weft_comm *comm) {
     }
 }
 
-bool ranks_is_reached(const weft_comm *comm, weft_mark *mark) {
-    if (mark == NULL || comm->transfer == NULL) return true;
-    return comm->transfer->reached(comm->device, mark, NULL) != 0;
+int32_t ranks_reached(const weft_comm *comm, weft_mark *mark, weft_error *err) {
+    if (mark == NULL || comm->transfer == NULL) return 1;
+    return comm->transfer->reached(comm->device, mark, err);
 }
 
 weft_status ranks_await(weft_comm_handle *handle, weft_error *err) {
@@ -102,16 +112,26 @@ weft_status ranks_line_up(weft_comm_handle *handle, weft_error *err) {
 
 /* It failed before MPI knew of it, or while it was asked: whoever waits for it is told. */
 static void note(weft_comm_handle *handle, const weft_error *why) {
-    if (handle->why.code == WEFT_OK) handle->why = *why;
+    if (handle->why.code != WEFT_OK) return;
+    handle->why = *why;
+    (void)weft_error_prefix(&handle->why, "%s: ", handle->name);
+}
+
+/* Its operands are there: MPI is asked, unless they failed to come. */
+static weft_status begin_arrived(weft_comm_handle *handle, int32_t reached, weft_error *err) {
+    weft_status status = ranks_await(handle, reached < 0 ? NULL : err);
+    if (reached < 0) return WEFT_E_DEVICE;
+    return status == WEFT_OK ? ranks_begin(handle, err) : status;
 }
 
 void ranks_begin_arrived(weft_comm *comm) {
     while (comm->coming != NULL) {
         weft_comm_handle *handle = comm->coming;
         weft_error err = WEFT_ERROR_INIT;
-        if (!ranks_is_reached(comm, handle->mark)) return;
+        const int32_t reached = ranks_reached(comm, handle->mark, &err);
+        if (reached == 0) return;
         comm->coming = handle->later;
-        if (ranks_await(handle, &err) != WEFT_OK || ranks_begin(handle, &err) != WEFT_OK) {
+        if (begin_arrived(handle, reached, &err) != WEFT_OK) {
             handle->phase = RANKS_ENDED;
             note(handle, &err);
         }

@@ -6,7 +6,8 @@ static weft_status status_of(ncclResult_t code) {
     switch (code) {
     case ncclRemoteError: return WEFT_E_PEER;
     case ncclInvalidArgument:
-    case ncclInvalidUsage: return WEFT_E_DEVICE;
+    case ncclInvalidUsage:
+    case ncclInternalError: /* NCCL's own defect, or memory of its that was written over */
     case ncclUnhandledCudaError: return WEFT_E_DEVICE;
     default: return WEFT_E_SYSTEM;
     }
@@ -18,4 +19,10 @@ weft_status nccl_judge(ncclResult_t code, ncclComm_t comm, const char *what, wef
     more = ncclGetLastError(comm);
     return weft_error_set(err, status_of(code), "NCCL, %s: %s%s%.300s", what, ncclGetErrorString(code),
                           more == NULL || more[0] == '\0' ? "" : ": ", more == NULL ? "" : more);
+}
+
+void nccl_end(const weft_comm *comm, ncclComm_t nccl) {
+    const ncclResult_t code = nccl == NULL ? ncclSuccess : ncclCommDestroy(nccl);
+    if (code == ncclSuccess) return;
+    weft_log(comm->host, WEFT_LOG_ERROR, "NCCL: ncclCommDestroy answered %s.", ncclGetErrorString(code));
 }

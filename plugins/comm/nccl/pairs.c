@@ -20,7 +20,8 @@ static weft_status make_way(nccl_way *way, weft_comm *comm, weft_error *err) {
     ncclUniqueId id;
     weft_status status = meet(&id, comm, way, err);
     if (status == WEFT_OK)
-        status = nccl_judge(ncclCommInitRank(&way->nccl, 2, id, way->sends ? 0 : 1), NULL, "two ranks", err);
+        status = nccl_judge(ncclCommInitRank(&way->nccl, 2, id, way->sends ? 0 : 1), NULL,
+                            way->sends ? "the way to a rank" : "the way from a rank", err);
     if (status == WEFT_OK) status = comm->kernels->stream_create(comm->device, &way->stream, err);
     return status;
 }
@@ -58,7 +59,7 @@ void nccl_ways_free(weft_comm *comm) {
     while (comm->ways != NULL) {
         nccl_way *way = comm->ways;
         comm->ways = way->next;
-        if (way->nccl != NULL) (void)ncclCommDestroy(way->nccl);
+        nccl_end(comm, way->nccl);
         if (way->stream != NULL) comm->kernels->stream_destroy(comm->device, way->stream);
         comm->host->release(comm->host, way);
     }

@@ -31,7 +31,8 @@ static weft_status find_world(weft_comm *comm, const weft_comm_job *job, weft_er
     comm->info.progress = WEFT_PROGRESS_OWN;
     comm->info.max_tag = MOST_TAG;
     comm->info.flags = WEFT_COMM_IN_ORDER;
-    (void)ncclGetVersion(&version);
+    status = nccl_judge(ncclGetVersion(&version), NULL, "its version", err);
+    if (status != WEFT_OK) return status;
     (void)snprintf(comm->info.backend, sizeof comm->info.backend, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
                    version % 100);
     if (job->expected_size > 0 && job->expected_size != comm->info.size)
@@ -70,7 +71,7 @@ void nccl_info(const weft_comm *comm, weft_comm_info *out) {
 /* ---- groups ---- */
 
 static void free_group(weft_comm *comm, weft_comm_group *group) {
-    if (group->nccl != NULL) (void)ncclCommDestroy(group->nccl);
+    nccl_end(comm, group->nccl);
     comm->host->release(comm->host, group->ranks);
     comm->host->release(comm->host, group);
 }

@@ -84,6 +84,8 @@ struct weft_comm {
 
 /* failure.c. "all_gather: <NCCL's words>"; comm may be NULL. */
 weft_status nccl_judge(ncclResult_t code, ncclComm_t comm, const char *what, weft_error *err);
+/* Gives it back, which nobody needs any more: a failure is logged. NULL is fine. */
+void nccl_end(const weft_comm *comm, ncclComm_t nccl);
 
 /* world.c */
 weft_status nccl_create(weft_comm **out, const weft_host *host, const void *config, const weft_comm_job *job,

@@ -12,19 +12,32 @@ static const cudaDataType_t *type_of(int32_t dtype) {
 
 static void drop_description(const weft_device *device, cuda_algorithm *a) {
     const cuda_libraries *of = &device->libraries;
-    if (a->product != NULL) (void)of->cublasLtMatmulDescDestroy(a->product);
-    if (a->a != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->a);
-    if (a->b != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->b);
-    if (a->c != NULL) (void)of->cublasLtMatrixLayoutDestroy(a->c);
+    if (a->product != NULL) cuda_end_other(device, of->cublasLtMatmulDescDestroy(a->product));
+    if (a->a != NULL) cuda_end_other(device, of->cublasLtMatrixLayoutDestroy(a->a));
+    if (a->b != NULL) cuda_end_other(device, of->cublasLtMatrixLayoutDestroy(a->b));
+    if (a->c != NULL) cuda_end_other(device, of->cublasLtMatrixLayoutDestroy(a->c));
     a->product = NULL;
     a->a = a->b = a->c = NULL;
 }
 
-static weft_status set_of_product(const weft_device *device, cublasLtMatmulDesc_t product,
+/* "describing fp32 to fp32, nn 32x24x24, ..." */
+typedef struct about {
+    char text[200];
+} about;
+
+static about about_product(const char *doing, const cuda_shape *shape) {
+    char key[128] = "";
+    about out;
+    cuda_shape_print(key, sizeof key, shape);
+    (void)snprintf(out.text, sizeof out.text, "%s the product %s", doing, key);
+    return out;
+}
+
+static weft_status set_of_product(const weft_device *device, const cuda_algorithm *of,
                                   cublasLtMatmulDescAttributes_t which, const void *value, size_t bytes,
                                   weft_error *err) {
-    return cuda_judge_lt(device, device->libraries.cublasLtMatmulDescSetAttribute(product, which, value, bytes),
-                         "describing a product", err);
+    return cuda_judge_lt(device, device->libraries.cublasLtMatmulDescSetAttribute(of->product, which, value, bytes),
+                         about_product("describing", &of->shape).text, err);
 }
 
 static weft_status describe_product(const weft_device *device, cuda_algorithm *out, weft_error *err) {
@@ -35,22 +48,21 @@ static weft_status describe_product(const weft_device *device, cuda_algorithm *o
     const cublasLtEpilogue_t with_bias = CUBLASLT_EPILOGUE_BIAS;
     weft_status status = cuda_judge_lt(device,
                                        device->libraries.cublasLtMatmulDescCreate(&out->product, compute, CUDA_R_32F),
-                                       "describing a product", err);
+                                       about_product("describing", s).text, err);
+    if (status == WEFT_OK) status = set_of_product(device, out, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first, err);
     if (status == WEFT_OK)
-        status = set_of_product(device, out->product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first, err);
-    if (status == WEFT_OK)
-        status = set_of_product(device, out->product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second, err);
+        status = set_of_product(device, out, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second, err);
     if (status == WEFT_OK && s->has_bias)
-        status = set_of_product(device, out->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &with_bias, sizeof with_bias, err);
+        status = set_of_product(device, out, CUBLASLT_MATMUL_DESC_EPILOGUE, &with_bias, sizeof with_bias, err);
     return status;
 }
 
 /* rows x width as they lie, row by row: there, as many columns. */
-static weft_status describe_matrix(const weft_device *device, cublasLtMatrixLayout_t *out, int32_t dtype, int64_t rows,
-                                   int64_t width, int64_t ld, weft_error *err) {
+static weft_status describe_matrix(const weft_device *device, cublasLtMatrixLayout_t *out, const cuda_shape *of,
+                                   int32_t dtype, int64_t rows, int64_t width, int64_t ld, weft_error *err) {
     return cuda_judge_lt(
         device, device->libraries.cublasLtMatrixLayoutCreate(out, *type_of(dtype), (uint64_t)width, (uint64_t)rows, ld),
-        "describing a matrix", err);
+        about_product("describing a matrix of", of).text, err);
 }
 
 static weft_status describe(const weft_device *device, cuda_algorithm *out, weft_error *err) {
@@ -60,12 +72,12 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
     drop_description(device, out); /* of an attempt that failed */
     status = describe_product(device, out, err);
     if (status == WEFT_OK)
-        status = describe_matrix(device, &out->b, s->dtype, s->transpose_b ? s->n : s->k, s->transpose_b ? s->k : s->n,
-                                 s->ldb, err);
+        status = describe_matrix(device, &out->b, s, s->dtype, s->transpose_b ? s->n : s->k,
+                                 s->transpose_b ? s->k : s->n, s->ldb, err);
     if (status == WEFT_OK)
-        status = describe_matrix(device, &out->a, s->dtype, s->transpose_a ? s->k : s->m, s->transpose_a ? s->m : s->k,
-                                 s->lda, err);
-    if (status == WEFT_OK) status = describe_matrix(device, &out->c, s->dtype_c, s->m, s->n, s->ldc, err);
+        status = describe_matrix(device, &out->a, s, s->dtype, s->transpose_a ? s->k : s->m,
+                                 s->transpose_a ? s->m : s->k, s->lda, err);
+    if (status == WEFT_OK) status = describe_matrix(device, &out->c, s, s->dtype_c, s->m, s->n, s->ldc, err);
     out->is_described = status == WEFT_OK;
     return status;
 }
@@ -88,7 +100,7 @@ static weft_status set_alignments(const weft_device *device, const cuda_shape *s
             cuda_judge_lt(device,
                           device->libraries.cublasLtMatmulPreferenceSetAttribute(device->algorithms->preference, of[i],
                                                                                  &bytes[i], sizeof bytes[i]),
-                          "choosing a product's way", err);
+                          about_product("choosing a way of", s).text, err);
     return status;
 }
 
@@ -111,7 +123,8 @@ static weft_status choose(const weft_device *device, cuda_algorithm *out, weft_e
             (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->lda, (long long)s->ldb, (long long)s->ldc,
             (long long)device->workspace);
     out->way = best.algo;
-    return cuda_judge_lt(device, code, "choosing a product's way", err);
+    return cuda_judge_lt_call(device, code, "cublasLtMatmulAlgoGetHeuristic",
+                              about_product("choosing a way of", s).text, err);
 }
 
 /* ---- keeping ---- */
@@ -191,16 +204,17 @@ weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cu
                                 weft_error *err) {
     cublasLtMatmulHeuristicResult_t found = {0};
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
+    char key[128] = "";
     const weft_status status = describe(device, a, err);
     if (status != WEFT_OK) return status;
+    cuda_shape_print(key, sizeof key, &a->shape);
     code = device->libraries.cublasLtMatmulAlgoCheck(device->lt, a->product, a->b, a->a, a->c, a->c, way, &found);
     if (code == CUBLAS_STATUS_SUCCESS) code = found.state;
     if (code != CUBLAS_STATUS_SUCCESS || found.workspaceSize > (size_t)device->workspace)
-        return weft_error_set(
-            err, WEFT_E_UNSUPPORTED,
-            "cuBLASLt of this machine cannot make a product in the way that was chosen for it (%s, %zu "
-            "bytes of workspace).",
-            device->libraries.cublasLtGetStatusString(code), found.workspaceSize);
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "cuBLASLt of this machine cannot make a product in the way that was chosen for it: %s "
+                              "(cublasLtMatmulAlgoCheck answered %s, %zu bytes of workspace).",
+                              key, device->libraries.cublasLtGetStatusString(code), found.workspaceSize);
     a->way = *way;
     a->is_chosen = true;
     return WEFT_OK;
@@ -235,8 +249,9 @@ void cuda_algorithms_close(weft_device *device) {
         drop_description(device, a);
         device->host->release(device->host, a);
     }
-    if (of->preference != NULL) (void)device->libraries.cublasLtMatmulPreferenceDestroy(of->preference);
-    if (device->lt != NULL) (void)device->libraries.cublasLtDestroy(device->lt);
+    if (of->preference != NULL)
+        cuda_end_other(device, device->libraries.cublasLtMatmulPreferenceDestroy(of->preference));
+    if (device->lt != NULL) cuda_end_other(device, device->libraries.cublasLtDestroy(device->lt));
     (void)pthread_mutex_destroy(&of->lock);
     device->host->release(device->host, of);
     device->algorithms = NULL;

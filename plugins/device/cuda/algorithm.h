@@ -49,6 +49,9 @@ struct cuda_algorithms {
     cublasLtMatmulPreference_t preference;
 };
 
+/* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added" (choices.c). */
+void cuda_shape_print(char *out, size_t size, const cuda_shape *s);
+
 /* A product of that shape will be made. Where there is no memory for the note it is chosen when it is made. */
 void cuda_algorithm_note(const weft_device *device, const cuda_shape *shape);
 /* The one of that shape, with its way, which is chosen now if it was not yet; it lives as long as the device. */

@@ -161,5 +161,5 @@ CUDA_KERNEL(attention_backward, weft_attention) {
     code = attention_delta_launch(&call, stream);
     if (code == cudaSuccess) code = attention_backward_queries_launch(&call, stream);
     if (code == cudaSuccess) code = attention_backward_keys_launch(&call, stream);
-    return cuda_judge(code, "attention_backward", err);
+    return cuda_judge_call(code, "a launch", "attention_backward", err);
 }

@@ -3,6 +3,7 @@
 #define WEFT_DEVICE_CUDA_ATTENTION_PLACES_CUH
 
 #include "attention_tiles.cuh"
+#include "kernels.h"
 
 /* Places of before, or -1 where they leave no room for those of this call: nothing is read or written then. */
 static __device__ __forceinline__ int past_of(const attention_call &c) {
@@ -93,7 +94,9 @@ template <typename T> static inline bool rows_are_wide(const attention_call *cal
 }
 
 template <typename Kernel> static cudaError_t allow_shared(Kernel *kernel, int bytes) {
-    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    const cudaError_t code = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (code != cudaSuccess) cuda_note_call("cudaFuncSetAttribute");
+    return code;
 }
 
 #define ATTENTION_OF_HALVES(T, launch, call, stream)                                                                   \

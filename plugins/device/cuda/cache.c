@@ -22,13 +22,18 @@ bool cuda_cache_hash(char out[65], const void *bytes, size_t size) {
 
 /* Each directory of the path that is missing, for this user alone. */
 bool cuda_cache_make(char *path) {
+    struct stat there;
     for (char *at = path + 1; *at != 0; at++) {
         if (*at != '/') continue;
         *at = 0;
         (void)mkdir(path, 0700);
         *at = '/';
     }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
+    if (mkdir(path, 0700) == 0) return true;
+    if (errno != EEXIST) return false;
+    if (stat(path, &there) == 0 && S_ISDIR(there.st_mode)) return true;
+    errno = ENOTDIR;
+    return false;
 }
 
 bool cuda_cache_find(char *out, size_t size) {

@@ -7,16 +7,16 @@ struct weft_recording {
 };
 
 /* Ends what is recorded on the stream, if anything is, and keeps nothing of it. */
-static void give_up(cudaStream_t stream) {
+static void give_up(const weft_device *device, cudaStream_t stream) {
     cudaGraph_t graph = NULL;
     (void)cudaStreamEndCapture(stream, &graph);
     (void)cudaGetLastError();
-    if (graph != NULL) (void)cudaGraphDestroy(graph);
+    if (graph != NULL) cuda_end(device, cudaGraphDestroy(graph));
 }
 
 weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err) {
     if (device->recording == NULL) return WEFT_OK;
-    give_up(device->recording->stream);
+    give_up(device, device->recording->stream);
     device->recording = NULL;
     return weft_error_set(err, WEFT_E_HOST, "%s on device cuda was called while a step was recorded.", what);
 }
@@ -24,9 +24,10 @@ weft_status cuda_not_recording(weft_device *device, const char *what, weft_error
 static weft_status begin(weft_device *device, weft_stream *stream, weft_error *err) {
     weft_stream *s = stream == NULL ? &device->first : stream;
     weft_status status = cuda_not_recording(device, "begin", err);
+    if (status == WEFT_OK) status = cuda_enter(device, "beginning to record a step", err);
     if (status != WEFT_OK) return status;
     /* Of this thread alone: a checkpoint's thread may do as it likes meanwhile. */
-    status = cuda_judge(cudaStreamBeginCapture(cuda_stream(device, s), cudaStreamCaptureModeThreadLocal),
+    status = cuda_judge(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal),
                         "beginning to record a step", err);
     if (status == WEFT_OK) device->recording = s;
     return status;
@@ -38,7 +39,7 @@ static bool is_unrecordable(cudaError_t code) {
 }
 
 static weft_status judge_end(cudaError_t code, weft_error *err) {
-    const weft_status status = cuda_judge(code, "recording a step", err);
+    const weft_status status = cuda_judge_call(code, "cudaStreamEndCapture", "recording a step", err);
     if (status != WEFT_OK && is_unrecordable(code) && err != NULL) err->code = WEFT_E_UNSUPPORTED;
     return is_unrecordable(code) ? WEFT_E_UNSUPPORTED : status;
 }
@@ -62,9 +63,9 @@ static weft_status end(weft_device *device, weft_stream *stream, weft_recording 
         return weft_error_set(err, WEFT_E_HOST, "end on device cuda: nothing is recorded on that stream.");
     device->recording = NULL;
     status = judge_end(cudaStreamEndCapture(at, &graph), err);
-    if (status != WEFT_OK) give_up(at);
+    if (status != WEFT_OK) give_up(device, at);
     if (status == WEFT_OK) status = make_recording(device, out, graph, err);
-    if (graph != NULL) (void)cudaGraphDestroy(graph);
+    if (graph != NULL) cuda_end(device, cudaGraphDestroy(graph));
     return status;
 }
 
@@ -76,8 +77,8 @@ static weft_status replay(weft_device *device, weft_stream *stream, weft_recordi
 
 static void destroy(weft_device *device, weft_recording *recording) {
     if (recording == NULL) return;
-    (void)cuda_stream(device, NULL);
-    (void)cudaGraphExecDestroy(recording->graph);
+    cuda_enter_end(device);
+    cuda_end(device, cudaGraphExecDestroy(recording->graph));
     device->host->release(device->host, recording);
 }
 

@@ -10,7 +10,7 @@ _Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t), "a way 
 
 /* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added": n and t for the operands as they lie or
  * transposed. */
-static void print_key(char *out, size_t size, const cuda_shape *s) {
+void cuda_shape_print(char *out, size_t size, const cuda_shape *s) {
     (void)snprintf(out, size, "%s to %s, %c%c %lldx%lldx%lld, rows %lld %lld %lld apart%s%s%s%s",
                    weft_dtype_name(s->dtype), weft_dtype_name(s->dtype_c), s->transpose_a ? 't' : 'n',
                    s->transpose_b ? 't' : 'n', (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->lda,
@@ -44,7 +44,7 @@ static bool read_key(cuda_shape *out, const char *key) {
                         .has_bias = strstr(key, ", bias") != NULL,
                         .a_is_part = strstr(key, ", within") != NULL,
                         .tf32 = strstr(key, ", TF32") != NULL};
-    print_key(again, sizeof again, out);
+    cuda_shape_print(again, sizeof again, out);
     return strcmp(again, key) == 0 && m > 0 && n > 0 && k > 0;
 }
 
@@ -71,30 +71,32 @@ static bool read_way(cublasLtMatmulAlgo_t *out, const char *text) {
     return true;
 }
 
-static uint32_t number_of(const weft_device *device, const cublasLtMatmulAlgo_t *way,
-                          cublasLtMatmulAlgoConfigAttributes_t which) {
-    uint32_t value = 0;
-    size_t written = 0;
-    if (device->libraries.cublasLtMatmulAlgoConfigGetAttribute(way, which, &value, sizeof value, &written) !=
-        CUBLAS_STATUS_SUCCESS)
-        return 0;
-    return value;
-}
-
-/* By cuBLASLt's own numbers. */
+/* By cuBLASLt's own numbers; "?" for one that it does not tell. */
 static void print_note(char *out, size_t size, const weft_device *device, const cublasLtMatmulAlgo_t *way) {
-    (void)snprintf(out, size, "way %u, tile %u, stages %u, inner dimension in %u",
-                   number_of(device, way, CUBLASLT_ALGO_CONFIG_ID),
-                   number_of(device, way, CUBLASLT_ALGO_CONFIG_TILE_ID),
-                   number_of(device, way, CUBLASLT_ALGO_CONFIG_STAGES_ID),
-                   number_of(device, way, CUBLASLT_ALGO_CONFIG_SPLITK_NUM));
+    static const struct {
+        const char *name;
+        cublasLtMatmulAlgoConfigAttributes_t which;
+    } numbers[] = {{"way", CUBLASLT_ALGO_CONFIG_ID},
+                   {", tile", CUBLASLT_ALGO_CONFIG_TILE_ID},
+                   {", stages", CUBLASLT_ALGO_CONFIG_STAGES_ID},
+                   {", inner dimension in", CUBLASLT_ALGO_CONFIG_SPLITK_NUM}};
+    out[0] = 0;
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char number[12] = "?";
+        uint32_t value = 0;
+        size_t written = 0;
+        if (device->libraries.cublasLtMatmulAlgoConfigGetAttribute(way, numbers[i].which, &value, sizeof value,
+                                                                   &written) == CUBLAS_STATUS_SUCCESS)
+            (void)snprintf(number, sizeof number, "%u", value);
+        (void)snprintf(out + strlen(out), size - strlen(out), "%s %s", numbers[i].name, number);
+    }
 }
 
 /* ---- the table ---- */
 
 static void tell(const weft_device *device, const cuda_algorithm *a, weft_device_choice *out) {
     weft_device_choice c = {.struct_size = (uint32_t)sizeof c};
-    print_key(c.key, sizeof c.key, &a->shape);
+    cuda_shape_print(c.key, sizeof c.key, &a->shape);
     if (a->is_chosen) {
         print_way(c.value, sizeof c.value, &a->way);
         print_note(c.note, sizeof c.note, device, &a->way);

@@ -76,7 +76,7 @@ struct weft_device {
     bool tf32;                        /* fp32 products may round their operands so; by a key alone */
     int64_t workspace;                /* of a product, for cuBLASLt */
     int64_t live_bytes, live_buffers; /* of buffers that were not released */
-    int64_t pinned_bytes;             /* of the host's memory, taken and not given back */
+    int64_t held;                     /* of the card, apart from these, when it was measured last */
     weft_mark *spare;                 /* marks that were waited for, to be used again */
     cuda_staging *staging;
     weft_stream *recording; /* the stream whose work is being recorded; NULL: none */
@@ -90,15 +90,19 @@ struct weft_device {
 /* Whether this machine can run the plugin at all: a driver that is new enough, and CUDA's libraries. */
 weft_status cuda_works(const weft_host *host, weft_error *err);
 /* Bytes of this rank's part of the card that are neither free nor in its buffers: the context, libraries, and whatever
- * else is there. */
-weft_status cuda_card_held(const weft_device *device, int64_t *out, weft_error *err);
+ * else is there. It answers what cudaMemGetInfo does; *out stays as it is where that fails. */
+cudaError_t cuda_card_held(const weft_device *device, int64_t *out);
 /* Picks the card of the rank of that index, makes it the current one and fills device->index and device->card. */
 weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t index, weft_error *err);
 
 /* ---- streams.c ---- */
 
-/* CUDA's stream of one of ours; its card is made the current one of this thread. */
+/* CUDA's stream of one of ours; its card is made the current one of this thread, and where that fails, what is judged
+ * next tells it. */
 cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s);
+/* The same where something is made, which would be lost if it were told only then, and where something is ended. */
+weft_status cuda_enter(const weft_device *device, const char *what, weft_error *err);
+void cuda_enter_end(const weft_device *device);
 weft_status cuda_streams_open(weft_device *device, weft_error *err);
 void cuda_streams_close(weft_device *device);
 
@@ -140,12 +144,28 @@ cudaError_t cuda_clear(void *to, int64_t bytes, cudaStream_t stream);
 
 /* ---- failure.c ---- */
 
-/* OK, or the sentence: which call of which kernel failed, and CUDA's own word for it. */
-weft_status cuda_judge(cudaError_t code, const char *what, weft_error *err);
+/* OK, or the sentence: which call of which kernel failed, and CUDA's own word for it. `call` stands as it is made,
+ * since its name is part of the sentence; where its answer comes in a variable, cuda_judge_call is given the name. */
+#define cuda_judge(call, what, err) cuda_judge_call((call), #call, (what), (err))
+weft_status cuda_judge_call(cudaError_t code, const char *call, const char *what, weft_error *err);
 /* The same for cuBLASLt. */
-weft_status cuda_judge_lt(const weft_device *device, cublasStatus_t code, const char *what, weft_error *err);
+#define cuda_judge_lt(device, call, what, err) cuda_judge_lt_call((device), (call), #call, (what), (err))
+weft_status cuda_judge_lt_call(const weft_device *device, cublasStatus_t code, const char *call, const char *what,
+                               weft_error *err);
 /* The same for the driver's own interface. */
-weft_status cuda_judge_driver(const weft_device *device, CUresult code, const char *what, weft_error *err);
+#define cuda_judge_driver(device, call, what, err) cuda_judge_driver_call((device), (call), #call, (what), (err))
+weft_status cuda_judge_driver_call(const weft_device *device, CUresult code, const char *call, const char *what,
+                                   weft_error *err);
+/* For a function that can tell nobody: the next call that this thread judges tells it. what: NULL: of that one. */
+void cuda_put_off(cudaError_t code, const char *call, const char *what);
+/* Of something that is given back, which nobody needs any more: a failure is logged. */
+#define cuda_end(device, call) cuda_end_call((device), (call), #call)
+void cuda_end_call(const weft_device *device, cudaError_t code, const char *call);
+/* The same for other libraries, whose answers are numbers. */
+#define cuda_end_other(device, call) cuda_end_other_call((device), (int)(call), #call)
+void cuda_end_other_call(const weft_device *device, int code, const char *call);
+/* What was put off and no call has told. */
+void cuda_end_unheard(const weft_device *device);
 
 /* ---- small things ---- */
 

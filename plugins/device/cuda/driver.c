@@ -14,12 +14,12 @@
 static weft_status check_driver(weft_error *err) {
     int driver = 0, runtime = 0;
     const cudaError_t code = cudaDriverGetVersion(&driver);
-    weft_status status = cuda_judge(code, "cudaDriverGetVersion", err);
+    weft_status status = cuda_judge_call(code, "cudaDriverGetVersion", "the version of the driver", err);
     if (status != WEFT_OK) return status;
     if (driver == 0)
         return weft_error_set(err, WEFT_E_DEVICE,
                               "there is no NVIDIA driver on this machine (libcuda.so.1 was not found).");
-    status = cuda_judge(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion", err);
+    status = cuda_judge(cudaRuntimeGetVersion(&runtime), "the version of the runtime", err);
     if (status != WEFT_OK || MAJOR(driver) >= MAJOR(runtime)) return status;
     return weft_error_set(
         err, WEFT_E_DEVICE,
@@ -44,7 +44,7 @@ static weft_status count_cards(int *out, weft_error *err) {
             "There is a driver and no NVIDIA card that this process may use; CUDA_VISIBLE_DEVICES and "
             "the container's settings say which.");
     }
-    return cuda_judge(code, "cudaGetDeviceCount", err);
+    return cuda_judge_call(code, "cudaGetDeviceCount", "how many cards there are", err);
 }
 
 /* Ranks of this machine, as far as it is known. */
@@ -148,18 +148,18 @@ weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t
     weft_status status = count_cards(&cards, err);
     if (status != WEFT_OK) return status;
     device->index = index % cards;
-    status = cuda_judge(cudaGetDeviceProperties(&device->card, device->index), "cudaGetDeviceProperties", err);
+    status = cuda_judge(cudaGetDeviceProperties(&device->card, device->index), "what the card is", err);
     if (status == WEFT_OK) status = check_card(&device->card, device->index, err);
     if (status == WEFT_OK) status = count_sharers(device, keys, cards, index, err);
-    if (status == WEFT_OK) status = cuda_judge(cudaSetDevice(device->index), "cudaSetDevice", err);
+    if (status == WEFT_OK) status = cuda_judge(cudaSetDevice(device->index), "taking the card", err);
     return status;
 }
 
 /* Of ranks that share a card each has as much in buffers, as far as this one knows; in a plan it is alone there. */
-weft_status cuda_card_held(const weft_device *device, int64_t *out, weft_error *err) {
+cudaError_t cuda_card_held(const weft_device *device, int64_t *out) {
     const int32_t there = planned_ranks(device->host) > 0 ? 1 : device->sharers;
     size_t left = 0, all = 0;
-    const weft_status status = cuda_judge(cudaMemGetInfo(&left, &all), "cudaMemGetInfo", err);
-    *out = status == WEFT_OK ? size_max((int64_t)(all - left) / there - device->live_bytes, 0) : 0;
-    return status;
+    const cudaError_t code = cudaMemGetInfo(&left, &all);
+    if (code == cudaSuccess) *out = size_max((int64_t)(all - left) / there - device->live_bytes, 0);
+    return code;
 }

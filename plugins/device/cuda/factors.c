@@ -69,7 +69,7 @@ CUDA_KERNEL(multiply_backward, weft_multiply) {
     call.accumulate = args->accumulate_dx != 0;
     if (sums.out != NULL) code = factor_sums_launch(&sums, stream);
     if (code == cudaSuccess && call.y != NULL) code = factors_launch(&call, stream);
-    return cuda_judge(code, "multiply_backward", err);
+    return cuda_judge_call(code, "a launch", "multiply_backward", err);
 }
 
 CUDA_KERNEL(dropout, weft_dropout) {

@@ -4,4 +4,15 @@
 #ifndef WEFT_DEVICE_CUDA_KERNELS_H
 #define WEFT_DEVICE_CUDA_KERNELS_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The error that this launcher will answer came from that call, and from no launch (failure.c). */
+void cuda_note_call(const char *call);
+
+#ifdef __cplusplus
+}
+#endif
+
 #endif

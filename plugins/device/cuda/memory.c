@@ -4,8 +4,18 @@
 /* What was missing, beside what is there. */
 static weft_status tell_full(const weft_device *device, int64_t bytes, weft_error *err) {
     size_t left = 0, all = 0;
+    cudaError_t code = cudaSuccess;
     (void)cudaGetLastError();
-    (void)cudaMemGetInfo(&left, &all);
+    code = cudaMemGetInfo(&left, &all);
+    if (code != cudaSuccess) {
+        (void)cudaGetLastError();
+        return weft_error_set(
+            err, WEFT_E_MEMORY,
+            "Card %d, %s, has no room for a buffer of %lld bytes; cudaMemGetInfo, which says how many "
+            "are left, answered %s (%s, %d).",
+            device->index, device->card.name, (long long)bytes, cudaGetErrorString(code), cudaGetErrorName(code),
+            (int)code);
+    }
     return weft_error_set(err, WEFT_E_MEMORY,
                           "Card %d, %s, has no room for a buffer of %lld bytes: %zu of its %zu bytes are left, and "
                           "%lld in %lld buffers are this rank's already.",
@@ -21,14 +31,16 @@ weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, we
     if (status != WEFT_OK) return status;
     if (bytes < 0)
         return weft_error_set(err, WEFT_E_HOST, "Device cuda was asked for a buffer of %lld bytes.", (long long)bytes);
+    status = cuda_enter(device, "alloc", err);
+    if (status != WEFT_OK) return status;
     b = device->host->alloc(device->host, sizeof *b, _Alignof(max_align_t));
     if (b == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory for the note of a buffer.");
-    (void)cuda_stream(device, NULL);
     if (cuda_is_dry()) base = (void *)(uintptr_t)CUDA_LINE; /* never touched, and aligned */
     else code = cudaMalloc(&base, (size_t)size_max(bytes, 1));
     if (code != cudaSuccess) {
         device->host->release(device->host, b);
-        return code == cudaErrorMemoryAllocation ? tell_full(device, bytes, err) : cuda_judge(code, "alloc", err);
+        return code == cudaErrorMemoryAllocation ? tell_full(device, bytes, err)
+                                                 : cuda_judge_call(code, "cudaMalloc", "alloc", err);
     }
     b->base = base;
     b->size = bytes;
@@ -39,13 +51,13 @@ weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, we
     return WEFT_OK;
 }
 
-/* CUDA's own freeing waits for what is queued. A failure of that is told by the next call that can. */
+/* CUDA's own freeing waits for what is queued. */
 void cuda_release(weft_device *device, weft_buffer *buffer) {
     weft_error unheard = WEFT_ERROR_INIT;
     if (buffer == NULL) return;
     (void)cuda_not_recording(device, "release", &unheard);
-    (void)cuda_stream(device, NULL);
-    if (buffer->mapped > 0) (void)cudaFree(buffer->base);
+    cuda_enter_end(device);
+    if (buffer->mapped > 0) cuda_end(device, cudaFree(buffer->base));
     device->live_bytes -= buffer->size;
     device->live_buffers--;
     device->host->release(device->host, buffer);

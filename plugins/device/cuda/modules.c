@@ -32,37 +32,41 @@ typedef struct compiling {
 
 /* ---- compiling ---- */
 
-static weft_status judge_rtc(const weft_device *device, nvrtcResult code, weft_error *err) {
+/* name: of the call. */
+static weft_status judge_rtc(const compiling *c, nvrtcResult code, const char *name, weft_error *err) {
     if (code == NVRTC_SUCCESS) return WEFT_OK;
     return weft_error_set(err, code == NVRTC_ERROR_OUT_OF_MEMORY ? WEFT_E_MEMORY : WEFT_E_DEVICE,
-                          "update on device cuda: NVRTC answered %s (%d).", device->libraries.nvrtcGetErrorString(code),
-                          (int)code);
+                          "compiling the update %s on device cuda: %s answered %s (%d).", c->kernel->name, name,
+                          c->device->libraries.nvrtcGetErrorString(code), (int)code);
 }
 
 /* What the compiler says of the author's text. */
 static weft_status tell_log(const compiling *c, nvrtcProgram program, weft_error *err) {
     size_t size = 0;
     char *log = NULL;
-    weft_status status = judge_rtc(c->device, c->device->libraries.nvrtcGetProgramLogSize(program, &size), err);
+    weft_status status =
+        judge_rtc(c, c->device->libraries.nvrtcGetProgramLogSize(program, &size), "nvrtcGetProgramLogSize", err);
     if (status != WEFT_OK) return status;
     log = calloc(1, size + 1);
     if (log == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for NVRTC's log.");
-    (void)c->device->libraries.nvrtcGetProgramLog(program, log);
-    status = weft_error_set(err, WEFT_E_PLUGIN,
-                            "The optimizer's update %s cannot be compiled for the GPU; its body is held to what "
-                            "weft/optimizer.h allows. NVRTC says:\n%.1500s",
-                            c->kernel->name, log);
+    status = judge_rtc(c, c->device->libraries.nvrtcGetProgramLog(program, log), "nvrtcGetProgramLog", err);
+    if (status == WEFT_OK)
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "The optimizer's update %s cannot be compiled for the GPU; its body is held to what "
+                                "weft/optimizer.h allows. NVRTC says:\n%.1500s",
+                                c->kernel->name, log);
     free(log);
     return status;
 }
 
 static weft_status take_cubin(compiling *c, nvrtcProgram program, weft_error *err) {
-    weft_status status = judge_rtc(c->device, c->device->libraries.nvrtcGetCUBINSize(program, &c->size), err);
+    weft_status status =
+        judge_rtc(c, c->device->libraries.nvrtcGetCUBINSize(program, &c->size), "nvrtcGetCUBINSize", err);
     if (status != WEFT_OK) return status;
     c->cubin = malloc(c->size + 1);
     if (c->cubin == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a compiled update.");
-    return judge_rtc(c->device, c->device->libraries.nvrtcGetCUBIN(program, c->cubin), err);
+    return judge_rtc(c, c->device->libraries.nvrtcGetCUBIN(program, c->cubin), "nvrtcGetCUBIN", err);
 }
 
 static weft_status compile(compiling *c, weft_error *err) {
@@ -70,42 +74,64 @@ static weft_status compile(compiling *c, weft_error *err) {
     const char *const options[] = {c->architecture, cuda_update_options[0], cuda_update_options[1]};
     nvrtcProgram program = NULL;
     nvrtcResult code = of->nvrtcCreateProgram(&program, c->source, CUDA_UPDATE, 0, NULL, NULL);
-    weft_status status = judge_rtc(c->device, code, err);
+    weft_status status = judge_rtc(c, code, "nvrtcCreateProgram", err);
     if (status != WEFT_OK) return status;
     code = of->nvrtcCompileProgram(program, (int)(sizeof options / sizeof *options), options);
-    status = code == NVRTC_ERROR_COMPILATION ? tell_log(c, program, err) : judge_rtc(c->device, code, err);
+    status = code == NVRTC_ERROR_COMPILATION ? tell_log(c, program, err)
+                                             : judge_rtc(c, code, "nvrtcCompileProgram", err);
     if (status == WEFT_OK) status = take_cubin(c, program, err);
-    (void)of->nvrtcDestroyProgram(&program);
+    cuda_end_other(c->device, of->nvrtcDestroyProgram(&program));
     return status;
 }
 
 /* ---- loading ---- */
 
+static weft_status judge_load(const compiling *c, CUresult code, const char *name, weft_error *err) {
+    char what[80];
+    (void)snprintf(what, sizeof what, "loading the update %.50s", c->kernel->name);
+    return cuda_judge_driver_call(c->device, code, name, what, err);
+}
+
+static weft_status find_function(module *out, const compiling *c, weft_error *err) {
+    const cuda_libraries *of = &c->device->libraries;
+    return judge_load(c, of->cuModuleGetFunction(&out->function, out->code, CUDA_UPDATE), "cuModuleGetFunction", err);
+}
+
 static weft_status load_cubin(module *out, const compiling *c, weft_error *err) {
     const cuda_libraries *of = &c->device->libraries;
-    weft_status status =
-        cuda_judge_driver(c->device, of->cuModuleLoadData(&out->code, c->cubin), "loading an update", err);
-    if (status != WEFT_OK) return status;
-    return cuda_judge_driver(c->device, of->cuModuleGetFunction(&out->function, out->code, CUDA_UPDATE),
-                             "loading an update", err);
+    const weft_status status = judge_load(c, of->cuModuleLoadData(&out->code, c->cubin), "cuModuleLoadData", err);
+    return status == WEFT_OK ? find_function(out, c, err) : status;
 }
 
 static void unload(const weft_device *device, module *m) {
-    if (m->code != NULL) (void)device->libraries.cuModuleUnload(m->code);
+    if (m->code != NULL) cuda_end_other(device, device->libraries.cuModuleUnload(m->code));
     m->code = NULL;
 }
 
-/* True: the cache had it, and it runs here. */
-static bool load_kept(module *out, compiling *c) {
-    weft_error unheard = WEFT_ERROR_INIT;
-    if (c->device->modules->directory[0] == 0) return false;
-    c->cubin = cuda_cache_read(c->device->modules->directory, c->hash, &c->size);
-    if (c->cubin == NULL) return false;
-    if (load_cubin(out, c, &unheard) == WEFT_OK) return true;
-    unload(c->device, out);
+/* The driver takes no such code, whoever asks it: a file for another one, which compiling anew mends. */
+static bool is_unfit(CUresult code) {
+    return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+/* out->code: the cache had it, and it runs here. */
+static weft_status load_kept(module *out, compiling *c, weft_error *err) {
+    const char *directory = c->device->modules->directory;
+    CUresult code = CUDA_SUCCESS;
+    weft_status status = WEFT_OK;
+    if (directory[0] != 0) c->cubin = cuda_cache_read(directory, c->hash, &c->size);
+    if (c->cubin == NULL) return WEFT_OK;
+    code = c->device->libraries.cuModuleLoadData(&out->code, c->cubin);
+    if (!is_unfit(code)) {
+        status = judge_load(c, code, "cuModuleLoadData", err);
+        return status == WEFT_OK ? find_function(out, c, err) : status;
+    }
+    weft_log(c->device->host, WEFT_LOG_WARN,
+             "Device cuda: the driver does not take the compiled update %s of %s (%d); it is compiled anew.",
+             c->kernel->name, directory, (int)code);
+    out->code = NULL;
     free(c->cubin);
     c->cubin = NULL;
-    return false;
+    return WEFT_OK;
 }
 
 static void keep(const compiling *c) {
@@ -121,7 +147,7 @@ static weft_status hash_all(compiling *c, weft_error *err) {
     int major = 0, minor = 0;
     char *all = NULL;
     bool hashed = false;
-    const weft_status status = judge_rtc(c->device, c->device->libraries.nvrtcVersion(&major, &minor), err);
+    const weft_status status = judge_rtc(c, c->device->libraries.nvrtcVersion(&major, &minor), "nvrtcVersion", err);
     if (status != WEFT_OK) return status;
     if (asprintf(&all, "NVRTC %d.%d %s %s %s\n%s", major, minor, c->architecture, cuda_update_options[0],
                  cuda_update_options[1], c->source) < 0)
@@ -143,7 +169,8 @@ static weft_status prepare(compiling *c, weft_error *err) {
 static weft_status make_module(module *out, weft_device *device, weft_error *err) {
     compiling c = {.device = device, .kernel = out->kernel, .types = &out->types};
     weft_status status = prepare(&c, err);
-    if (status == WEFT_OK && !load_kept(out, &c)) {
+    if (status == WEFT_OK) status = load_kept(out, &c, err);
+    if (status == WEFT_OK && out->code == NULL) {
         status = compile(&c, err);
         if (status == WEFT_OK) status = load_cubin(out, &c, err);
         if (status == WEFT_OK) keep(&c);
@@ -184,7 +211,7 @@ int32_t cuda_update_most(const weft_device *device) {
 /* From CUDA 12.1 on a kernel takes more than 4 KiB of parameters. */
 static weft_status ask_most(cuda_modules *of, weft_error *err) {
     int driver = 0;
-    const weft_status status = cuda_judge(cudaDriverGetVersion(&driver), "cudaDriverGetVersion", err);
+    const weft_status status = cuda_judge(cudaDriverGetVersion(&driver), "the version of the driver", err);
     of->most = driver >= 12010 ? CUDA_UPDATE_MANY : CUDA_UPDATE_FEW;
     return status;
 }

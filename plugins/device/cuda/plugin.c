@@ -19,12 +19,12 @@ static void destroy_device(weft_device *device) {
     cuda_algorithms_close(device);
     cuda_staging_close(device);
     cuda_streams_close(device);
+    cuda_end_unheard(device);
     device->host->release(device->host, device);
 }
 
 static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t index, weft_error *err) {
     weft_status status = cuda_works(d->host, err);
-    int64_t held = 0;
     if (status == WEFT_OK) status = cuda_libraries_open(&d->libraries, err);
     if (status == WEFT_OK) status = cuda_card_pick(d, keys, index, err);
     if (status == WEFT_OK) status = cuda_streams_open(d, err);
@@ -32,7 +32,8 @@ static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t 
     if (status == WEFT_OK) status = cuda_algorithms_open(d, err);
     if (status == WEFT_OK) status = cuda_modules_open(d, keys, err);
     if (status == WEFT_OK && keys->attention == ATTENTION_BY_CUDNN) status = cuda_cudnn_open(d, err);
-    if (status == WEFT_OK) status = cuda_card_held(d, &held, err); /* so that it is told what cannot be measured */
+    if (status == WEFT_OK)
+        status = cuda_judge_call(cuda_card_held(d, &d->held), "cudaMemGetInfo", "what is left of the card", err);
     return status;
 }
 
@@ -53,7 +54,6 @@ static weft_status create_device(weft_device **out, const weft_host *host, const
 }
 
 static void tell_device_info(const weft_device *device, weft_device_info *out) {
-    weft_error unheard = WEFT_ERROR_INIT;
     const size_t lt = device->libraries.cublasLtGetVersion();
     const long dnn = (long)cuda_cudnn_version(device);
     weft_device_info i = {
@@ -68,7 +68,9 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
                        dnn % 100);
     }
     i.memory = (int64_t)device->card.totalGlobalMem / device->sharers;
-    if (cuda_card_held(device, &i.held, &unheard) != WEFT_OK) i.held = 0; /* `create` could; the next call says why */
+    /* What was measured last stands where that fails, and the next call says why. */
+    cuda_put_off(cuda_card_held(device, &device->first.device->held), "cudaMemGetInfo", "what is left of the card");
+    i.held = device->held;
     weft_struct_give(out, &i);
 }
 

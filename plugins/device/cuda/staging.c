@@ -31,10 +31,10 @@ void cuda_staging_close(weft_device *device) {
     if (s == NULL) return;
     for (int i = 0; i < PIECES; i++) {
         if (s->sent[i] == NULL) continue;
-        (void)cudaEventSynchronize(s->sent[i]);
-        (void)cudaEventDestroy(s->sent[i]);
+        cuda_end(device, cudaEventSynchronize(s->sent[i]));
+        cuda_end(device, cudaEventDestroy(s->sent[i]));
     }
-    if (s->memory != NULL) (void)cudaFreeHost(s->memory);
+    if (s->memory != NULL) cuda_end(device, cudaFreeHost(s->memory));
     device->host->release(device->host, s);
     device->staging = NULL;
 }

@@ -4,8 +4,16 @@
 #include "marks.h"
 
 cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s) {
-    (void)cudaSetDevice(device->index);
+    cuda_put_off(cudaSetDevice(device->index), "cudaSetDevice", NULL);
     return s == NULL ? device->first.stream : s->stream;
+}
+
+weft_status cuda_enter(const weft_device *device, const char *what, weft_error *err) {
+    return cuda_judge(cudaSetDevice(device->index), what, err);
+}
+
+void cuda_enter_end(const weft_device *device) {
+    cuda_end(device, cudaSetDevice(device->index));
 }
 
 weft_status cuda_streams_open(weft_device *device, weft_error *err) {
@@ -14,14 +22,14 @@ weft_status cuda_streams_open(weft_device *device, weft_error *err) {
 }
 
 void cuda_streams_close(weft_device *device) {
-    (void)cudaSetDevice(device->index);
+    if (device->first.stream != NULL || device->spare != NULL) cuda_enter_end(device);
     while (device->spare != NULL) {
         weft_mark *m = device->spare;
         device->spare = m->next;
-        (void)cudaEventDestroy(m->event);
+        cuda_end(device, cudaEventDestroy(m->event));
         device->host->release(device->host, m);
     }
-    if (device->first.stream != NULL) (void)cudaStreamDestroy(device->first.stream);
+    if (device->first.stream != NULL) cuda_end(device, cudaStreamDestroy(device->first.stream));
     device->first.stream = NULL;
 }
 
@@ -30,8 +38,9 @@ weft_status cuda_stream_create(weft_device *device, weft_stream **out, weft_erro
     weft_status status = WEFT_OK;
     if (s == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a stream.");
     s->device = device;
-    (void)cudaSetDevice(device->index);
-    status = cuda_judge(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream", err);
+    status = cuda_enter(device, "making a stream", err);
+    if (status == WEFT_OK)
+        status = cuda_judge(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "making a stream", err);
     if (status == WEFT_OK) *out = s;
     else device->host->release(device->host, s);
     return status;
@@ -39,8 +48,9 @@ weft_status cuda_stream_create(weft_device *device, weft_stream **out, weft_erro
 
 void cuda_stream_destroy(weft_device *device, weft_stream *stream) {
     if (stream == NULL) return;
-    (void)cudaStreamSynchronize(cuda_stream(device, stream));
-    (void)cudaStreamDestroy(stream->stream);
+    cuda_enter_end(device);
+    cuda_end(device, cudaStreamSynchronize(stream->stream));
+    cuda_end(device, cudaStreamDestroy(stream->stream));
     device->host->release(device->host, stream);
 }
 
@@ -60,7 +70,9 @@ static weft_status take_mark(weft_device *device, weft_mark **out, weft_error *e
     } else {
         m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
         if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a mark.");
-        status = cuda_judge(cudaEventCreateWithFlags(&m->event, cudaEventDisableTiming), "making a mark", err);
+        status = cuda_enter(device, "making a mark", err);
+        if (status == WEFT_OK)
+            status = cuda_judge(cudaEventCreateWithFlags(&m->event, cudaEventDisableTiming), "making a mark", err);
         if (status != WEFT_OK) device->host->release(device->host, m);
     }
     if (status == WEFT_OK) *out = m;

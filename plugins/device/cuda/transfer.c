@@ -9,7 +9,8 @@ static weft_status take(weft_device *device, void **out, int64_t bytes, weft_err
     if (bytes < 0)
         return weft_error_set(err, WEFT_E_HOST, "Device cuda was asked for %lld bytes of the host's memory.",
                               (long long)bytes);
-    (void)cuda_stream(device, NULL);
+    status = cuda_enter(device, "taking memory of the host", err);
+    if (status != WEFT_OK) return status;
     code = cudaHostAlloc(&memory, (size_t)size_max(bytes, 1), cudaHostAllocDefault);
     if (code == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
@@ -17,7 +18,7 @@ static weft_status take(weft_device *device, void **out, int64_t bytes, weft_err
                               "The system gave no %lld bytes that stay in memory, which copies to the card need.",
                               (long long)bytes);
     }
-    status = cuda_judge(code, "take", err);
+    status = cuda_judge_call(code, "cudaHostAlloc", "taking memory of the host", err);
     if (status == WEFT_OK) *out = memory;
     return status;
 }
@@ -26,8 +27,8 @@ static void give_back(weft_device *device, void *memory) {
     weft_error unheard = WEFT_ERROR_INIT;
     if (memory == NULL) return;
     (void)cuda_not_recording(device, "give_back", &unheard);
-    (void)cuda_stream(device, NULL);
-    (void)cudaFreeHost(memory);
+    cuda_enter_end(device);
+    cuda_end(device, cudaFreeHost(memory));
 }
 
 static weft_status upload(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
@@ -56,7 +57,7 @@ static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
         (void)cudaGetLastError(); /* it counts as one, and the next launch would be told of it */
         return 0;
     }
-    status = cuda_judge(code, "reached", err);
+    status = cuda_judge_call(code, "cudaEventQuery", "reached", err);
     return status == WEFT_OK ? 1 : -1;
 }
 

@@ -128,7 +128,7 @@ static weft_status start(update_launch *l, weft_error *err) {
                                                    0, l->stream, values, NULL);
     l->n_rows = 0;
     l->n_blocks = 0;
-    return cuda_judge_driver(l->device, code, "update", err);
+    return cuda_judge_driver_call(l->device, code, "cuLaunchKernel", "update", err);
 }
 
 static weft_status add_row(update_launch *l, const update_row *row, weft_error *err) {

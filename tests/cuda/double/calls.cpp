@@ -172,6 +172,11 @@ Call::Call(const char *name) : lock(lock_of_all()), code(static_cast<cudaError_t
     (void)answer(code);
 }
 
+LastErrorKept::LastErrorKept() : before(last_error) {}
+LastErrorKept::~LastErrorKept() {
+    last_error = before;
+}
+
 void count_launch(const char *kernel) {
     counts().kernels[kernel]++;
 }

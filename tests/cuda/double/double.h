@@ -51,6 +51,14 @@ struct Call {
     std::unique_lock<Lock> lock;
     cudaError_t code; /* what the call has to answer, or cudaSuccess */
 };
+/* While it lives the runtime's last error stays what it was, as the driver's own calls leave it. */
+struct LastErrorKept {
+    LastErrorKept();
+    ~LastErrorKept();
+    LastErrorKept(const LastErrorKept &) = delete;
+    LastErrorKept &operator=(const LastErrorKept &) = delete;
+    cudaError_t before;
+};
 Lock &lock_of_all();
 cudaError_t answer(cudaError_t code); /* remembered for cudaGetLastError */
 int planted(const char *name);        /* counts a call of `name`, of any library; the code planted for it, or 0 */

@@ -30,6 +30,7 @@ struct Header {
 constexpr char MARK[9] = "weftDBL\1";
 
 #define DRIVER_CALL(name)                                                                                              \
+    const LastErrorKept kept;                                                                                          \
     Call call(name);                                                                                                   \
     if (call.code != cudaSuccess) return static_cast<CUresult>(call.code)
 
