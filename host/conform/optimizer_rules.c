@@ -162,6 +162,22 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+/* hp is filled whatever the step: a schedule may begin and end with a step size of zero. */
+static weft_status fills_all(const instance *self, weft_error *err) {
+    const double sizes[] = {0, step_size(self)};
+    unsigned char one[WEFT_MAX_HP], two[WEFT_MAX_HP];
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < 4 && status == WEFT_OK; i++) {
+        const uint64_t number = i < 2 ? 1 : 1000;
+        status = prepare(self, one, number, sizes[i % 2], WEFT_POISON_ONE, err);
+        if (status == WEFT_OK) status = prepare(self, two, number, sizes[i % 2], WEFT_POISON_TWO, err);
+        if (status == WEFT_OK && memcmp(one, two, (size_t)self->facts.hp_bytes) != 0)
+            status = WEFT_BROKEN(err, "prepare of update %llu with a step size of %g leaves bytes of hp unset",
+                                 (unsigned long long)number, sizes[i % 2]);
+    }
+    return status;
+}
+
 static weft_status prepares_alike(weft_subject *subject, weft_error *err) {
     unsigned char first[WEFT_MAX_HP], other[WEFT_MAX_HP], later[WEFT_MAX_HP];
     instance one, two;
@@ -178,6 +194,7 @@ static weft_status prepares_alike(weft_subject *subject, weft_error *err) {
     if (status == WEFT_OK) status = prepare(&two, later, 3, 0.01, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && memcmp(first, later, (size_t)one.facts.hp_bytes) != 0)
         status = WEFT_BROKEN(err, "prepare gives other bytes in a second instance of the same keys");
+    if (status == WEFT_OK) status = fills_all(&one, err);
     instance_close(&two);
     instance_close(&one);
     return status;
