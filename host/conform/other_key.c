@@ -38,8 +38,11 @@ static bool other_value(char *out, size_t size, const weft_subject *subject, con
     }
     if (key->type == WEFT_KEY_I64) {
         if (n >= VALUES || whole > INT64_MAX / 4 || whole < INT64_MIN / 4) return false;
-        (void)snprintf(out, size, "%lld", (long long)(n == 0 ? whole + 1 : n == 1 ? whole * 2 : n == 2 ? whole - 1
-                                                                                                     : whole / 2));
+        (void)snprintf(out, size, "%lld",
+                       (long long)(n == 0   ? whole + 1
+                                   : n == 1 ? whole * 2
+                                   : n == 2 ? whole - 1
+                                            : whole / 2));
         return true;
     }
     if (key->type == WEFT_KEY_BOOL && n == 0) {
@@ -63,7 +66,12 @@ static bool other_value(char *out, size_t size, const weft_subject *subject, con
 
 /* ---- in a process of its own ---- */
 
-typedef enum company { ALONE, BEHIND, BEFORE, COMPANIES } company; /* where the one with another value is made, of the two */
+typedef enum company {
+    ALONE,
+    BEHIND,
+    BEFORE,
+    COMPANIES
+} company; /* where the one with another value is made, of the two */
 
 typedef struct trial {
     const weft_subject *subject, *other;
@@ -101,8 +109,7 @@ static void answer_there(int end, void *context) {
     }
     free(instance);
     free(beside);
-    (void)dprintf(end, "%c%016llx %s\n", status == WEFT_OK ? 'y' : 'n', (unsigned long long)out.fingerprint,
-                  err.text);
+    (void)dprintf(end, "%c%016llx %s\n", status == WEFT_OK ? 'y' : 'n', (unsigned long long)out.fingerprint, err.text);
 }
 
 /* ---- here ---- */

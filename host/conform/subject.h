@@ -47,7 +47,8 @@ typedef struct weft_subject_other {
     char text[160];
 } weft_subject_other;
 
-/* WEFT_E_USER: its keys do not take that. ..._word: the value as a file has it. To be closed, also after a failure. [main] */
+/* WEFT_E_USER: its keys do not take that. _word: the value as a file has it. To be closed, also after a failure.
+ * [main] */
 weft_status weft_subject_open_other(weft_subject_other *out, const weft_subject *from, const char *key, double value,
                                     weft_error *err);
 weft_status weft_subject_open_word(weft_subject_other *out, const weft_subject *from, const char *key,
