@@ -24,54 +24,48 @@ void weft_answer_add(weft_answer *to, const void *bytes, size_t n) {
 
 enum { VALUES = 4 };
 
-/* The n-th other value of a key to try, as its section has it; false: there is none. */
+static bool other_real(char *out, size_t size, double now, int32_t n) {
+    const double values[VALUES] = {now / 2, now * 2, 0.5, 1};
+    if (n >= VALUES || !isfinite(now)) return false;
+    (void)snprintf(out, size, "%.17g", values[n]);
+    return true;
+}
+
+static bool other_whole(char *out, size_t size, int64_t now, int32_t n) {
+    if (n >= VALUES || now > INT64_MAX / 4 || now < INT64_MIN / 4) return false; /* words are numbers out there */
+    {
+        const int64_t values[VALUES] = {now + 1, now * 2, now - 1, now / 2};
+        (void)snprintf(out, size, "%lld", (long long)values[n]);
+    }
+    return true;
+}
+
+/* Of "one,two,three" the n-th that is not number `now`. */
+static bool other_word(char *out, size_t size, const char *words, int64_t now, int32_t n) {
+    for (int64_t skip = n + (n >= now); skip > 0 && *words != '\0'; skip--) {
+        words += strcspn(words, ",");
+        words += *words == ',';
+    }
+    words += strspn(words, " ");
+    (void)snprintf(out, size, "%.*s", (int)strcspn(words, ", |"), words);
+    return *words != '\0';
+}
+
+/* The n-th value of a key to try, as its section has it; false: there are no more. Some may be what it is. */
 static bool other_value(char *out, size_t size, const weft_subject *subject, const weft_key *key, int32_t n) {
     const void *value = weft_subject_value(subject, key);
-    const int64_t whole = *(const int64_t *)value;
-    if (key->type == WEFT_KEY_F64) {
-        const double now = *(const double *)value;
-        const double values[VALUES] = {now / 2, now * 2, 0.5, 1};
-        if (!isfinite(now)) return false;
-        if (n >= VALUES || values[n] == now) return n < VALUES && other_value(out, size, subject, key, n + 1);
-        (void)snprintf(out, size, "%.17g", values[n]);
-        return true;
-    }
-    if (key->type == WEFT_KEY_I64) {
-        if (n >= VALUES || whole > INT64_MAX / 4 || whole < INT64_MIN / 4) return false;
-        (void)snprintf(out, size, "%lld",
-                       (long long)(n == 0   ? whole + 1
-                                   : n == 1 ? whole * 2
-                                   : n == 2 ? whole - 1
-                                            : whole / 2));
-        return true;
-    }
-    if (key->type == WEFT_KEY_BOOL && n == 0) {
-        (void)snprintf(out, size, "%s", whole != 0 ? "no" : "yes");
-        return true;
-    }
-    if (key->type != WEFT_KEY_ENUM) return false;
-    {
-        const char *at = key->range;
-        const int64_t wanted = n + (n >= whole);
-        for (int64_t i = 0; i < wanted && *at != '\0'; i++) {
-            at += strcspn(at, ",");
-            at += *at == ',';
-        }
-        at += strspn(at, " ");
-        if (*at == '\0') return false;
-        (void)snprintf(out, size, "%.*s", (int)strcspn(at, ",| "), at);
-    }
+    if (key->type == WEFT_KEY_F64) return other_real(out, size, *(const double *)value, n);
+    if (key->type == WEFT_KEY_I64) return other_whole(out, size, *(const int64_t *)value, n);
+    if (key->type == WEFT_KEY_ENUM) return other_word(out, size, key->range, *(const int64_t *)value, n);
+    if (key->type != WEFT_KEY_BOOL || n > 0) return false;
+    (void)snprintf(out, size, "%s", *(const int64_t *)value != 0 ? "no" : "yes");
     return true;
 }
 
 /* ---- in a process of its own ---- */
 
-typedef enum company {
-    ALONE,
-    BEHIND,
-    BEFORE,
-    COMPANIES
-} company; /* where the one with another value is made, of the two */
+/* Where the one with another value is made, of the two. */
+typedef enum company { ALONE, BEHIND, BEFORE, COMPANIES } company;
 
 typedef struct trial {
     const weft_subject *subject, *other;
@@ -148,7 +142,8 @@ static weft_status try_value(bool *tried, const weft_subject *subject, const wef
     weft_subject_other other = {0};
     weft_error refused = WEFT_ERROR_INIT;
     weft_status status = weft_subject_open_word(&other, subject, key->name, value, &refused);
-    *tried = status == WEFT_OK;
+    *tried = status == WEFT_OK &&
+             memcmp(weft_subject_value(&other.subject, key), weft_subject_value(subject, key), 8) != 0;
     if (status == WEFT_E_MEMORY) (void)weft_error_set(err, status, "%s", refused.text);
     else status = WEFT_OK;
     if (*tried) {
