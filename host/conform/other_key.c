@@ -81,10 +81,15 @@ static weft_status add_company(const trial *asked, void *beside, weft_error *err
     return status == WEFT_OK ? asked->answers->ask(&unused, beside, err) : status;
 }
 
-static weft_status ask_in_company(weft_answer *out, const trial *asked, void *beside, void *instance, weft_error *err) {
+static weft_status ask_in_company(weft_answer *out, bool *refused, const trial *asked, void *beside, void *instance,
+                                  weft_error *err) {
     weft_status status = asked->company == BEHIND ? add_company(asked, beside, err) : WEFT_OK;
+    *refused = status != WEFT_OK;
     if (status == WEFT_OK) status = asked->answers->open(instance, asked->other, err);
-    if (status == WEFT_OK && asked->company == BEFORE) status = add_company(asked, beside, err);
+    if (status == WEFT_OK && asked->company == BEFORE) {
+        status = add_company(asked, beside, err);
+        *refused = status != WEFT_OK;
+    }
     weft_answer_begin(out);
     return status == WEFT_OK ? asked->answers->ask(out, instance, err) : status;
 }
@@ -95,15 +100,20 @@ static void answer_there(int end, void *context) {
     weft_error err = WEFT_ERROR_INIT;
     void *beside = calloc(1, asked->answers->size), *instance = calloc(1, asked->answers->size);
     weft_status status = WEFT_E_MEMORY;
+    bool refused = false; /* the keys as they are: then nobody is beside it */
     weft_crash_to(end);
     if (beside != NULL && instance != NULL) {
-        status = ask_in_company(&out, asked, beside, instance, &err);
+        status = ask_in_company(&out, &refused, asked, beside, instance, &err);
         asked->answers->close(instance);
         asked->answers->close(beside);
     }
     free(instance);
     free(beside);
-    (void)dprintf(end, "%c%016llx %s\n", status == WEFT_OK ? 'y' : 'n', (unsigned long long)out.fingerprint, err.text);
+    (void)dprintf(end, "%c%016llx %s\n",
+                  status == WEFT_OK ? 'y'
+                  : refused         ? 'r'
+                                    : 'n',
+                  (unsigned long long)out.fingerprint, err.text);
 }
 
 /* ---- here ---- */
@@ -123,7 +133,8 @@ static weft_status compare(const trial *asked, const char *key, const char *valu
     for (int32_t c = BEHIND; c < COMPANIES && status == WEFT_OK; c++) {
         if (alone.n < ANSWER || alone.text[0] != 'y') break; /* other rules ask for more of it */
         status = run_trial(&beside, asked, (company)c, err);
-        if (status == WEFT_OK && (beside.n < ANSWER || strncmp(alone.text, beside.text, ANSWER) != 0))
+        if (status == WEFT_OK && (beside.n == 0 || beside.text[0] != 'r') &&
+            (beside.n < ANSWER || strncmp(alone.text, beside.text, ANSWER) != 0))
             status = WEFT_BROKEN(err,
                                  "with %s = %s it answers something else where it is made %s an instance with another "
                                  "%s than where it is alone: a static variable keeps what is an instance's%.*s",
