@@ -88,6 +88,10 @@ void cuda_put_off(cudaError_t code, const char *call, const char *what) {
 
 weft_status cuda_judge_call(cudaError_t code, const char *call, const char *what, weft_error *err) {
     if (unheard != cudaSuccess && err != NULL) return tell_unheard(what, err);
+    if (code != cudaSuccess && err == NULL) { /* who asks throws the sentence away */
+        cuda_put_off(code, call, what);
+        return WEFT_E_DEVICE;
+    }
     if (code != cudaSuccess) return tell(code, call, what, err);
     if (strncmp(call, "cuda", 4) != 0 && !cuda_is_dry()) atomic_store(&has_launched, true); /* of a launcher */
     return WEFT_OK;
