@@ -54,6 +54,32 @@ static void say_where(char *text, size_t size, const weft_ab_numbers *numbers) {
     weft_words_append(text, size, ": %s", numbers->what);
 }
 
+/* A key of a plugin on whose keys alone the numbers of steps depend, and not on which plugin it is. */
+static bool is_learning_key(const char *key) {
+    static const char *const sections[] = {"optimizer.", "adapter.", "model.", "data."};
+    const char *name = strchr(key, '.');
+    if (name == NULL || strcmp(name, ".plugin") == 0 || strncmp(key, "data.validation", 15) == 0) return false;
+    for (size_t i = 0; i < sizeof sections / sizeof *sections; i++)
+        if (strncmp(key, sections[i], strlen(sections[i])) == 0) return true;
+    return false;
+}
+
+/* Where all keys that differ are one plugin's, and it learns the same all the same. A plugin that does not read a key,
+ * or keeps the first instance's, trains both arms alike. */
+static void ask_for_keys(char *text, size_t size, const weft_ab_arm *arm) {
+    const json_t *keys = json_object_get(arm->difference, "keys"), *row = NULL;
+    const char *first = json_string_value(json_object_get(json_array_get(keys, 0), "name"));
+    size_t i = 0;
+    if (first == NULL) return;
+    json_array_foreach(keys, i, row) {
+        const char *key = json_string_value(json_object_get(row, "name"));
+        if (key == NULL || !is_learning_key(key) || strncmp(key, first, strcspn(first, ".") + 1) != 0) return;
+    }
+    json_array_foreach(keys, i, row) weft_words_append(text, size, "%s%s", i == 0 ? ", and " : ", ",
+                                                       json_string_value(json_object_get(row, "name")));
+    weft_words_append(text, size, " made no difference to them: is the key read, and large enough to be seen?");
+}
+
 void weft_ab_say_numbers(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
     const weft_ab_arm *first = &contest->arms[0], *arm = &contest->arms[i];
     const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
@@ -65,6 +91,7 @@ void weft_ab_say_numbers(char *text, size_t size, const weft_ab_contest *contest
     }
     if (arm->numbers.step < 0) {
         weft_words_append(text, size, "has the bits of A after each of %d steps", (int)WEFT_AB_COMPARED);
+        ask_for_keys(text, size, arm);
         return;
     }
     if (arm->numbers.step == 0) {

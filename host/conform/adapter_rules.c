@@ -7,9 +7,11 @@
 #include "adapter/tensors.h"
 #include "base/clock.h"
 #include "conform/later.h"
+#include "conform/other_key.h"
 #include "conform/recorded.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
+#include "tensor/record.h"
 
 #include <errno.h>
 #include <math.h>
@@ -77,9 +79,54 @@ static weft_status compare(const weft_declared *a, const weft_declared *b, weft_
     return WEFT_OK;
 }
 
+/* ---- beside one with other keys ---- */
+
+static weft_status open_attached(void *made, const weft_subject *subject, weft_error *err) {
+    return attach(made, subject, WEFT_POISON_ONE, err);
+}
+
+static void close_attached(void *made) {
+    weft_declared **attached = made;
+    weft_declared_destroy(*attached);
+    *attached = NULL;
+}
+
+static void add_parameter(weft_answer *to, const weft_parameter *p) {
+    weft_answer_add(to, p->name, strlen(p->name));
+    weft_answer_add(to, &p->rank, sizeof p->rank);
+    weft_answer_add(to, p->dims, sizeof p->dims);
+    weft_answer_add(to, &p->init_std, sizeof p->init_std);
+}
+
+/* What its segments multiply by, as alpha / rank. */
+static void add_factors(weft_answer *to, const weft_graph *graph) {
+    for (int32_t i = 0; graph != NULL && i < graph->n_nodes; i++) {
+        weft_answer_add(to, &graph->nodes[i].op, sizeof graph->nodes[i].op);
+        weft_answer_add(to, &graph->nodes[i].factor, sizeof graph->nodes[i].factor);
+    }
+}
+
+static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
+    const weft_declared *attached = *(weft_declared **)made;
+    weft_recorded recorded = {0};
+    const weft_status status = weft_recorded_make(&recorded, attached, err);
+    for (int32_t i = 0; i < attached->n_parameters; i++) add_parameter(to, &attached->parameters[i]);
+    for (int32_t i = 0; i < attached->n_sites; i++)
+        weft_answer_add(to, &attached->sites[i].claimed, sizeof attached->sites[i].claimed);
+    for (int32_t i = 0; i < recorded.n && status == WEFT_OK; i++) add_factors(to, recorded.graphs[i]);
+    weft_recorded_free(&recorded);
+    return status;
+}
+
+static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, ask_attached};
+    return weft_other_keys(subject, &answers, err);
+}
+
 static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     weft_declared *one = NULL, *two = NULL;
-    weft_status status = attach(&one, subject, WEFT_POISON_ONE, err);
+    weft_status status = heeds_its_keys(subject, err);
+    if (status == WEFT_OK) status = attach(&one, subject, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = attach(&two, subject, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = compare(one, two, err);
     weft_declared_destroy(one);

@@ -5,6 +5,7 @@
 #include "base/join.h"
 #include "base/text.h"
 #include "conform/later.h"
+#include "conform/other_key.h"
 #include "conform/wrong_files.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -298,6 +299,44 @@ static weft_status made_alike(const desk *d, weft_error *err) {
         memcmp(d->self.splits, d->other.splits, sizeof d->self.splits) == 0)
         return WEFT_OK;
     return WEFT_BROKEN(err, "the same files and keys have another fingerprint, or other counts, in a second instance");
+}
+
+/* ---- beside one with other keys ---- */
+
+static weft_status open_any(void *made, const weft_subject *subject, weft_error *err) {
+    return instance_open(made, subject, WEFT_POISON_ONE, err);
+}
+
+static void close_any(void *made) {
+    instance_close(made);
+}
+
+static void add_leaf(weft_answer *to, const weft_leaf *leaf) {
+    const size_t n = (size_t)leaf->rows * (size_t)leaf->length;
+    weft_answer_add(to, &leaf->length, sizeof leaf->length);
+    weft_answer_add(to, leaf->ids, n * sizeof *leaf->ids);
+    weft_answer_add(to, leaf->targets, n * sizeof *leaf->targets);
+    weft_answer_add(to, leaf->weights, n * sizeof *leaf->weights);
+}
+
+static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
+    instance *self = made;
+    weft_leaf leaf;
+    weft_status status = leaf_make(&leaf, self, err);
+    weft_answer_add(to, &self->info.fingerprint, sizeof self->info.fingerprint);
+    weft_answer_add(to, self->splits, sizeof self->splits);
+    for (uint32_t i = 0; i < 8 && status == WEFT_OK; i++) {
+        const weft_leaf_request request = drawn_request(self, i);
+        status = take(&leaf, self, &request, err);
+        if (status == WEFT_OK) add_leaf(to, &leaf);
+    }
+    leaf_free(&leaf);
+    return status;
+}
+
+static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+    const weft_answers answers = {sizeof(instance), open_any, close_any, ask_any};
+    return weft_other_keys(subject, &answers, err);
 }
 
 static weft_status leaf_holds(desk *d, const weft_leaf_request *request, weft_error *err) {
@@ -598,11 +637,9 @@ static bool change_letter(char *text, size_t bytes, size_t from, size_t *at) {
 }
 
 /* A text that the data do not take says nothing. */
-static weft_status tells_text(desk *d, const weft_subject *changed, size_t at, weft_error *err) {
-    char what[64];
+static weft_status tells_text(desk *d, const weft_subject *changed, const char *what, weft_error *err) {
     weft_error refused = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    (void)snprintf(what, sizeof what, "another letter at byte %zu", at);
     weft_subject_asks("%s", what);
     instance_close(&d->other);
     status = instance_open(&d->other, changed, WEFT_POISON_ONE, &refused);
@@ -611,11 +648,53 @@ static weft_status tells_text(desk *d, const weft_subject *changed, size_t at, w
     return weft_error_set(err, status, "with %s: %s", what, refused.text);
 }
 
-/* Letters at the begin, in the middle and at the end of the file that `path` names, each by itself, in a copy. */
+static weft_status tells_letters(desk *d, const weft_subject *changed, const char *made, char *text, size_t bytes,
+                                 weft_error *err) {
+    weft_status status = WEFT_OK;
+    char what[64];
+    size_t at = 0;
+    for (size_t eighth = 1; eighth < 8 && status == WEFT_OK; eighth += 3) {
+        if (!change_letter(text, bytes, bytes / 8 * eighth, &at)) continue;
+        (void)snprintf(what, sizeof what, "another letter at byte %zu", at);
+        status = weft_file_replace(made, text, bytes, err);
+        if (status == WEFT_OK) status = tells_text(d, changed, what, err);
+        text[at]--;
+    }
+    return status;
+}
+
+/* Where the line that ends before `end` begins. */
+static size_t line_before(const char *text, size_t end) {
+    while (end > 0 && text[end - 1] != '\n') end--;
+    return end;
+}
+
+/* The last two lines change places, so that their sum stays: no letter of them is another one. */
+static weft_status tells_order(desk *d, const weft_subject *changed, const char *made, const char *text, size_t bytes,
+                               weft_error *err) {
+    const size_t end = bytes > 0 && text[bytes - 1] == '\n' ? bytes - 1 : bytes;
+    const size_t last = line_before(text, end);
+    const size_t first = last > 0 ? line_before(text, last - 1) : 0;
+    char *swapped = NULL;
+    weft_status status = WEFT_OK;
+    if (last == 0 || first == 0) return WEFT_OK; /* one line, or a head and a line */
+    swapped = malloc(bytes);
+    if (swapped == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a text");
+    memcpy(swapped, text, bytes);
+    memcpy(swapped + first, text + last, end - last);
+    swapped[first + (end - last)] = '\n';
+    memcpy(swapped + first + (end - last) + 1, text + first, last - 1 - first);
+    status = weft_file_replace(made, swapped, bytes, err);
+    free(swapped);
+    return status == WEFT_OK ? tells_text(d, changed, "its last two lines the other way round", err) : status;
+}
+
+/* Letters at the begin, in the middle and at the end of the file that `path` names, each by itself, and two of its
+ * lines, in a copy. */
 static weft_status tells_texts(desk *d, const weft_subject *changed, const char **path, weft_error *err) {
     const char *right = *path, *slash = strrchr(right, '/');
     char made[WEFT_PATH_BYTES], *text = NULL;
-    size_t bytes = 0, at = 0;
+    size_t bytes = 0;
     weft_error unread = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (getcwd(made, sizeof made) == NULL || strlen(made) + strlen(slash) >= sizeof made)
@@ -624,12 +703,8 @@ static weft_status tells_texts(desk *d, const weft_subject *changed, const char 
     if (weft_text_read(&text, &bytes, right, MOST_TEXT, &unread) != WEFT_OK)
         return WEFT_OK; /* no file, or a huge one */
     *path = made;
-    for (size_t eighth = 1; eighth < 8 && status == WEFT_OK; eighth += 3) {
-        if (!change_letter(text, bytes, bytes / 8 * eighth, &at)) continue;
-        status = weft_file_replace(made, text, bytes, err);
-        if (status == WEFT_OK) status = tells_text(d, changed, at, err);
-        text[at]--;
-    }
+    status = tells_letters(d, changed, made, text, bytes, err);
+    if (status == WEFT_OK) status = tells_order(d, changed, made, text, bytes, err);
     *path = right;
     free(text);
     return status;
@@ -660,8 +735,9 @@ static weft_status tells_rows_apart(desk *d, weft_subject *subject, weft_error *
 }
 
 static weft_status rule_made(weft_subject *subject, weft_error *err) {
-    desk d;
-    weft_status status = desk_open(&d, subject, err);
+    desk d = {0};
+    weft_status status = heeds_its_keys(subject, err);
+    if (status == WEFT_OK) status = desk_open(&d, subject, err);
     if (status == WEFT_OK) status = made_alike(&d, err);
     if (status == WEFT_OK) status = tells_rows_apart(&d, subject, err);
     desk_close(&d);

@@ -3,6 +3,7 @@
 
 #include "engine/judge_optimizer.h"
 #include "conform/later.h"
+#include "conform/other_key.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 
@@ -162,11 +163,56 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+/* hp is filled whatever the step: a schedule may begin and end with a step size of zero. */
+static weft_status fills_all(const instance *self, weft_error *err) {
+    const double sizes[] = {0, step_size(self)};
+    unsigned char one[WEFT_MAX_HP], two[WEFT_MAX_HP];
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < 4 && status == WEFT_OK; i++) {
+        const uint64_t number = i < 2 ? 1 : 1000;
+        status = prepare(self, one, number, sizes[i % 2], WEFT_POISON_ONE, err);
+        if (status == WEFT_OK) status = prepare(self, two, number, sizes[i % 2], WEFT_POISON_TWO, err);
+        if (status == WEFT_OK && memcmp(one, two, (size_t)self->facts.hp_bytes) != 0)
+            status = WEFT_BROKEN(err, "prepare of update %llu with a step size of %g leaves bytes of hp unset",
+                                 (unsigned long long)number, sizes[i % 2]);
+    }
+    return status;
+}
+
+/* What it declares and prepares, for weft_other_keys. */
+static weft_status open_any(void *made, const weft_subject *subject, weft_error *err) {
+    return instance_open(made, subject, WEFT_POISON_ONE, err);
+}
+
+static void close_any(void *made) {
+    instance_close(made);
+}
+
+static weft_status answer(weft_answer *to, void *made, weft_error *err) {
+    const instance *self = made;
+    const double size = step_size(self);
+    unsigned char hp[WEFT_MAX_HP];
+    weft_status status = WEFT_OK;
+    weft_answer_add(to, &self->facts.n_states, sizeof self->facts.n_states);
+    weft_answer_add(to, &self->facts.hp_bytes, sizeof self->facts.hp_bytes);
+    weft_answer_add(to, &size, sizeof size);
+    for (uint64_t number = 1; number <= 1000 && status == WEFT_OK; number *= 10) {
+        status = prepare(self, hp, number, 0.01, WEFT_POISON_ONE, err);
+        if (status == WEFT_OK) weft_answer_add(to, hp, (size_t)self->facts.hp_bytes);
+    }
+    return status;
+}
+
+static weft_status prepares_by_its_keys(const weft_subject *subject, weft_error *err) {
+    const weft_answers answers = {sizeof(instance), open_any, close_any, answer};
+    return weft_other_keys(subject, &answers, err);
+}
+
 static weft_status prepares_alike(weft_subject *subject, weft_error *err) {
     unsigned char first[WEFT_MAX_HP], other[WEFT_MAX_HP], later[WEFT_MAX_HP];
-    instance one, two;
-    weft_status status = instance_open(&one, subject, WEFT_POISON_ONE, err);
-    memset(&two, 0, sizeof two);
+    instance one = {0}, two = {0};
+    weft_status status = prepares_by_its_keys(subject, err);
+    if (status == WEFT_OK) status = instance_open(&one, subject, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = instance_open(&two, subject, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = prepare(&one, first, 3, 0.01, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = prepare(&one, later, 7, 0.02, WEFT_POISON_ONE, err);
@@ -178,6 +224,7 @@ static weft_status prepares_alike(weft_subject *subject, weft_error *err) {
     if (status == WEFT_OK) status = prepare(&two, later, 3, 0.01, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && memcmp(first, later, (size_t)one.facts.hp_bytes) != 0)
         status = WEFT_BROKEN(err, "prepare gives other bytes in a second instance of the same keys");
+    if (status == WEFT_OK) status = fills_all(&one, err);
     instance_close(&two);
     instance_close(&one);
     return status;

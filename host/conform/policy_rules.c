@@ -2,6 +2,7 @@
 #include "conform/rule.h"
 
 #include "conform/later.h"
+#include "conform/other_key.h"
 #include "conform/trees.h"
 #include "plugin/enter.h"
 
@@ -145,6 +146,43 @@ static weft_status answers_alike(desk *d, const weft_subject *subject, uint32_t 
     return status;
 }
 
+/* ---- beside one with other keys ---- */
+
+/* A policy has no instance but its keys. */
+typedef struct keyed {
+    const weft_subject *subject;
+} keyed;
+
+static weft_status open_keyed(void *made, const weft_subject *subject, weft_error *err) {
+    (void)err;
+    ((keyed *)made)->subject = subject;
+    return WEFT_OK;
+}
+
+static void close_keyed(void *made) {
+    ((keyed *)made)->subject = NULL;
+}
+
+static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
+    const keyed *self = made;
+    desk *d = malloc(sizeof *d);
+    weft_status status = d != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
+    for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
+        weft_tree_draw(&d->tree, number);
+        status = ask(&d->one, self->subject, &d->tree.job, WEFT_POISON_ONE, err);
+        if (status == WEFT_OK) weft_answer_add(to, d->one.unit_of, sizeof d->one.unit_of);
+        if (status == WEFT_OK) weft_answer_add(to, d->one.names, (size_t)d->one.n_units * sizeof d->one.names[0]);
+        if (status == WEFT_E_USER) status = WEFT_OK; /* no tree of this policy */
+    }
+    free(d);
+    return status;
+}
+
+static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+    const weft_answers answers = {sizeof(keyed), open_keyed, close_keyed, ask_keyed};
+    return weft_other_keys(subject, &answers, err);
+}
+
 static weft_status answers_later(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
     const weft_subject *later = weft_later(subject);
     weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
@@ -168,7 +206,8 @@ static weft_status rule_claims(weft_subject *subject, weft_error *err) {
 }
 
 static weft_status rule_alike(weft_subject *subject, weft_error *err) {
-    return each_tree(subject, answers_alike, err);
+    const weft_status status = heeds_its_keys(subject, err);
+    return status == WEFT_OK ? each_tree(subject, answers_alike, err) : status;
 }
 
 static weft_status rule_later(weft_subject *subject, weft_error *err) {

@@ -301,19 +301,26 @@ void *weft_subject_value(const weft_subject *self, const weft_key *key) {
     return (char *)self->config + key->offset;
 }
 
-weft_status weft_subject_open_other(weft_subject_other *out, const weft_subject *from, const char *key, double value,
-                                    weft_error *err) {
+weft_status weft_subject_open_word(weft_subject_other *out, const weft_subject *from, const char *key,
+                                   const char *value, weft_error *err) {
     const size_t n = from->options->n_overrides;
     memset(out, 0, sizeof *out);
     out->options = *from->options;
     out->overrides = calloc(n + 1, sizeof *out->overrides);
     if (out->overrides == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
     if (n > 0) memcpy(out->overrides, from->options->overrides, n * sizeof *out->overrides);
-    (void)snprintf(out->text, sizeof out->text, "%s.%s=%.17g", from->options->kind, key, value);
+    (void)snprintf(out->text, sizeof out->text, "%s.%s=%s", from->options->kind, key, value);
     out->overrides[n] = out->text; /* the last one of a key holds */
     out->options.overrides = out->overrides;
     out->options.n_overrides = n + 1;
     return weft_subject_open(&out->subject, &out->options, err);
+}
+
+weft_status weft_subject_open_other(weft_subject_other *out, const weft_subject *from, const char *key, double value,
+                                    weft_error *err) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.17g", value);
+    return weft_subject_open_word(out, from, key, text, err);
 }
 
 void weft_subject_close_other(weft_subject_other *out) {

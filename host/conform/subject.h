@@ -39,7 +39,7 @@ weft_status weft_subject_open_own(weft_subject *self, const char *kind, const ch
 const weft_key *weft_subject_key(const weft_subject *self, const char *name, int32_t type);
 void *weft_subject_value(const weft_subject *self, const weft_key *key);
 
-/* The same plugin with one key set to another number. */
+/* The same plugin with one key set to another value. */
 typedef struct weft_subject_other {
     weft_subject subject;
     weft_subject_options options;
@@ -47,9 +47,12 @@ typedef struct weft_subject_other {
     char text[160];
 } weft_subject_other;
 
-/* WEFT_E_USER: its keys do not take that. To be closed, also after a failure. [main] */
+/* WEFT_E_USER: its keys do not take that. _word: the value as a file has it. To be closed, also after a failure.
+ * [main] */
 weft_status weft_subject_open_other(weft_subject_other *out, const weft_subject *from, const char *key, double value,
                                     weft_error *err);
+weft_status weft_subject_open_word(weft_subject_other *out, const weft_subject *from, const char *key,
+                                   const char *value, weft_error *err);
 void weft_subject_close_other(weft_subject_other *out);
 
 #define weft_subject_table(self, kind) weft_loaded_table((self)->loaded, kind)

@@ -17,7 +17,7 @@
 #include <weft/random.h>
 #include <weft/tokenizer.h>
 
-enum { TEXTS = 64, MOST_TEXT = 3000, MOST_IDS = 8 * MOST_TEXT, THREADS = 4 };
+enum { TEXTS = 64, MOST_TEXT = 3000, MOST_IDS = 8 * MOST_TEXT, LONG_TEXT = 1100000, THREADS = 4 };
 
 typedef struct instance {
     const weft_tokenizer_plugin *table;
@@ -84,12 +84,15 @@ static size_t draw_text(char *out, uint32_t text) {
 
 typedef struct ids {
     int32_t id[MOST_IDS];
-    size_t n, most; /* most: after so many the sink fails */
+    size_t n, most; /* most: after so many the sink fails, once */
 } ids;
 
 static weft_status put_ids(void *context, const int32_t *id, size_t n) {
     ids *to = context;
-    if (n > to->most - to->n) return WEFT_E_STOPPED;
+    if (n > to->most - to->n) {
+        to->most = MOST_IDS; /* it says so once: what it said may not be forgotten */
+        return WEFT_E_STOPPED;
+    }
     memcpy(to->id + to->n, id, n * sizeof *id);
     to->n += n;
     return WEFT_OK;
@@ -97,12 +100,15 @@ static weft_status put_ids(void *context, const int32_t *id, size_t n) {
 
 typedef struct text {
     char bytes[MOST_IDS * 4];
-    size_t n;
+    size_t n, most; /* most: after so many the sink fails, once */
 } text;
 
 static weft_status put_text(void *context, const char *bytes, size_t n) {
     text *to = context;
-    if (n > sizeof to->bytes - to->n) return WEFT_E_STOPPED;
+    if (n > to->most - to->n) {
+        to->most = sizeof to->bytes;
+        return WEFT_E_STOPPED;
+    }
     memcpy(to->bytes + to->n, bytes, n);
     to->n += n;
     return WEFT_OK;
@@ -122,6 +128,7 @@ static weft_status decode(const instance *self, text *out, const int32_t *id, si
     const weft_text_sink sink = {out, put_text};
     weft_status status;
     out->n = 0;
+    out->most = sizeof out->bytes;
     WEFT_PLUGIN_CALL(status, self->table, decode, err, self->made, &sink, id, n, flags);
     return status;
 }
@@ -179,14 +186,126 @@ static weft_status goes_round(desk *d, weft_error *err) {
     return status;
 }
 
-/* Every byte reaches the ids: texts that differ in a byte of their middle have other ids. */
+/* ---- no letter gets lost ---- */
+
+/* A letter that another one can stand for: no normalizer makes them one, as it may of spaces, line ends and cases. */
+static bool is_letter(char c) {
+    return c >= 'a' && c <= 'y';
+}
+
+/* The first letter from `at` on; n: there is none. */
+static size_t letter_from(const char *from, size_t at, size_t n) {
+    while (at < n && !is_letter(from[at])) at++;
+    return at;
+}
+
+static size_t last_letter(const char *from, size_t n) {
+    for (size_t at = n; at > 0; at--)
+        if (is_letter(from[at - 1])) return at - 1;
+    return n;
+}
+
+/* Whether the ids of the text, which are in `one`, are others where another letter stands. It is put back. */
+static weft_status heeds_letter(desk *d, size_t at, const char *where, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (at >= d->n) return WEFT_OK;
+    d->from[at]++;
+    status = encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    d->from[at]--;
+    if (status == WEFT_OK && d->one.n == d->two.n && memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) == 0)
+        return WEFT_BROKEN(err, "another letter at byte %zu%s gives the same ids", at, where);
+    return status;
+}
+
 static weft_status loses_nothing(desk *d, weft_error *err) {
     weft_status status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
-    if (status != WEFT_OK || d->n < 3 || d->from[d->n / 2] < 'a' || d->from[d->n / 2] > 'y') return status;
-    d->from[d->n / 2]++;
-    status = encode(&d->self, &d->two, d->from, d->n, WEFT_ENCODE_PLAIN, err);
-    if (status == WEFT_OK && d->one.n == d->two.n && memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) == 0)
-        return WEFT_BROKEN(err, "another letter at byte %zu gives the same ids", d->n / 2);
+    if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, 0, d->n), "", err);
+    if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, d->n / 2, d->n), "", err);
+    if (status == WEFT_OK) status = heeds_letter(d, last_letter(d->from, d->n), ", the last one,", err);
+    if (status != WEFT_OK || d->n < 3) return status;
+    d->from[d->n / 3] = '\0';
+    status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, d->n / 3, d->n), ", behind a NUL,", err);
+    return status;
+}
+
+/* As many ids as a long text has; its bytes are told by a number. */
+typedef struct long_ids {
+    int32_t *id;
+    size_t n, room;
+} long_ids;
+
+static weft_status put_long(void *context, const int32_t *id, size_t n) {
+    long_ids *to = context;
+    if (n > to->room - to->n) {
+        const size_t room = 2 * to->room + n;
+        int32_t *more = realloc(to->id, room * sizeof *more);
+        if (more == NULL) return WEFT_E_MEMORY;
+        to->id = more;
+        to->room = room;
+    }
+    memcpy(to->id + to->n, id, n * sizeof *id);
+    to->n += n;
+    return WEFT_OK;
+}
+
+static weft_status put_fingerprint(void *context, const char *bytes, size_t n) {
+    uint64_t *to = context;
+    for (size_t i = 0; i < n; i++) *to = (*to ^ (unsigned char)bytes[i]) * 0x100000001b3u;
+    return WEFT_OK;
+}
+
+static weft_status long_round(const instance *self, long_ids *got, uint64_t *back, const char *from, weft_error *err) {
+    const weft_ids_sink to_ids = {got, put_long};
+    const weft_text_sink to_text = {back, put_fingerprint};
+    weft_status status;
+    got->n = 0;
+    *back = 0xcbf29ce484222325u;
+    WEFT_PLUGIN_CALL(status, self->table, encode, err, self->made, &to_ids, from, LONG_TEXT, WEFT_ENCODE_PLAIN);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->table, decode, err, self->made, &to_text, got->id, got->n, 0);
+    return status;
+}
+
+static void draw_long(char *out) {
+    static const char words[4][6] = {"the ", "weft ", "and ", "warp "};
+    size_t n = 0;
+    for (uint32_t at = 0; n < LONG_TEXT; at++)
+        for (const char *word = words[drawn(TEXTS, at) % 4]; *word != '\0' && n < LONG_TEXT; word++) out[n++] = *word;
+    out[LONG_TEXT - 1] = 'a';
+}
+
+/* The end of a text that fits no buffer: it reaches the ids, and comes back from them. */
+static weft_status heeds_long_end(const instance *self, char *from, long_ids got[2], weft_error *err) {
+    uint64_t back[2];
+    weft_status status = WEFT_OK;
+    draw_long(from);
+    weft_subject_asks("a text of %d bytes", LONG_TEXT);
+    status = long_round(self, &got[0], &back[0], from, err);
+    from[LONG_TEXT - 1]++;
+    if (status == WEFT_OK) status = long_round(self, &got[1], &back[1], from, err);
+    if (status != WEFT_OK) return status;
+    if (got[0].n == got[1].n && memcmp(got[0].id, got[1].id, got[0].n * sizeof(int32_t)) == 0)
+        return WEFT_BROKEN(err, "another letter at the end of a text of %d bytes gives the same ids", LONG_TEXT);
+    if (back[0] == back[1])
+        return WEFT_BROKEN(err,
+                           "another letter at the end of a text of %d bytes gives other ids, and decoding them "
+                           "the same bytes",
+                           LONG_TEXT);
+    return WEFT_OK;
+}
+
+static weft_status loses_no_end(const weft_subject *subject, weft_error *err) {
+    char *from = malloc(LONG_TEXT);
+    long_ids got[2] = {{malloc(1), 0, 0}, {malloc(1), 0, 0}};
+    instance self = {0};
+    weft_status status = from != NULL && got[0].id != NULL && got[1].id != NULL
+                             ? instance_open(&self, subject, err)
+                             : weft_error_set(err, WEFT_E_MEMORY, "no memory for a long text");
+    if (status == WEFT_OK) status = heeds_long_end(&self, from, got, err);
+    instance_close(&self);
+    free(got[1].id);
+    free(got[0].id);
+    free(from);
     return status;
 }
 
@@ -204,17 +323,57 @@ static weft_status heeds_flags(desk *d, weft_error *err) {
     return WEFT_OK;
 }
 
-static weft_status passes_failures_on(desk *d, weft_error *err) {
+/* ---- sinks that fail ---- */
+
+enum { POINTS = 4 };
+
+/* Where the sink of n things fails: at the first, behind it, in the middle and at the last. */
+static size_t failing_at(size_t n, int point) {
+    const size_t points[POINTS] = {0, n > 1, n / 2, n - 1};
+    return points[point];
+}
+
+static weft_status judge_failing(weft_status status, const char *slot, size_t taken, const char *of, weft_error *err) {
+    err->text[0] = '\0'; /* what it says of the sink's failure is right */
+    if (status != WEFT_OK) return WEFT_OK;
+    return WEFT_BROKEN(err, "the sink takes no more after %zu %s and says so, and %s says WEFT_OK", taken, of, slot);
+}
+
+static weft_status encodes_to_failing(desk *d, uint32_t flags, weft_error *err) {
     const weft_ids_sink sink = {&d->two, put_ids};
-    weft_status status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
-    if (status != WEFT_OK || d->one.n == 0) return status;
-    d->two.n = 0;
-    d->two.most = d->one.n - 1;
-    if (d->self.table->encode(d->self.made, &sink, d->from, d->n, WEFT_ENCODE_PLAIN, err) == WEFT_OK)
-        return WEFT_BROKEN(err, "the sink takes no more after %zu ids and says so, and encode says WEFT_OK",
-                           d->two.most);
-    err->text[0] = '\0';
-    return WEFT_OK;
+    weft_status status = encode(&d->self, &d->one, d->from, d->n, flags, err);
+    for (int p = 0; p < POINTS && status == WEFT_OK && d->one.n > 0; p++) {
+        const size_t most = failing_at(d->one.n, p);
+        d->two.n = 0;
+        d->two.most = most;
+        status = d->self.table->encode(d->self.made, &sink, d->from, d->n, flags, err);
+        status = judge_failing(status, "encode", most, "ids", err);
+    }
+    return status;
+}
+
+/* Of the ids in `one`. */
+static weft_status decodes_to_failing(desk *d, uint32_t flags, weft_error *err) {
+    const weft_text_sink sink = {&d->again, put_text};
+    weft_status status = decode(&d->self, &d->back, d->one.id, d->one.n, flags, err);
+    for (int p = 0; p < POINTS && status == WEFT_OK && d->back.n > 0; p++) {
+        const size_t most = failing_at(d->back.n, p);
+        d->again.n = 0;
+        d->again.most = most;
+        status = d->self.table->decode(d->self.made, &sink, d->one.id, d->one.n, flags, err);
+        status = judge_failing(status, "decode", most, "bytes", err);
+    }
+    return status;
+}
+
+static weft_status passes_failures_on(desk *d, weft_error *err) {
+    const weft_tokenizer_info *info = &d->self.info;
+    const uint32_t both = (info->bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (info->eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+    weft_status status = encodes_to_failing(d, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = decodes_to_failing(d, 0, err);
+    if (status == WEFT_OK) status = encodes_to_failing(d, WEFT_ENCODE_PLAIN | both, err);
+    if (status == WEFT_OK) status = decodes_to_failing(d, WEFT_DECODE_KEEP_SPECIAL, err);
+    return status;
 }
 
 static weft_status takes_any_id(desk *d, weft_error *err) {
@@ -435,7 +594,8 @@ static weft_status rule_round(weft_subject *subject, weft_error *err) {
     return each_text(subject, goes_round, err);
 }
 static weft_status rule_loses(weft_subject *subject, weft_error *err) {
-    return each_text(subject, loses_nothing, err);
+    const weft_status status = each_text(subject, loses_nothing, err);
+    return status == WEFT_OK ? loses_no_end(subject, err) : status;
 }
 static weft_status rule_flags(weft_subject *subject, weft_error *err) {
     return each_text(subject, heeds_flags, err);

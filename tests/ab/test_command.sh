@@ -76,6 +76,14 @@ ab 21 run.ini --vary strategy.reduce=ordered,tree --rounds 1 --steps 1 --learn 0
 says said "numbers  B parts from A at step 1, unit "
 says said ", after equal gradients of all leaves; the contract promises the same for one micro_batch and one reduce"
 
+# A key that a plugin does not read, or too small to be seen, is asked about; one that tells is not, nor one that spreads.
+ab 21 run.ini --vary optimizer.weight_decay=0,1e-12 --rounds 1 --steps 1
+says said "numbers  B has the bits of A after each of 3 steps, and optimizer.weight_decay made no difference to them: is the key"
+ab 21 run.ini --vary optimizer.momentum=0.9,0.5 --rounds 1 --steps 1 --learn 1
+says said "numbers  B parts from A"
+ab 21 run.ini policy.plugin=block,whole --rounds 1 --steps 1
+! grep -q 'made no difference' said || fail "a policy is asked why it makes no difference"
+
 # A difference that nobody could have seen is no answer, and one within what is asked for is.
 ab 21 run.ini --vary optimizer.weight_decay=0,1e-9 --rounds 8 --steps 1 --within 0.0001 --learn 2 --json
 grep -q '"outcome": "undecided"' said || fail "a useless interval decides"
