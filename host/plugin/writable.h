@@ -1,7 +1,8 @@
 /* host/plugin/writable.h: whether what lies at a path is this user's alone to change, or root's.
  *
  * Who may write to a file changes it. Who may write to a directory on the way to it, or owns one, puts another file
- * Who may write to a file changes it. Who may write to a directory on its path, or owns one, puts another file
+ * there, but for others' files in a directory with the sticky bit, as /tmp has it. Who owns a link on the way has it
+ * lead elsewhere. */
 #ifndef WEFT_HOST_PLUGIN_WRITABLE_H
 #define WEFT_HOST_PLUGIN_WRITABLE_H
 
