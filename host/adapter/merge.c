@@ -325,8 +325,7 @@ static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t
 
 static weft_status check_tensor(const merge *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t parameter = weft_declared_find(self->what->declared, tensor->name);
-    if (!lies_packed(self, tensor, parameter) || self->what->dtype != 0) return WEFT_OK;
-    return self->sites[parameter] > 0 || self->values[parameter] != NULL ? refuse_packed(tensor, err) : WEFT_OK;
+    return lies_packed(self, tensor, parameter) && self->what->dtype == 0 ? refuse_packed(tensor, err) : WEFT_OK;
 }
 
 static const char *name_of(const char *path) {
