@@ -15,6 +15,7 @@
 #include "model/packed.h"
 #include "model/packing.h"
 #include "model/quantization.h"
+#include "model/weights.h"
 #include "plugin/enter.h"
 
 #include <dirent.h>
@@ -209,6 +210,11 @@ static weft_status read_packed(merge *self, const weft_tensor *tensor, const wef
     return status;
 }
 
+static weft_status refuse_type(const merge *self, const weft_tensor *tensor, weft_error *err) {
+    return weft_error_set(err, WEFT_E_DATA, "%s: '%s' is %s, which is not read; F32, BF16 and F16 are",
+                          self->what->base, tensor->name, weft_tensor_dtype_name(tensor->dtype));
+}
+
 /* Elements from `first` on that the file has, and the mean of its rows behind them (setup/tokens.h). */
 static weft_status read_numbers(const merge *self, const weft_tensor *tensor, int64_t row, int64_t first, int64_t n,
                                 weft_error *err) {
@@ -216,11 +222,13 @@ static weft_status read_numbers(const merge *self, const weft_tensor *tensor, in
     const int64_t there = left < 0 ? 0 : left < n ? left : n;
     weft_status status = WEFT_OK;
     if (there > 0) status = weft_safetensors_read(self->files, self->stored, tensor, first * width, there * width, err);
-    if (status == WEFT_OK) (void)weft_convert(self->numbers, WEFT_F32, self->stored, tensor->dtype, there);
+    if (status == WEFT_OK && !weft_convert(self->numbers, WEFT_F32, self->stored, tensor->dtype, there))
+        status = refuse_type(self, tensor, err);
+    if (status != WEFT_OK) return status;
     for (int64_t i = 0; i < there && self->mean != NULL; i++) self->mean[(first + i) % row] += (double)self->numbers[i];
     for (int64_t i = there; i < n; i++)
         self->numbers[i] = (float)(self->mean[(first + i) % row] / (double)tensor->dims[0]);
-    return status;
+    return WEFT_OK;
 }
 
 /* Elements [first, first + n) of a tensor into numbers, merged where the adapter says so. */
@@ -317,8 +325,7 @@ static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t
 
 static weft_status check_tensor(const merge *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t parameter = weft_declared_find(self->what->declared, tensor->name);
-    if (!lies_packed(self, tensor, parameter) || self->what->dtype != 0) return WEFT_OK;
-    return self->sites[parameter] > 0 || self->values[parameter] != NULL ? refuse_packed(tensor, err) : WEFT_OK;
+    return lies_packed(self, tensor, parameter) && self->what->dtype == 0 ? refuse_packed(tensor, err) : WEFT_OK;
 }
 
 static const char *name_of(const char *path) {
@@ -480,10 +487,19 @@ static weft_status carry_adapter(const merge *self, int32_t adapter, weft_error 
 
 /* ---- the whole ---- */
 
+/* What is written is what the base's files have, so they must be the model that the adapter was declared on: a tensor
+ * of another name would be copied without the update. */
+static weft_status check_base(const merge *self, weft_error *err) {
+    const weft_merging *what = self->what;
+    const weft_status status = weft_weights_check_files(what->declared, self->files, what->base, err);
+    return status == WEFT_OK ? weft_weights_check_ties(what->declared, self->files, what->base, err) : status;
+}
+
 static weft_status open_merge(merge *self, weft_error *err) {
     const size_t n = (size_t)self->what->declared->n_parameters + 1;
     int64_t longest = 1;
     weft_status status = weft_safetensors_open_directory(&self->files, self->what->base, err);
+    if (status == WEFT_OK) status = check_base(self, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < self->files->n_tensors; i++)
         if (self->files->tensors[i].rank > 1 && self->files->tensors[i].dims[1] > longest)

@@ -315,8 +315,9 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
     (void)strcpy(out->parent, parent);
     (void)strcpy(out->name, name);
     status = weft_text_files_list(&out->files, text, err);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    return status;
+    if (status != WEFT_OK) return status;
+    WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "before %s/%s is saved: ", parent, name);
 }
 
 void weft_saving_close(weft_saving *self) {

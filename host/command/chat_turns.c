@@ -94,8 +94,7 @@ static weft_status find_stops(conversation *self, weft_error *err) {
 
 /* A generator for the prompt at hand; from the second one on with room for longer ones, so that few are made. */
 static weft_status make_room(conversation *self, int64_t n, weft_error *err) {
-    const int64_t most =
-        self->generator == NULL ? n : weft_generator_model(self->generator)->max_context - self->options->tokens;
+    const int64_t most = self->generator == NULL ? n : weft_generator_places(self->generator) - self->options->tokens;
     int64_t capacity = self->generator == NULL ? n : 2 * n;
     if (self->generator != NULL && n <= self->capacity) return WEFT_OK;
     if (capacity > most) capacity = most > n ? most : n;

@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "adapter/merge.h"
+#include "adapter/origin.h"
 #include "adapter/stack.h"
 #include "base/join.h"
 #include "checkpoint/staging.h"
@@ -79,6 +80,20 @@ static size_t add_tokens(char *texts[2], const char **overrides, const merge_com
     return n;
 }
 
+/* In this command's words; what cannot be compared, and why, is for who opens both to say. */
+static weft_status check_origin(const merge_command *self, weft_error *err) {
+    weft_adapter_origin of = {0};
+    char base[sizeof of.base] = "";
+    if (weft_origin_load(&of, self->adapter, NULL) != WEFT_OK || of.base[0] == '\0' ||
+        weft_base_fingerprint(base, self->base, NULL) != WEFT_OK || strcmp(of.base, base) == 0)
+        return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "%s was made on other weights than those in %s: name its own base, or say --any-base to merge "
+        "it all the same",
+        self->adapter, self->base);
+}
+
 static weft_status open_plan(weft_run **run, weft_plan *plan, const weft_args *args, const merge_command *self,
                              weft_error *err) {
     char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16], *texts[2] = {NULL, NULL};
@@ -130,6 +145,7 @@ static weft_exit run_merge(const weft_args *args, weft_error *err) {
     weft_plan plan = {.world = 1, .nodes = 1};
     weft_status status = read_dtype(&self.dtype, weft_args_value(args, "dtype"), err);
     if (status == WEFT_OK) status = split_out(&self, err);
+    if (status == WEFT_OK && !weft_args_has(args, "any-base")) status = check_origin(&self, err);
     if (status == WEFT_OK) status = open_plan(&run, &plan, args, &self, err);
     if (status == WEFT_OK) status = merge_into(&self, run, &plan, err);
     if (status == WEFT_OK) (void)printf("merged     %s\n", self.out);

@@ -18,6 +18,7 @@ enum { MOST_OVERRIDES = 32, MOST_OVERRIDE = 1024 };
 typedef struct check {
     const weft_args *args;
     weft_subject_options options;
+    const char *given; /* the path of `file` as it was named or found */
     char file[PATH_MAX], directory[WEFT_PATH_BYTES];
     char *overrides[MOST_OVERRIDES];
     size_t n_overrides;
@@ -105,7 +106,7 @@ static void keep_doubt(void *context, const char *doubt) {
 
 static json_t *find_doubts(const check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
     json_t *warnings = json_array();
-    weft_doubts_find(c->options.file, note, plugin->kind, plugin->id, keep_doubt, warnings);
+    weft_doubts_find(c->options.file, c->given, note, plugin->kind, plugin->id, keep_doubt, warnings);
     for (size_t i = 0; !c->json && i < json_array_size(warnings); i++)
         (void)printf("  warning       %s\n", json_string_value(json_array_get(warnings, i)));
     return warnings;
@@ -202,6 +203,7 @@ static void check_file(check *c, const char *path) {
         return;
     }
     c->options.file = c->file;
+    c->given = path;
     for (uint32_t i = 0; i < note.n_plugins; i++) check_plugin(c, &note, &note.plugins[i]);
 }
 

@@ -5,6 +5,7 @@
 
 #include "adapter/attach.h"
 #include "adapter/tensors.h"
+#include "base/clock.h"
 #include "conform/later.h"
 #include "conform/other_key.h"
 #include "conform/recorded.h"
@@ -14,6 +15,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -309,9 +311,42 @@ static weft_status works_later(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+static weft_status merge_sites(const weft_declared *made, weft_error *err) {
+    merging self = {made, calloc((size_t)made->n_parameters + 1, sizeof(float *))};
+    weft_status status = self.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    for (int32_t i = 0; i < made->n_sites && status == WEFT_OK && made->adapters[0].plugin->merge != NULL; i++) {
+        float *w = is_merged(&made->sites[i]) ? calloc(MERGED_ROWS * (size_t)made->sites[i].view.in + 1, sizeof *w)
+                                              : NULL;
+        if (w != NULL) status = merge_site(w, &self, (uint32_t)i, err);
+        else if (is_merged(&made->sites[i])) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+        free(w);
+    }
+    merging_free(&self);
+    return status;
+}
+
+/* All that it records, names and merges. */
+static weft_status work_once(const weft_declared *made, weft_error *err) {
+    const weft_joined_adapter *joined = &made->adapters[0];
+    const char *text = NULL;
+    weft_recorded recorded = {0};
+    weft_adapter_list list = {0};
+    weft_status status = weft_recorded_make(&recorded, made, err);
+    if (status == WEFT_OK) status = weft_adapter_list_make(&list, made, 0, true, err);
+    if (status == WEFT_OK && WEFT_HAS(joined->plugin, config_json) && joined->plugin->config_json != NULL)
+        WEFT_PLUGIN_ASK(text, joined->plugin, config_json, joined->adapter);
+    (void)text;
+    if (status == WEFT_OK) status = merge_sites(made, err);
+    weft_adapter_list_free(&list);
+    weft_recorded_free(&recorded);
+    return status;
+}
+
+/* With its work in between, as a slot may keep what it takes. */
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     weft_declared *made = NULL;
-    const weft_status status = attach(&made, subject, WEFT_POISON_ONE, err);
+    weft_status status = attach(&made, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = work_once(made, err);
     weft_declared_destroy(made);
     return status;
 }
@@ -388,6 +423,99 @@ static weft_status merge_strip(strips *s, merging *self, uint32_t site, int64_t 
     return status;
 }
 
+/* ---- several threads ---- */
+
+enum { THREADS = 4, ROWS_AT_ONCE = 2, MOST_ROWS = 256, LEAST_PASSES = 2 };
+
+#define SECONDS 0.02 /* for a site, in which the threads are together also where there are fewer processors */
+
+/* strip is shared, and each thread has rows of its own in it; whole is what they become one after another. */
+typedef struct merger {
+    pthread_t thread;
+    const strips *s;
+    merging *self;
+    uint32_t site;
+    int64_t number, rows; /* of the threads; of the site, which are merged */
+    double until;
+    int64_t differs; /* -1: none */
+    weft_status status;
+    weft_error err;
+} merger;
+
+static weft_status merge_in_place(const strips *s, merging *self, uint32_t site, int64_t first, int64_t rows,
+                                  weft_error *err) {
+    float *w = s->strip + first * s->in;
+    memcpy(w, s->base + first * s->in, (size_t)(rows * s->in) * sizeof *w);
+    return merge_rows(w, self, site, first, rows, err);
+}
+
+static int64_t at_once(const merger *m, int64_t first) {
+    return m->rows - first < ROWS_AT_ONCE ? m->rows - first : ROWS_AT_ONCE;
+}
+
+static void merge_own(merger *m) {
+    const strips *s = m->s;
+    for (int64_t first = m->number * ROWS_AT_ONCE; first < m->rows; first += (int64_t)THREADS * ROWS_AT_ONCE) {
+        const size_t bytes = (size_t)(at_once(m, first) * s->in) * sizeof(float);
+        m->status = merge_in_place(s, m->self, m->site, first, at_once(m, first), &m->err);
+        if (m->status == WEFT_OK && memcmp(s->strip + first * s->in, s->whole + first * s->in, bytes) != 0)
+            m->differs = first;
+        if (m->status != WEFT_OK || m->differs >= 0) return;
+    }
+}
+
+static void *merge_till_late(void *context) {
+    merger *m = context;
+    for (int32_t i = 0; m->status == WEFT_OK && m->differs < 0; i++) {
+        if (i >= LEAST_PASSES && weft_clock_seconds() >= m->until) break;
+        merge_own(m);
+    }
+    return NULL;
+}
+
+static weft_status judge_merger(const merger *m, weft_error *err) {
+    if (m->status != WEFT_OK)
+        return WEFT_BROKEN(err, "merging %s fails while %d threads merge rows of it: %s", m->s->path, THREADS,
+                           m->err.text);
+    if (m->differs >= 0)
+        return WEFT_BROKEN(err,
+                           "rows %lld to %lld of %s become others while %d threads merge rows of their own: something "
+                           "that merge writes to is shared, as a static variable is",
+                           (long long)m->differs, (long long)(m->differs + at_once(m, m->differs) - 1), m->s->path,
+                           THREADS);
+    return WEFT_OK;
+}
+
+static weft_status merge_at_once(const merger *what, weft_error *err) {
+    merger mergers[THREADS];
+    weft_status status = WEFT_OK;
+    int32_t n = 0;
+    for (; n < THREADS; n++) {
+        mergers[n] = *what;
+        mergers[n].number = n;
+        if (pthread_create(&mergers[n].thread, NULL, merge_till_late, &mergers[n]) != 0) break;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        (void)pthread_join(mergers[i].thread, NULL);
+        if (status == WEFT_OK) status = judge_merger(&mergers[i], err);
+    }
+    if (n < THREADS && status == WEFT_OK) return weft_error_set(err, WEFT_E_SYSTEM, "no thread to merge in");
+    return status;
+}
+
+static weft_status merges_at_once(strips *s, merging *self, uint32_t site, weft_error *err) {
+    const int64_t rows = s->out < MOST_ROWS ? s->out : MOST_ROWS;
+    merger what = {.s = s, .self = self, .site = site, .rows = rows, .differs = -1, .err = WEFT_ERROR_INIT};
+    weft_status status = WEFT_OK;
+    for (int64_t first = 0; first < rows && status == WEFT_OK; first += ROWS_AT_ONCE)
+        status = merge_in_place(s, self, site, first, at_once(&what, first), err);
+    memcpy(s->whole, s->strip, (size_t)(rows * s->in) * sizeof *s->whole);
+    what.until = weft_clock_seconds() + SECONDS;
+    return status == WEFT_OK ? merge_at_once(&what, err) : status;
+}
+
+/* ---- some rows of a site ---- */
+
 /* Some rows from the begin, the second one on, the middle and the end. */
 static weft_status merge_strips(strips *s, merging *self, uint32_t site, weft_error *err) {
     const int64_t firsts[] = {0, 1, s->out / 2, s->out - 2};
@@ -399,7 +527,7 @@ static weft_status merge_strips(strips *s, merging *self, uint32_t site, weft_er
         const int64_t first = firsts[i] < 0 ? 0 : firsts[i], left = s->out - first;
         status = merge_strip(s, self, site, first, left < 3 ? left : 3, err);
     }
-    return status;
+    return status == WEFT_OK ? merges_at_once(s, self, site, err) : status;
 }
 
 static weft_status merges_site_in_strips(merging *self, uint32_t site, weft_error *err) {
@@ -469,5 +597,6 @@ const weft_rule weft_rules_adapter[] = {
     {"R94", "adapter", "declares, records, names and merges the same in a host whose structs are longer", works_later,
      false},
     {"R95", "adapter", "records the same operators whenever it is asked", records_alike, false},
-    {"R96", "adapter", "merges a row alike whichever rows come with it", merges_in_strips, false},
+    {"R96", "adapter", "merges a row alike whichever rows come with it, and in several threads at once",
+     merges_in_strips, false},
     {NULL, NULL, NULL, NULL, false}};

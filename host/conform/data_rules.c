@@ -406,9 +406,14 @@ static weft_status ends_in_padding(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+/* With leaves of each split in between, as a slot may keep what it takes. */
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     desk d;
     weft_status status = desk_open(&d, subject, err);
+    for (uint32_t number = 1; number <= 3 && status == WEFT_OK; number++) { /* training, validation, all */
+        const weft_leaf_request request = drawn_request(&d.self, number);
+        status = take(&d.one, &d.self, &request, err);
+    }
     desk_close(&d);
     return status;
 }

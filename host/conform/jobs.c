@@ -7,15 +7,34 @@ typedef struct sketch {
     int32_t world, leaves, blocks, per_block, blocks_per_unit;
     bool tied;
     uint32_t frozen; /* mask of units */
+    int32_t nodes;   /* 0: one */
+    int32_t empty;   /* a unit that has no byte; 0: none, for the root has some */
+    bool uneven;     /* sizes are one more than what all numbers of ranks divide */
 } sketch;
+
+enum { BY_CHANCE = 96, ALL_DIVIDE = 720720 }; /* 1 to 16 divide it */
+
+static const sketch others[WEFT_DRAWN_JOBS - BY_CHANCE] = {
+    {.world = 2, .leaves = 2, .blocks = 78, .per_block = 1, .blocks_per_unit = 1},
+    {.world = 16, .leaves = 1, .blocks = 39, .per_block = 2, .blocks_per_unit = 2, .uneven = true},
+    {.world = 16, .leaves = 2, .blocks = 5, .per_block = 2, .blocks_per_unit = 1, .nodes = 2},
+    {.world = 2, .leaves = 2, .blocks = 3, .per_block = 1, .blocks_per_unit = 1, .nodes = 2},
+    {.world = 4, .leaves = 3, .blocks = 4, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .uneven = true},
+    {.world = 6, .leaves = 2, .blocks = 6, .per_block = 1, .blocks_per_unit = 2, .nodes = 2, .empty = 2},
+    {.world = 8, .leaves = 2, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .tied = true},
+    {.world = 3, .leaves = 2, .blocks = 4, .per_block = 1, .blocks_per_unit = 1, .empty = 1, .uneven = true},
+    {.world = 1, .leaves = 3, .blocks = 2, .per_block = 1, .blocks_per_unit = 1, .empty = 2},
+    {.world = 7, .leaves = 1, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .uneven = true, .frozen = 3},
+    {.world = 12, .leaves = 1, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .empty = 3},
+    {.world = 5, .leaves = 2, .blocks = 5, .per_block = 1, .blocks_per_unit = 2, .tied = true, .empty = 1}};
 
 static int32_t draw(uint32_t number, uint32_t what, int32_t below) {
     return (int32_t)(weft_random(number, WEFT_RANDOM_SAMPLE, 1, what).v[0] % (uint32_t)below);
 }
 
 /* Units: the root (embedding, and the head where it is tied), blocks, and the end's norm and head. */
-static sketch sketch_of(uint32_t number) {
-    sketch s = {.world = 1 + (int32_t)(number % WEFT_DRAWN_WORLD),
+static sketch by_chance(uint32_t number) {
+    sketch s = {.world = 1 + (int32_t)(number % 8),
                 .leaves = 1 + draw(number, 1, 3),
                 .blocks = 1 + draw(number, 2, 6),
                 .per_block = 1 + draw(number, 3, 2),
@@ -24,6 +43,11 @@ static sketch sketch_of(uint32_t number) {
     if (draw(number, 6, 3) == 0) s.frozen = 1u << draw(number, 7, 3);
     if (draw(number, 8, 4) == 0) s.frozen |= 3u;
     return s;
+}
+
+static sketch sketch_of(uint32_t number) {
+    if (number >= BY_CHANCE) return others[number - BY_CHANCE];
+    return by_chance(number);
 }
 
 static int32_t block_units(const sketch *s) {
@@ -50,15 +74,16 @@ static void add_units(weft_drawn_job *job, const sketch *s) {
     const int32_t n = block_units(s) + 2;
     for (int32_t u = 0; u < n; u++) {
         weft_unit_view *view = &job->unit_views[u];
-        const bool trained = (s->frozen >> u & 1) == 0;
+        const bool empty = u > 0 && u == s->empty;
+        const bool trained = !empty && (u >= 32 || (s->frozen >> u & 1) == 0);
         if (u == 0) (void)snprintf(job->unit_names[u], sizeof job->unit_names[0], "root");
         else if (u == n - 1) (void)snprintf(job->unit_names[u], sizeof job->unit_names[0], "norm");
         else (void)snprintf(job->unit_names[u], sizeof job->unit_names[0], "layers.%d", (int)u - 1);
         view->struct_size = (uint32_t)sizeof *view;
         view->flags = u == 0 ? WEFT_UNIT_IS_ROOT : 0;
         view->name = job->unit_names[u];
-        view->parameter_bytes = view->gather_bytes = 4096 + 512 * u;
-        view->gradient_bytes = trained ? 2048 + 64 * u : 0;
+        view->parameter_bytes = view->gather_bytes = empty ? 0 : s->uneven ? ALL_DIVIDE * (1 + u) + 1 : 4096 + 512 * u;
+        view->gradient_bytes = !trained ? 0 : s->uneven ? view->parameter_bytes : 2048 + 64 * u;
         view->state_bytes = 2 * view->gradient_bytes;
         job->placements[u].struct_size = (uint32_t)sizeof(weft_placement);
         job->placements[u].owner = -1;
@@ -113,8 +138,9 @@ void weft_job_draw(weft_drawn_job *out, uint32_t number, int32_t mode) {
     size_segments(out, mode);
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = mode;
-    view->world = view->ranks_per_node = s.world;
-    view->nodes = 1;
+    view->world = s.world;
+    view->nodes = s.nodes > 0 ? s.nodes : 1;
+    view->ranks_per_node = view->world / view->nodes;
     view->leaves = mode == WEFT_MODE_TRAIN ? s.leaves : 1;
     view->units = out->unit_views;
     view->segments = out->segment_views;
@@ -126,7 +152,9 @@ void weft_job_draw(weft_drawn_job *out, uint32_t number, int32_t mode) {
     out->spec.units = out->units;
     out->spec.leaf_bytes = 200;
     out->spec.step_work = 256;
-    (void)snprintf(out->says, sizeof out->says, "%d ranks, %d leaves, %d blocks in %d units, %s%s%s", (int)s.world,
-                   (int)s.leaves, (int)s.blocks, (int)block_units(&s), weft_mode_name(mode), s.tied ? ", tied" : "",
-                   s.frozen != 0 ? ", partly frozen" : "");
+    (void)snprintf(out->says, sizeof out->says, "%d ranks on %d %s, %d leaves, %d blocks in %d units, %s%s%s%s%s",
+                   (int)s.world, (int)view->nodes, view->nodes == 1 ? "machine" : "machines", (int)s.leaves,
+                   (int)s.blocks, (int)block_units(&s), weft_mode_name(mode), s.tied ? ", tied" : "",
+                   s.frozen != 0 ? ", partly frozen" : "", s.empty > 0 ? ", a unit without a byte" : "",
+                   s.uneven ? ", sizes that no number of ranks divides" : "");
 }

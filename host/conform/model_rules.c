@@ -117,12 +117,13 @@ static weft_status works_later(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+/* With all that it records in between, as forward may keep what it takes. */
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    weft_declared *made = NULL;
-    weft_status status = find_config(path, subject, err);
-    if (status == WEFT_OK) status = not_tried(declare(&made, subject, path, WEFT_POISON_ONE, err));
-    weft_declared_destroy(made);
+    pair p;
+    weft_status status = first_of(&p, subject, path, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
+    pair_free(&p);
     return status;
 }
 

@@ -517,10 +517,14 @@ static weft_status stays_finite(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+/* With an update in between, as a slot may keep what it takes. */
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
-    instance self;
-    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
-    instance_close(&self);
+    const weft_range range = whole_range(1.0f, 1.0f);
+    bench *on = malloc(sizeof *on);
+    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    if (status == WEFT_OK) bench_fill(on);
+    if (status == WEFT_OK) status = update_once(subject, on, -1, &range, err);
+    free(on);
     return status;
 }
 

@@ -174,7 +174,7 @@ static weft_status rule_memory(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_strategy[] = {
-    {"R50", "strategy", "is proved for 96 jobs of 1 to 8 ranks, in each mode", rule_proved, false},
+    {"R50", "strategy", "is proved for 108 jobs of 1 to 16 ranks, in each mode", rule_proved, false},
     {"R51", "strategy", "is proved with reduce = tree and fast, if it offers them", rule_reduced, false},
     {"R52", "strategy", "gives the same programs whenever it is asked", rule_alike, false},
     {"R53", "strategy", "gives its memory back", rule_memory, false},

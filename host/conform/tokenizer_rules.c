@@ -548,10 +548,38 @@ static weft_status rule_later(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+static weft_status refuse_text(void *context, const char *bytes, size_t n) {
+    (void)context, (void)bytes, (void)n;
+    return WEFT_E_STOPPED;
+}
+
+/* There and back, and once more into sinks that fail: what they make of it is R64's to say. */
+static weft_status go_and_fail(desk *d, weft_error *err) {
+    const weft_ids_sink full = {&d->two, put_ids};
+    const weft_text_sink closed = {NULL, refuse_text};
+    weft_error said = WEFT_ERROR_INIT, more = WEFT_ERROR_INIT;
+    weft_status failed, status = encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = decode(&d->self, &d->back, d->one.id, d->one.n, 0, err);
+    if (status != WEFT_OK || d->one.n == 0) return status;
+    d->two.n = 0;
+    d->two.most = d->one.n - 1;
+    WEFT_PLUGIN_CALL(failed, d->self.table, encode, &said, d->self.made, &full, d->from, d->n, WEFT_ENCODE_PLAIN);
+    WEFT_PLUGIN_CALL(failed, d->self.table, decode, &more, d->self.made, &closed, d->one.id, d->one.n, 0);
+    (void)failed;
+    return WEFT_OK;
+}
+
+/* With texts in between, as a slot may keep what it takes. */
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
-    instance self;
-    weft_status status = instance_open(&self, subject, err);
-    instance_close(&self);
+    desk *d = calloc(1, sizeof *d);
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
+                                   : instance_open(&d->self, subject, err);
+    for (uint32_t t = 1; t <= 3 && status == WEFT_OK; t++) {
+        d->n = draw_text(d->from, t);
+        status = go_and_fail(d, err);
+    }
+    if (d != NULL) instance_close(&d->self);
+    free(d);
     return status;
 }
 

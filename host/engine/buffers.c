@@ -250,6 +250,7 @@ static weft_status clear_states(weft_engine *engine, weft_error *err) {
         if (bytes > 0)
             WEFT_PLUGIN_CALL(status, engine->kernels, fill, err, engine->device, NULL, engine->state[i].ref, 0,
                              bytes / WEFT_WORD);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "the state %s: ", engine->plan.states[i].name);
     }
     return status;
 }

@@ -166,8 +166,8 @@ static weft_status compare_numbers(bool *same, const weft_safetensors *files, co
     return status;
 }
 
-static weft_status check_ties(const weft_safetensors *files, const weft_parameter *parameter, const char *where,
-                              weft_error *err) {
+static weft_status check_tie(const weft_safetensors *files, const weft_parameter *parameter, const char *where,
+                             weft_error *err) {
     const weft_tensor *tensor = weft_weights_tensor(files, parameter);
     for (int32_t i = 0; i < parameter->n_aliases; i++) {
         const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
@@ -185,6 +185,14 @@ static weft_status check_ties(const weft_safetensors *files, const weft_paramete
     return WEFT_OK;
 }
 
+weft_status weft_weights_check_ties(const weft_declared *declared, const weft_safetensors *files, const char *directory,
+                                    weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
+        status = check_tie(files, &declared->parameters[p], directory, err);
+    return status;
+}
+
 static weft_status load_files(const weft_region *region, weft_safetensors *files, const char *where, weft_error *err) {
     const weft_declared *declared = region->declared;
     const weft_tensor **tensors = NULL;
@@ -195,8 +203,7 @@ static weft_status load_files(const weft_region *region, weft_safetensors *files
             weft_services(), WEFT_LOG_INFO,
             "%s: buffers rotary_emb.inv_freq (%d) of an old checkpoint are passed over; they follow from config.json",
             where, leftovers);
-    for (int32_t p = 0; p < declared->n_parameters && status == WEFT_OK; p++)
-        status = check_ties(files, &declared->parameters[p], where, err);
+    if (status == WEFT_OK) status = weft_weights_check_ties(declared, files, where, err);
     if (status != WEFT_OK) return status;
     tensors = malloc(((size_t)declared->n_parameters + 1) * sizeof(const weft_tensor *));
     if (tensors == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", where);

@@ -47,6 +47,11 @@ weft_status weft_weights_check(const weft_declared *declared, const char *direct
 weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
                                      const char *directory, weft_error *err);
 
+/* Only proves that names of tied storage which the files have beside each other hold the same numbers; reads those. Of
+ * files that fit. */
+weft_status weft_weights_check_ties(const weft_declared *declared, const weft_safetensors *files, const char *directory,
+                                    weft_error *err);
+
 /* The tensor that holds a parameter, under the first of its names that is there; NULL: none. */
 const weft_tensor *weft_weights_tensor(const weft_safetensors *files, const weft_parameter *parameter);
 

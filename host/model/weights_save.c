@@ -192,8 +192,10 @@ static weft_status job_create(save_job *job, int64_t shard_bytes, const char *wh
     job->shards = calloc((size_t)region->declared->n_parameters, sizeof *job->shards);
     if (job->shards == NULL) status = no_memory_for_weights(where, err);
     else deal_to_shards(job, shard_bytes);
-    if (status == WEFT_OK) /* before the host looks at its memory */
+    if (status == WEFT_OK) { /* before the host looks at its memory */
         WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "before the weights are saved in %s: ", where);
+    }
     return weft_peers_agree(region->peers, status, err);
 }
 

@@ -179,7 +179,8 @@ weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft
     return record_attention(graph, &node, args);
 }
 
-/* The table by which rope has turned q: places of the prefix count in it. NULL: positions are not turned. */
+/* The table by which rope has turned q: places of the prefix count in it, and a table that goes by the length of what
+ * it numbers is made for both together. NULL: positions are not turned. */
 static const weft_table *turned_by(const weft_graph *graph, weft_value q) {
     const int32_t node = q.id < (uint32_t)graph->n_values ? weft_graph_value(graph, q)->node : -1;
     return node >= 0 && graph->nodes[node].op == &weft_operator_rope ? graph->nodes[node].table : NULL;
@@ -194,7 +195,7 @@ weft_value weft_op_attention_with_prefix(weft_graph *graph, weft_value q, weft_v
     if (!graph->failed && graph->n_values > 0) node.table = turned_by(graph, q);
     output = record_attention(graph, &node, args);
     if (output.id != 0 && node.table != NULL) {
-        const int64_t rows = weft_value_places(weft_graph_value(graph, prefix_k)) + 1;
+        const int64_t rows = weft_value_places(weft_graph_value(graph, prefix_k)) + weft_graph_positions(graph);
         graph->table_rows = rows > graph->table_rows ? rows : graph->table_rows;
     }
     return output;

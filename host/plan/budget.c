@@ -41,6 +41,10 @@ int64_t weft_budget_table_rows(const weft_plan *plan) {
     return rows;
 }
 
+int64_t weft_budget_prefix_rows(const weft_plan *plan) {
+    return weft_budget_table_rows(plan) - weft_plan_table_rows(&plan->spec);
+}
+
 int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]) {
     const int64_t f64 = weft_dtype_bytes(WEFT_F64), losses = f64 * most_losses(plan);
     int64_t total = 0;

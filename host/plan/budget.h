@@ -31,6 +31,8 @@ int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_P
 int64_t weft_budget_first_rows(const weft_plan *plan);
 /* Rows of each position table. */
 int64_t weft_budget_table_rows(const weft_plan *plan);
+/* Of them those of an adapter's prefix, which the places of every text count from; 0: none. */
+int64_t weft_budget_prefix_rows(const weft_plan *plan);
 
 /* Trained parameters: rows of the table of ranges, and sums of squares. */
 int32_t weft_budget_trained(const weft_plan *plan);

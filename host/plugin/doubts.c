@@ -3,6 +3,7 @@
 
 #include "plugin/search.h"
 #include "plugin/services.h"
+#include "plugin/writable.h"
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,14 +12,14 @@
 
 /* A file that is looked at, and who is told of it. */
 typedef struct look {
-    const char *path, *kind, *id;
+    const char *path, *given, *kind, *id;
     weft_doubt_fn *take;
     void *context;
 } look;
 
 static void tell(const look *at, const char *format, ...) WEFT_PRINTF(2, 3);
 static void tell(const look *at, const char *format, ...) {
-    char text[2 * PATH_MAX];
+    char text[WEFT_WRITABLE_TEXT];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(text, sizeof text, format, args);
@@ -26,20 +27,10 @@ static void tell(const look *at, const char *format, ...) {
     at->take(at->context, text);
 }
 
-/* Who may write to a directory that has no sticky bit may put another file there. */
+/* By the way that was given or by the one that it leads to, which is the same where no link lies on it. */
 static void find_writable(const look *at) {
-    char directory[PATH_MAX];
-    struct stat is;
-    char *slash = NULL;
-    if (stat(at->path, &is) == 0 && (is.st_mode & S_IWOTH) != 0)
-        tell(at, "can be changed by every user of this machine: chmod o-w it");
-    (void)snprintf(directory, sizeof directory, "%s", at->path);
-    slash = strrchr(directory, '/');
-    if (slash == NULL) return;
-    slash[slash == directory] = 0;
-    if (stat(directory, &is) == 0 && (is.st_mode & S_IWOTH) != 0 && (is.st_mode & S_ISVTX) == 0)
-        tell(at, "can be replaced by every user of this machine, for its directory is open to all: chmod o-w %s",
-             directory);
+    char text[WEFT_WRITABLE_TEXT];
+    if (weft_writable_by_others(text, at->given) || weft_writable_by_others(text, at->path)) tell(at, "%s", text);
 }
 
 static bool same_bytes(const char *a, const char *b) {
@@ -64,9 +55,9 @@ static void find_hidden(const look *at) {
     tell(at, "takes the id of one that is installed, %s, and is used instead of it", path);
 }
 
-void weft_doubts_find(const char *path, const weft_preflight *note, const char *kind, const char *id,
+void weft_doubts_find(const char *path, const char *given, const weft_preflight *note, const char *kind, const char *id,
                       weft_doubt_fn *take, void *context) {
-    const look at = {path, kind, id, take, context};
+    const look at = {path, given, kind, id, take, context};
     find_writable(&at);
     find_hidden(&at);
     if (note->fast_math)
@@ -78,18 +69,18 @@ void weft_doubts_find(const char *path, const weft_preflight *note, const char *
 
 static void warn(void *context, const char *doubt) {
     const weft_loaded *loaded = context;
-    char line[3 * PATH_MAX];
+    char line[4 * PATH_MAX];
     (void)snprintf(line, sizeof line, "%s:%s (%.1500s) %s", loaded->plugin->kind, loaded->plugin->id, loaded->path,
                    doubt);
     weft_services()->log(weft_services(), WEFT_LOG_WARN, line);
 }
 
-void weft_doubts_tell(const weft_plugin_file *file, const weft_loaded *loaded) {
+void weft_doubts_tell(const weft_plugin_file *file, const weft_loaded *loaded, const char *given) {
     static const weft_loaded *told[256];
     static size_t n_told;
     weft_loaded of = *loaded;
     for (size_t i = 0; i < n_told; i++)
         if (told[i] == loaded) return;
     if (n_told < sizeof told / sizeof *told) told[n_told++] = loaded;
-    weft_doubts_find(loaded->path, &file->note, loaded->plugin->kind, loaded->plugin->id, warn, &of);
+    weft_doubts_find(loaded->path, given, &file->note, loaded->plugin->kind, loaded->plugin->id, warn, &of);
 }

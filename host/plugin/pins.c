@@ -1,6 +1,7 @@
 /* host/plugin/pins.c: see pins.h. */
 #include "plugin/pins.h"
 
+#include "plugin/writable.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -93,6 +94,15 @@ weft_status weft_pins_read_list(char **out, const char *path, weft_error *err) {
     if (status == WEFT_OK) *out = text;
     else free(text);
     return status;
+}
+
+weft_status weft_pins_guard_list(const char *path, weft_error *err) {
+    char why[WEFT_WRITABLE_TEXT];
+    if (!weft_writable_by_others(why, path)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "[plugins] pin_list: %.600s %.1200s. Under [plugins] trust = pinned nothing runs by a list "
+                          "that others can change.",
+                          path, why);
 }
 
 static int is_listed(const char *list, const char sha256[65]) {

@@ -23,6 +23,10 @@ weft_status weft_pins_check(const char *pins, weft_error *err);
 /* The text of the file, which is the caller's to free, and sound. WEFT_E_USER: it is no such list. [any-thread] */
 weft_status weft_pins_read_list(char **out, const char *path, weft_error *err);
 
+/* WEFT_E_USER: others can change the list, so that it is no word of this user's, which trust = pinned needs.
+ * [any-thread] */
+weft_status weft_pins_guard_list(const char *path, weft_error *err);
+
 /* WEFT_E_USER: a plugin of the file with that note is pinned to another hash, or the file is to be pinned and is not.
  * path: of the file, for people. trust: NULL trusts all. [any-thread] */
 weft_status weft_trust_judge(const weft_trust *trust, const weft_preflight *note, const char sha256[65],

@@ -35,7 +35,8 @@ static weft_status set_trust(weft_plugins *self, const weft_plugins_options *opt
     weft_status status = WEFT_OK;
     if (!keep_text(&self->pins, options->pins) || !keep_text(&self->list_path, options->pin_list))
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plugin registry.");
-    if (self->list_path != NULL) status = weft_pins_read_list(&self->list, self->list_path, err);
+    if (self->list_path != NULL && options->pinned) status = weft_pins_guard_list(self->list_path, err);
+    if (self->list_path != NULL && status == WEFT_OK) status = weft_pins_read_list(&self->list, self->list_path, err);
     self->trust = (weft_trust){self->pins, self->list, self->list_path, options->pinned};
     return status;
 }
@@ -207,7 +208,7 @@ weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const 
         }
         status = weft_plugin_file_load(&file, by_path ? name : path, &self->trust, err);
         if (status == WEFT_OK) status = weft_plugin_file_choose(&loaded, file, kind, by_path ? NULL : name, err);
-        if (status == WEFT_OK) weft_doubts_tell(file, loaded);
+        if (status == WEFT_OK) weft_doubts_tell(file, loaded, by_path ? name : path);
         if (status == WEFT_OK) status = remember_request(self, loaded, kind, name, err);
     }
     if (status == WEFT_OK) *out = loaded;

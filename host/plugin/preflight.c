@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <gnu/libc-version.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <weft/comm.h>
 
@@ -46,19 +47,24 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
     return WEFT_OK;
 }
 
-/* exit is seen when it happens (ending.h), abort is a crash that is told. These would end the process without a word.
- */
+/* exit is seen when it happens (ending.h), abort is a crash that is told. These would end the process without a word,
+ * or put another program in its place. */
+static bool is_end(const char *name) {
+    static const char *const ends[] = {"_exit", "_Exit",  "quick_exit", "execl",   "execle",   "execlp",
+                                       "execv", "execve", "execvp",     "execvpe", "execveat", "fexecve"};
+    for (size_t k = 0; k < sizeof ends / sizeof *ends; k++)
+        if (strcmp(name, ends[k]) == 0) return true;
+    return false;
+}
+
 static weft_status check_imports(const weft_elf *elf, weft_error *err) {
-    static const char *const silent[] = {"_exit", "_Exit", "quick_exit"};
     for (uint64_t i = 1; i < elf->n_symbols; i++) {
         const char *name = weft_elf_import(elf, i);
-        for (size_t k = 0; name != NULL && k < sizeof silent / sizeof *silent; k++)
-            if (strcmp(name, silent[k]) == 0)
-                return weft_error_set(
-                    err, WEFT_E_PLUGIN,
-                    "calls %s, which would end the process without a word. A plugin returns a failure "
-                    "with a sentence instead.",
-                    name);
+        if (name != NULL && is_end(name))
+            return weft_error_set(err, WEFT_E_PLUGIN,
+                                  "calls %s, which would end the process without a word. A plugin returns a failure "
+                                  "with a sentence instead%s.",
+                                  name, strstr(name, "exec") != NULL ? ", and starts no program" : "");
     }
     return WEFT_OK;
 }

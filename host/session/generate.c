@@ -3,6 +3,7 @@
  * Without the cache each token's graphs cover the whole text. */
 #include "session/generate.h"
 #include "base/sizes.h"
+#include "plan/budget.h"
 #include "session/opening.h"
 
 #include "step/order.h"
@@ -221,18 +222,31 @@ static weft_status bind_memory(weft_generator *self, int64_t places, weft_error 
     return WEFT_OK;
 }
 
-static weft_status check_length(const weft_generator *self, int64_t n_prompt, weft_error *err) {
-    const int64_t most = self->engine->plan.declared->info.max_context, asked = n_prompt + self->options.tokens;
-    if (asked - 1 <= most) return WEFT_OK;
+/* prefix: places of an adapter's before the prompt; 0: none, or not known yet. */
+static weft_status check_length(const weft_generator *self, int64_t n_prompt, int64_t prefix, weft_error *err) {
+    const int64_t has = self->engine->plan.declared->info.max_context, most = has - prefix;
+    char behind[96] = "";
+    if (n_prompt + self->options.tokens - 1 <= most) return WEFT_OK;
+    if (most < 1)
+        return weft_error_set(err, WEFT_E_USER,
+                              "the adapter's prefix has %lld places and the model %lld: no prompt fits behind it; take "
+                              "an adapter with a shorter one",
+                              (long long)prefix, (long long)has);
+    if (prefix > 0)
+        (void)snprintf(behind, sizeof behind, " behind the %lld of the adapter's prefix", (long long)prefix);
     if (n_prompt > most)
         return weft_error_set(err, WEFT_E_USER,
-                              "the prompt has %lld ids and the model %lld places: shorten it by %lld ids",
-                              (long long)n_prompt, (long long)most, (long long)(n_prompt - most));
+                              "the prompt has %lld ids and the model %lld places%s: shorten it by %lld ids",
+                              (long long)n_prompt, (long long)most, behind, (long long)(n_prompt - most));
     return weft_error_set(err, WEFT_E_USER,
                           "a prompt of %lld ids and %lld tokens more do not fit into the model's %lld "
-                          "places: ask for at most %lld tokens",
-                          (long long)n_prompt, (long long)self->options.tokens, (long long)most,
+                          "places%s: ask for at most %lld tokens",
+                          (long long)n_prompt, (long long)self->options.tokens, (long long)most, behind,
                           (long long)(most + 1 - n_prompt));
+}
+
+int64_t weft_generator_places(const weft_generator *self) {
+    return self->engine->plan.declared->info.max_context - weft_budget_prefix_rows(&self->engine->plan);
 }
 
 weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,
@@ -247,8 +261,9 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
     spec.cache_rows = (int32_t)places;
     spec.prompt_rows = (int32_t)(options->cache ? n_prompt : places);
     status = weft_opening_engine(&self->engine, run, NULL, err);
-    if (status == WEFT_OK) status = check_length(self, n_prompt, err);
+    if (status == WEFT_OK) status = check_length(self, n_prompt, 0, err);
     if (status == WEFT_OK) status = weft_opening_prepare(self->engine, &spec, err);
+    if (status == WEFT_OK) status = check_length(self, n_prompt, weft_budget_prefix_rows(&self->engine->plan), err);
     if (status == WEFT_OK && options->judge != NULL) status = options->judge(options->judge_context, self->engine, err);
     if (status == WEFT_OK) status = weft_engine_allocate(self->engine, err);
     if (status == WEFT_OK) status = weft_engine_load(self->engine, err);

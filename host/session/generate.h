@@ -30,6 +30,8 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
                                   const weft_generate_options *options, weft_error *err);
 void weft_generator_destroy(weft_generator *generator); /* NULL is fine */
 const weft_model_info *weft_generator_model(const weft_generator *generator);
+/* That a text can have: the model's, less those of an adapter's prefix. */
+int64_t weft_generator_places(const weft_generator *generator);
 
 /* Runs places [past, n) of a text, whose places before `past` the state already holds, and gives the logits of the
  * last one: vocabulary fp32, valid until the next call. */

@@ -7,6 +7,7 @@
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "model/weights.h"
+#include "plan/budget.h"
 #include "plan/show.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -152,6 +153,37 @@ static weft_status judge_weights(const weft_session *session, weft_session_kind 
     return check_files(session, err);
 }
 
+/* Where the user says how many places stand before a text: the section of the adapter that attends to them. */
+static const char *prefix_section(const weft_session *session) {
+    const weft_declared *declared = session->engine->plan.declared;
+    for (int32_t i = 0; i < declared->n_sites; i++) {
+        const weft_declared_site *site = &declared->sites[i];
+        const weft_part *part = &session->run->parts[WEFT_PART_ADAPTER + (site->claimed > 0 ? site->claimed - 1 : 0)];
+        if (site->claimed > 0 && site->view.kind == WEFT_SITE_ATTENTION && part->section[0] != '\0')
+            return part->section;
+    }
+    return "adapter";
+}
+
+/* The places of a text count behind those of a prefix, so both together are what the model has to number. */
+static weft_status judge_prefix(const weft_session *session, weft_error *err) {
+    const weft_plan *plan = &session->engine->plan;
+    const int64_t prefix = weft_budget_prefix_rows(plan), context = plan->spec.lengths[plan->spec.n_lengths - 1];
+    const int64_t most = plan->declared->info.max_context;
+    char advice[96] = "train a prefix that leaves places to the text";
+    if (prefix <= 0 || prefix + context <= most) return WEFT_OK;
+    if (prefix < most)
+        (void)snprintf(advice, sizeof advice, "set context to at most %lld, or train a shorter prefix",
+                       (long long)(most - prefix));
+    (void)weft_error_set(
+        err, WEFT_E_USER,
+        "[data] context = %lld and the %lld places of the adapter's prefix before it ([%s] length) are "
+        "more than the model's %lld places: %s",
+        (long long)context, (long long)prefix, prefix_section(session), (long long)most, advice);
+    (void)weft_config_locate(session->run->config, "data", err);
+    return WEFT_E_USER;
+}
+
 weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
                                  weft_session_kind kind, const weft_session_place *place, weft_error *err) {
     const bool training = kind != WEFT_SESSION_EVALUATE;
@@ -182,6 +214,8 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
         spec = weft_session_spec(session, &session->run->settings.train);
         status = weft_opening_prepare(session->engine, &spec, err);
     }
+    if (status == WEFT_OK)
+        status = weft_peers_agree(weft_coherence_peers(session->engine), judge_prefix(session, err), err);
     if (status == WEFT_OK) *out = session;
     else weft_session_close(session);
     return status;

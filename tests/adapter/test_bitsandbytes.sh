@@ -46,6 +46,10 @@ for name in nf4 storage nf4x64 int8; do
     # As numbers, which is what merging gives, it says the same.
     with=$(loss run.ini adapter.from=$name/model adapter.plugin=lora)
     refused "--dtype" "$weft" merge base $name/model merged
+    # So it does where what is merged is no packed matrix: of nf4 o_proj is in numbers.
+    limit "$weft" train run.ini run.out=$name-plain train.steps=1 adapter.lora.targets=o_proj >log 2>&1 ||
+        failed "lora on o_proj of $name" log
+    refused "--dtype" "$weft" merge base $name-plain/model merged
     limit "$weft" merge base $name/model merged --dtype fp32 >log 2>&1 || failed "merge $name" log
     grep -q quantization_config merged/config.json && failed "$name: merged numbers are said to be packed" merged/config.json
     near "$name: merged" 1e-4 "$with" "$(loss run.ini model.path=merged adapter.plugin=none)"

@@ -70,6 +70,33 @@ bare=$(first adapter.lora.dropout=0)
 [ "$(first adapter.plugin=llama-adapter)" = "$bare" ] || failed "llama-adapter begins elsewhere" log
 [ "$(first adapter.plugin=mlp-head)" = "$bare" ] || failed "mlp-head begins elsewhere" log
 
+# ---- a prefix's places are places of the model: angles that go by the length of the whole go by both
+
+stretched() { # stretched DIRECTORY SHORT LONG: the model, whose angles are other ones behind 24 places
+    rm -rf "$1" && cp -r model "$1"
+    sed 's/^{/{"rope_scaling": {"type": "longrope", "short_factor": ['"$2"'], "long_factor": ['"$3"']},\
+        "original_max_position_embeddings": 24,/' model/config.json >"$1/config.json"
+}
+short=1,1,1,1,1 long=2,3,4,5,6
+stretched both $short $long
+stretched early $short $short
+stretched late $long $long
+behind() { # behind LENGTH CONTEXT MODEL: the loss of step 1 behind a prefix
+    first adapter.plugin=prefix adapter.prefix.length="$1" data.context="$2" model.path="$3"
+}
+[ "$(behind 4 20 both)" = "$(behind 4 20 early)" ] || failed "4 places and 20 are 24" log
+[ "$(behind 5 20 both)" = "$(behind 5 20 late)" ] || failed "5 places and 20 are more than 24" log
+[ "$(behind 5 20 early)" != "$(behind 5 20 late)" ] || failed "the two are alike" log
+most=$(grep -o '"max_position_embeddings": *[0-9]*' model/config.json | sed 's/.*: *//')
+left=$((most - 20))
+limit "$weft" plan run.ini adapter.plugin=prefix adapter.prefix.length=$left data.context=20 >log 2>&1 || failed "all places" log
+refused "command line: [data] context = 20 and the $((left + 1)) places of the adapter's prefix before it ([adapter] length) are more than the model's $most places: set context to at most 19, or" \
+    "$weft" plan run.ini adapter.plugin=prefix adapter.prefix.length=$((left + 1)) data.context=20
+refused "train a prefix that leaves places to the text" "$weft" plan run.ini adapter.plugin=prefix adapter.prefix.length="$most"
+limit "$weft" train run.ini --overwrite train.steps=1 adapter.plugin=prefix adapter.prefix.length=$left data.context=20 >log 2>&1 ||
+    failed "a long prefix" log
+refused "places behind the $left of the adapter's prefix: " "$weft" generate out --prompt "a b" --tokens 30 --temperature 0
+
 # ---- dropout
 
 limit "$weft" train run.ini --overwrite >log 2>&1 || failed "train with dropout" log

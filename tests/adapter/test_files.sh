@@ -107,6 +107,16 @@ mv config.json wrong/adapter_config.json
 refused "is (4, 521), and this model with this adapter needs (5, 521): the adapter was made for another base" "$weft" eval run.ini adapter.r=auto --adapter wrong
 sed 's/"use_dora": false/"use_dora": true/' out/model/adapter_config.json >wrong/adapter_config.json
 refused "dora = yes, and 'model.embed_tokens' is an embedding" "$weft" eval run.ini --adapter wrong
+# A flag is what Python takes it for: 1 and a text are true.
+sed 's/"use_dora": false/"use_dora": 1/' out/model/adapter_config.json >wrong/adapter_config.json
+refused "dora = yes, and 'model.embed_tokens' is an embedding" "$weft" eval run.ini --adapter wrong
+sed 's/"use_rslora": false/"use_rslora": true/' out/model/adapter_config.json >wrong/adapter_config.json
+stabilised=$(loss run.ini --adapter wrong)
+[ "$stabilised" != "$with" ] || failed "use_rslora changes nothing" log
+sed 's/"use_rslora": false/"use_rslora": "true"/' out/model/adapter_config.json >wrong/adapter_config.json
+near "use_rslora as a text" 1e-9 "$stabilised" "$(loss run.ini --adapter wrong)"
+sed 's/"use_rslora": false/"use_rslora": 0/' out/model/adapter_config.json >wrong/adapter_config.json
+near "use_rslora that is 0" 1e-9 "$with" "$(loss run.ini --adapter wrong)"
 
 # Which modules, by both keys, by a key that is not the file's, and by what PEFT's file alone can say.
 refused "[adapter] regex and targets both say which modules are adapted: take one of them out" \
@@ -160,6 +170,9 @@ for file in config.json tokenizer.json model.safetensors; do [ -s "merged/$file"
 limit "$weft" merge base plain/model narrow --dtype bf16 >log 2>&1 || failed "merge to bf16" log
 says narrow/config.json '"bfloat16"'
 near "merged to bf16" 1e-2 "$(loss run.ini adapter.from=plain/model)" "$(loss plain.ini model.path=narrow)"
+refused "plain/model was made on other weights than those in changed/model: name its own base, or say --any-base" \
+    "$weft" merge changed/model plain/model never
+limit "$weft" merge changed/model plain/model any --any-base >log 2>&1 || failed "merge on any base" log
 refused "--dtype is 'nf4'; it is fp32, bf16 or fp16" "$weft" merge base plain/model never --dtype nf4
 refused "merged is there already" "$weft" merge base plain/model merged
 

@@ -13,6 +13,7 @@
 #include <check.h>
 #include <math.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 static const struct {
     const char *name, *base, *trainable, *stored;
@@ -267,6 +268,85 @@ START_TEST(merged_weights) {
 }
 END_TEST
 
+/* ---- bases that are not the model which their config.json describes ---- */
+
+enum { NO_PREFIX, LACKS_ONE, DOUBLES, TIES_DIFFER, WIDER };
+static const struct {
+    const char *name, *says;
+    int how;
+} spoiled[] = {{"peft-lora", "unexpected (embed_tokens.weight, ", NO_PREFIX},
+               {"peft-lora", "1 missing (model.layers.0.self_attn.q_proj.weight)", LACKS_ONE},
+               {"peft-lora", "model.layers.0.self_attn.q_proj.weight is F64", DOUBLES},
+               {"peft-lora", "1 of another shape (model.layers.0.self_attn.q_proj.weight is (", WIDER},
+               {"peft-lora-layers", "'model.embed_tokens.weight' and 'lm_head.weight' differ", TIES_DIFFER}};
+enum { N_SPOILED = sizeof spoiled / sizeof *spoiled };
+
+static int case_of(const char *name) {
+    int i = 0;
+    while (i < N_CASES && strcmp(cases[i].name, name) != 0) i++;
+    ck_assert_int_lt(i, N_CASES);
+    return i;
+}
+
+static bool is_spoiled(const char *name) {
+    return strcmp(name, "model.layers.0.self_attn.q_proj.weight") == 0;
+}
+
+/* What the file is to have of a tensor; false: nothing. */
+static bool spoil(weft_tensor_spec *spec, const weft_tensor *tensor, int how) {
+    *spec = (weft_tensor_spec){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
+    memcpy(spec->dims, tensor->dims, sizeof tensor->dims);
+    if (how == NO_PREFIX && strncmp(spec->name, "model.", 6) == 0) spec->name += 6;
+    if (how == DOUBLES && is_spoiled(spec->name)) spec->dtype = WEFT_F64;
+    if (how == WIDER && is_spoiled(spec->name)) spec->dims[1] *= 2;
+    return how != LACKS_ONE || !is_spoiled(spec->name);
+}
+
+/* model.safetensors in rig->packed, which becomes the base; what the base does not have of a tensor is zero. */
+static void spoil_base(merge_rig *rig, int how) {
+    weft_safetensors *files = NULL;
+    weft_tensor_writer *writer = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tensor_spec specs[64];
+    const weft_tensor *tensors[64];
+    char path[64];
+    int32_t n = 0;
+    ck_assert_msg(weft_safetensors_open_directory(&files, rig->base, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_lt(files->n_tensors, 63);
+    for (int32_t i = 0; i < files->n_tensors; i++) {
+        tensors[n] = &files->tensors[i];
+        n += spoil(&specs[n], tensors[n], how);
+    }
+    if (how == TIES_DIFFER) {
+        tensors[n] = weft_safetensors_find(files, "model.norm.weight"); /* the head's row 0; zero below it */
+        (void)spoil(&specs[n], weft_safetensors_find(files, "model.embed_tokens.weight"), how);
+        specs[n++].name = "lm_head.weight";
+    }
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", rig->packed);
+    ck_assert_msg(weft_tensor_writer_create(&writer, path, specs, n, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t i = 0; i < n; i++)
+        ck_assert(weft_tensor_writer_write(writer, i, 0, tensors[i]->data,
+                                           tensors[i]->numel * weft_dtype_bytes(tensors[i]->dtype), &err) == WEFT_OK);
+    ck_assert_msg(weft_tensor_writer_finish(writer, &err) == WEFT_OK, "%s", err.text);
+    weft_safetensors_close(files);
+    rig->merging.base = rig->packed;
+}
+
+/* Nothing of a base is copied whose tensors are not those that the adapter was declared on. */
+START_TEST(bases_that_do_not_fit) {
+    merge_rig rig;
+    weft_error err = WEFT_ERROR_INIT;
+    char path[64];
+    merge_rig_open(&rig, case_of(spoiled[_i].name));
+    spoil_base(&rig, spoiled[_i].how);
+    ck_assert_int_eq(weft_adapter_merge(&rig.merging, &err), WEFT_E_DATA);
+    ck_assert_msg(strstr(err.text, spoiled[_i].says) != NULL, "%s", err.text);
+    (void)snprintf(path, sizeof path, "%s/model.safetensors", rig.out);
+    ck_assert_int_ne(access(path, F_OK), 0);
+    merge_rig_close(&rig);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("peft");
     TCase *tests = tcase_create("peft");
@@ -275,6 +355,7 @@ int main(void) {
     tcase_add_test(tests, norms_of_a_packed_base);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
     tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
+    tcase_add_loop_test(tests, bases_that_do_not_fit, 0, N_SPOILED);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

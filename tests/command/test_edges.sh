@@ -129,11 +129,16 @@ refused 'bytes as tokenizer.json replaces what is in it' "$weft" train run.ini r
 
 # ---- a plugin that would end the process without a word
 mkdir plugins
-sed 's/"single"/"leaver"/; s/^#include <weft\/emit.h>/&\n#include <unistd.h>/; s/weft_emit_begin(emitter);/&\n    _exit(0);/' \
-    "$WEFT_SOURCE/plugins/strategy/single/single.c" >leaver.c
-build strategy leaver "${CC:-cc}" -O2 leaver.c
-WEFT_PLUGIN_PATH="$PWD/plugins" refused 'calls _exit, which would end the process without a word' \
-    "$weft" train run.ini run.out=none strategy.plugin=leaver
+ends() { # ends CALL CODE: a strategy with that code in its compile is refused, for it calls that
+    sed 's/"single"/"leaver"/; s/^#include <weft\/emit.h>/&\n#include <unistd.h>/; s/weft_emit_begin(emitter);/&\n    '"$2"'/' \
+        "$WEFT_SOURCE/plugins/strategy/single/single.c" >leaver.c
+    build strategy leaver "${CC:-cc}" -O2 leaver.c
+    WEFT_PLUGIN_PATH="$PWD/plugins" refused "calls $1, which would end the process without a word" \
+        "$weft" train run.ini run.out=none strategy.plugin=leaver
+}
+ends _exit '_exit(0);'
+ends execlp '(void)execlp("true", "true", (char *)NULL);'
+ends execve 'char *words[] = {(char *)config, NULL}; (void)execve("\/bin\/true", words, words);'
 
 # ---- nor one that does not come back
 sed 's/"adamw"/"sleeper"/; s/^    optimizer->host = host;/    (void)sleep(12);/' \

@@ -137,17 +137,92 @@ checks weft-policy-mine.so
 chmod o+w plugins/weft-policy-mine.so
 plan 0 policy.plugin=mine
 says "policy:mine ($PWD/plugins/weft-policy-mine.so) can be changed by every user of this machine"
-checks weft-policy-mine.so "can be changed by every user of this machine: chmod o-w it"
+checks weft-policy-mine.so "can be changed by every user of this machine, who may write to $PWD/plugins/weft-policy-mine.so: chmod o-w $PWD"
 chmod o-w plugins/weft-policy-mine.so
 chmod o+w plugins
 plan 0 policy.plugin=mine
-says "can be replaced by every user of this machine, for its directory is open to all: chmod o-w $PWD/plugins"
-checks weft-policy-mine.so "can be replaced by every user of this machine, for its directory is open to all: chmod o-w $PWD/plugins"
+says "can be replaced by every user of this machine, who may write to $PWD/plugins: chmod o-w $PWD/plugins"
+checks weft-policy-mine.so "can be replaced by every user of this machine, who may write to $PWD/plugins: chmod o-w $PWD/plugins"
 chmod +t plugins # as /tmp: nobody replaces another one's file
 plan 0 policy.plugin=mine
 quiet
 checks weft-policy-mine.so
 chmod o-w,-t plugins
+
+# As much goes for each directory up to the root, and for each link: also where the file that it leads to is sound.
+mkdir -p open/deep
+cp plugins/weft-policy-mine.so open/deep
+deep=$PWD/open/deep/weft-policy-mine.so
+tells() { # tells PATH [SENTENCE]: of the policy at that path, once; nothing of a sound one
+    plan 0 "policy.plugin=$1"
+    if [ $# = 1 ]; then
+        quiet
+    else
+        says "policy:mine ($(readlink -f "$1")) $2"
+        [ "$(grep -c "can be " err)" = 1 ] || failed "not one sentence" err
+    fi
+}
+tells "$deep"
+chmod 777 open
+tells "$deep" "can be replaced by every user of this machine, who may write to $PWD/open: chmod o-w $PWD/open"
+chmod 1777 open
+tells "$deep"
+chmod 777 open
+ln -s "$PWD/plugins" open/link
+tells "$PWD/open/link/weft-policy-mine.so" "can be replaced by every user of this machine, who may write to $PWD/open: "
+ln -s "$deep" through.so
+tells "$PWD/through.so" "can be replaced by every user of this machine, who may write to $PWD/open: "
+prints "$weft" plugins check open/link/weft-policy-mine.so --rule R26
+grep -qF "warning       can be replaced by every user" printed || failed "check looks at the file alone that a link leads to" printed
+rm open/link
+chmod 755 open
+tells "$PWD/through.so"
+
+# A list of pins that others can change is none; without trust = pinned nothing hangs on it.
+cp more open/deep/list
+sha256sum "$deep" >>open/deep/list
+pinned="plugins.trust=pinned plugins.pin_list=open/deep/list"
+list="$PWD/open/deep/list"
+guards() { # guards SENTENCE: such a list is refused so
+    # shellcheck disable=SC2086 # two arguments
+    plan 1 $pinned policy.plugin=mine
+    says "[plugins] pin_list: $list $1"
+    says "Under [plugins] trust = pinned nothing runs by a list that others can change."
+    plan 0 plugins.pin_list="$list" policy.plugin=mine
+}
+# shellcheck disable=SC2086
+plan 0 $pinned policy.plugin=mine
+chmod o+w "$list"
+guards "can be changed by every user of this machine, who may write to $list: chmod o-w $list"
+chmod o-w "$list"
+chmod 777 open
+guards "can be replaced by every user of this machine, who may write to $PWD/open: chmod o-w $PWD/open"
+chmod 755 open
+
+# What belongs to another user or group; giving things away is root's to do.
+if [ "$(id -u)" = 0 ] && chown 65534:65534 "$deep" 2>err; then
+    tells "$deep" "can be changed by user 65534, who owns $deep: use a copy in a directory of your own, or chown $deep"
+    chown 0:65534 "$deep"
+    tells "$deep"
+    chmod g+w "$deep"
+    tells "$deep" "can be changed by all of group 65534, who may write to $deep: chmod g-w $deep"
+    chown 0:0 "$deep"
+    tells "$deep"
+    chown 65534 open
+    chmod 1755 open # the sticky bit holds others, and not who owns it
+    tells "$deep" "can be replaced by user 65534, who owns $PWD/open: "
+    guards "can be replaced by user 65534, who owns $PWD/open: "
+    chown 0:65534 open
+    chmod 775 open
+    tells "$deep" "can be replaced by all of group 65534, who may write to $PWD/open: chmod g-w $PWD/open"
+    chmod 1775 open
+    tells "$deep"
+    chown -h 65534 through.so
+    tells "$PWD/through.so" "can be replaced by user 65534, who owns $PWD/through.so: "
+else
+    echo "skipped: this user cannot give files to another one"
+fi
+rm -r open through.so
 
 mine block
 plan 0

@@ -18,7 +18,7 @@ static weft_status refuse(const reading *self, const char *key, const char *why)
     return weft_error_set(self->err, WEFT_E_DATA, "%s: %s %s", self->source->config_path, key, why);
 }
 
-/* null, false, 0, "", [] and {} say nothing. */
+/* null, false, 0, "", [] and {} say nothing: what Python takes as false, and PEFT asks for no more. */
 static int says_nothing(const json_t *value) {
     return value == NULL || json_is_null(value) || json_is_false(value) ||
            (json_is_number(value) && json_number_value(value) == 0) ||
@@ -124,8 +124,8 @@ static weft_status read_all(weft_adapter *self, const reading *from) {
     self->r = json_integer_value(r);
     self->alpha = json_number_value(alpha);
     self->dropout = json_number_value(json_object_get(from->config, "lora_dropout"));
-    self->dora = json_is_true(json_object_get(from->config, "use_dora"));
-    self->stabilised = json_is_true(json_object_get(from->config, "use_rslora"));
+    self->dora = !says_nothing(json_object_get(from->config, "use_dora"));
+    self->stabilised = !says_nothing(json_object_get(from->config, "use_rslora"));
     return status == WEFT_OK ? read_modules(self, from) : status;
 }
 

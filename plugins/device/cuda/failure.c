@@ -87,7 +87,11 @@ void cuda_put_off(cudaError_t code, const char *call, const char *what) {
 }
 
 weft_status cuda_judge_call(cudaError_t code, const char *call, const char *what, weft_error *err) {
-    if (unheard != cudaSuccess) return tell_unheard(what, err);
+    if (unheard != cudaSuccess && err != NULL) return tell_unheard(what, err);
+    if (code != cudaSuccess && err == NULL) { /* who asks throws the sentence away */
+        cuda_put_off(code, call, what);
+        return WEFT_E_DEVICE;
+    }
     if (code != cudaSuccess) return tell(code, call, what, err);
     if (strncmp(call, "cuda", 4) != 0 && !cuda_is_dry()) atomic_store(&has_launched, true); /* of a launcher */
     return WEFT_OK;
@@ -95,7 +99,7 @@ weft_status cuda_judge_call(cudaError_t code, const char *call, const char *what
 
 weft_status cuda_judge_lt_call(const weft_device *device, cublasStatus_t code, const char *call, const char *what,
                                weft_error *err) {
-    if (unheard != cudaSuccess) return tell_unheard(what, err);
+    if (unheard != cudaSuccess && err != NULL) return tell_unheard(what, err);
     if (code == CUBLAS_STATUS_SUCCESS) return WEFT_OK;
     return weft_error_set(err, code == CUBLAS_STATUS_ALLOC_FAILED ? WEFT_E_MEMORY : WEFT_E_DEVICE,
                           "%s on device cuda: %s answered %s (%d).", what, name_of(call).text,
@@ -105,7 +109,7 @@ weft_status cuda_judge_lt_call(const weft_device *device, cublasStatus_t code, c
 weft_status cuda_judge_driver_call(const weft_device *device, CUresult code, const char *call, const char *what,
                                    weft_error *err) {
     const char *name = NULL, *text = NULL;
-    if (unheard != cudaSuccess) return tell_unheard(what, err);
+    if (unheard != cudaSuccess && err != NULL) return tell_unheard(what, err);
     if (code == CUDA_SUCCESS) return WEFT_OK;
     (void)device->libraries.cuGetErrorName(code, &name);
     (void)device->libraries.cuGetErrorString(code, &text);
