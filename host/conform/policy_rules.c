@@ -172,7 +172,7 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     desk *d = malloc(sizeof *d);
     weft_status status = d != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
-        weft_tree_draw(&d->tree, number);
+        weft_tree_draw(&d->tree, number, false);
         status = ask(&d->one, self->subject, &d->tree.job, WEFT_POISON_ONE, err);
         if (status == WEFT_OK) weft_answer_add(to, d->one.unit_of, sizeof d->one.unit_of);
         if (status == WEFT_OK) weft_answer_add(to, d->one.names, (size_t)d->one.n_units * sizeof d->one.names[0]);

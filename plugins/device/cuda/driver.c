@@ -86,20 +86,27 @@ static uint64_t machine_number(void) {
     return number;
 }
 
-/* names: the cards of all ranks of this machine, by local rank; each tells the others. */
-static weft_status name_cards(const weft_host *host, const weft_host_exchange *exchange, card_name *names, int ranks,
-                              int32_t index, weft_error *err) {
+/* The ranks of this machine, by local rank, tell one another something of one name and size. */
+static weft_status tell_all(const weft_host *host, const weft_host_exchange *exchange, const char *what, char *all,
+                            size_t bytes, int ranks, int32_t index, weft_error *err) {
     const unsigned long long machine = machine_number();
     char key[60];
     weft_status status = WEFT_OK;
-    (void)snprintf(key, sizeof key, "cuda.card.%016llx.%d", machine, (int)index);
-    status = exchange->put(host, key, &names[index], sizeof *names, err);
+    (void)snprintf(key, sizeof key, "cuda.%s.%016llx.%d", what, machine, (int)index);
+    status = exchange->put(host, key, all + (size_t)index * bytes, bytes, err);
     for (int i = 0; i < ranks && status == WEFT_OK; i++) {
         if (i == index) continue;
-        (void)snprintf(key, sizeof key, "cuda.card.%016llx.%d", machine, i);
-        status = exchange->get(host, key, &names[i], sizeof *names, err);
+        (void)snprintf(key, sizeof key, "cuda.%s.%016llx.%d", what, machine, i);
+        status = exchange->get(host, key, all + (size_t)i * bytes, bytes, err);
     }
     return status;
+}
+
+/* A rank that gives up may end what the others still read from: it waits until all have, as far as they say so. */
+static void await_readers(const weft_host *host, const weft_host_exchange *exchange, int ranks, int32_t index) {
+    char have_read[MOST_RANKS] = {0};
+    weft_error lost = WEFT_ERROR_INIT;
+    (void)tell_all(host, exchange, "read", have_read, 1, ranks, index, &lost);
 }
 
 static bool are_one(const card_name *a, const card_name *b) {
@@ -112,7 +119,7 @@ static weft_status compare_cards(weft_device *device, int *cards, int ranks, int
     card_name names[MOST_RANKS];
     weft_status status = WEFT_OK;
     memcpy(names[index].uuid, device->card.uuid.bytes, sizeof names[index].uuid);
-    status = name_cards(device->host, exchange, names, ranks, index, err);
+    status = tell_all(device->host, exchange, "card", names[0].uuid, sizeof *names, ranks, index, err);
     if (status != WEFT_OK) return status;
     *cards = 0;
     device->sharers = 0;
@@ -137,6 +144,7 @@ static weft_status count_sharers(weft_device *device, const cuda_config *keys, i
     if (ranks <= cards) return WEFT_OK;
     if (exchange != NULL && ranks <= MOST_RANKS) status = compare_cards(device, &cards, ranks, index, exchange, err);
     if (status != WEFT_OK || keys->share || ranks <= cards) return status;
+    if (exchange != NULL && ranks <= MOST_RANKS) await_readers(device->host, exchange, ranks, index);
     return weft_error_set(err, WEFT_E_USER,
                           "This machine has %d card%s for %d ranks. Start at most %d, or let ranks share a card with "
                           "share = yes in [device], which takes [comm] plugin = mpi.",
