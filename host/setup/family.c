@@ -19,17 +19,24 @@ static bool could_be_id(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == n;
 }
 
-/* A text of a file in the directory that could be an id, to be freed; NULL: there is none. of_peft: PREFIX_TUNING is
- * prefix-tuning. */
-static char *read_id(const char *directory, const char *file, const char *key, bool of_peft) {
-    char *path = NULL, *id = NULL, *text = NULL;
-    const char *name = NULL;
+/* The object of a file in the directory, to be released; NULL: there is none. */
+static json_t *read_object(const char *directory, const char *file) {
+    char *path = NULL, *text = NULL;
     size_t bytes = 0;
     json_t *object = NULL;
     if (asprintf(&path, "%s/%s", directory, file) < 0) return NULL;
     if (weft_text_read(&text, &bytes, path, MOST_BYTES, NULL) == WEFT_OK) object = json_loadb(text, bytes, 0, NULL);
-    name = json_string_value(json_object_get(object, key));
-    if (name != NULL) id = strdup(name);
+    free(text);
+    free(path);
+    return object;
+}
+
+/* A text of a file in the directory that could be an id, to be freed; NULL: there is none. of_peft: PREFIX_TUNING is
+ * prefix-tuning. */
+static char *read_id(const char *directory, const char *file, const char *key, bool of_peft) {
+    json_t *object = read_object(directory, file);
+    const char *name = json_string_value(json_object_get(object, key));
+    char *id = name != NULL ? strdup(name) : NULL;
     for (char *at = id; of_peft && at != NULL && *at != '\0'; at++)
         *at = *at == '_' ? '-' : (char)tolower((unsigned char)*at);
     if (id != NULL && !could_be_id(id)) {
@@ -37,8 +44,6 @@ static char *read_id(const char *directory, const char *file, const char *key, b
         id = NULL;
     }
     json_decref(object);
-    free(text);
-    free(path);
     return id;
 }
 
@@ -73,13 +78,9 @@ static void use_own_name(char *id) {
 }
 
 char *weft_family_whole_modules(const char *directory) {
-    char *path = NULL, *text = NULL, *all = NULL;
-    const json_t *list = NULL;
-    size_t bytes = 0;
-    json_t *config = NULL;
-    if (asprintf(&path, "%s/adapter_config.json", directory) < 0) return NULL;
-    if (weft_text_read(&text, &bytes, path, MOST_BYTES, NULL) == WEFT_OK) config = json_loadb(text, bytes, 0, NULL);
-    list = json_object_get(config, "modules_to_save");
+    json_t *config = read_object(directory, "adapter_config.json");
+    const json_t *list = json_object_get(config, "modules_to_save");
+    char *all = NULL;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
         char *longer = NULL;
@@ -89,8 +90,6 @@ char *weft_family_whole_modules(const char *directory) {
         all = longer;
     }
     json_decref(config);
-    free(text);
-    free(path);
     return all;
 }
 
