@@ -6,6 +6,7 @@
 #include "base/tree.h"
 #include "conform/leaves_process.h"
 #include "conform/own_command.h"
+#include "conform/usable.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
 
@@ -51,12 +52,14 @@ static char answer_of(weft_status status, const weft_subject *subject) {
     return subject->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
 }
 
-/* What runs whole commands has the plugin in other processes, which end. */
+/* What runs whole commands has the plugin in other processes, which end. A rule of a kind has nothing to ask of a
+ * plugin that says it cannot work here; those of every kind judge that. */
 static weft_status hold(const weft_rule *rule, weft_subject *subject, weft_error *err) {
     weft_left before;
     weft_status status;
     weft_left_note(&before);
-    status = rule->holds(subject, err);
+    status = rule->kind == NULL ? WEFT_OK : weft_usable(subject, err);
+    if (status == WEFT_OK) status = rule->holds(subject, err);
     return status == WEFT_OK && !rule->is_long ? weft_left_judge(&before, subject->options->kind, err) : status;
 }
 
@@ -70,6 +73,7 @@ static void try_rule(int end, void *context) {
     (void)weft_services_log_level(WEFT_LOG_ERROR);
     if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
     status = weft_subject_open(&subject, asked->options, &err);
+    if (status == WEFT_E_DEVICE) status = WEFT_E_UNSUPPORTED; /* so says its entry: a machine's, and no mistake */
     if (status == WEFT_OK) status = hold(asked->rule, &subject, &err);
     verdict = subject.refused ? REFUSED : answer_of(status, &subject);
     weft_subject_close(&subject);

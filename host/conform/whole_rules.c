@@ -2,14 +2,15 @@
  * this program's own commands, on a small model. */
 #include "conform/own_command.h"
 #include "conform/rule.h"
+#include "conform/usable.h"
 
 #include "files/safetensors.h"
 #include "prove/prove.h"
 
+/* Whoever got here has loaded it and filled its keys. One that cannot work on this machine can still be that. */
 static weft_status is_loaded(weft_subject *subject, weft_error *err) {
-    (void)subject;
-    (void)err;
-    return WEFT_OK; /* whoever got here has loaded it and filled its keys */
+    const weft_status status = weft_usable(subject, err);
+    return status == WEFT_E_UNSUPPORTED ? WEFT_OK : status;
 }
 
 /* ---- runs with it ---- */
@@ -75,16 +76,30 @@ static weft_status blame_process(const weft_subject *subject, const char *ini, w
     return ran == WEFT_OK ? status : weft_error_set(err, ran, "%s", said.text);
 }
 
+/* ---- where it cannot work ---- */
+
+/* err: what it has said in works. A run with it stops, and says the same; then nothing is tried. */
+static weft_status stops_runs(const weft_subject *subject, const char *ini, weft_error *err) {
+    const char *const words[] = {"train", ini, "run.out=unusable", "train.steps=1", NULL};
+    const weft_error said = *err;
+    weft_error ran = WEFT_ERROR_INIT;
+    const weft_status status = weft_own_command(subject, words, true, &ran);
+    if (status == WEFT_E_UNSUPPORTED || strstr(ran.text, err->text) != NULL) return WEFT_E_UNSUPPORTED;
+    if (status == WEFT_OK)
+        return WEFT_BROKEN(err, "it says in works that it cannot work here, and a run with it trains: %s", said.text);
+    return WEFT_BROKEN(err, "it says in works: %.700s; and a run with it does not say so: %.1100s", said.text,
+                       ran.text);
+}
+
 /* ---- the rules ---- */
 
-static weft_status resumes(weft_subject *subject, weft_error *err) {
-    char ini[WEFT_PATH_BYTES], one[WEFT_PATH_BYTES], two[WEFT_PATH_BYTES];
-    weft_status status = weft_own_ini(ini, subject, err);
+static weft_status resume(weft_subject *subject, const char *ini, weft_error *err) {
+    char one[WEFT_PATH_BYTES], two[WEFT_PATH_BYTES];
     const char *const whole[] = {"train", ini, "run.out=whole", "train.steps=4", "checkpoint.every=2", NULL};
     const char *const half[] = {"train", ini, "run.out=halves", "train.steps=2", "checkpoint.every=2", NULL};
     const char *const rest[] = {"train",    ini, "run.out=halves", "train.steps=4", "checkpoint.every=2",
                                 "--resume", NULL};
-    if (status == WEFT_OK) status = weft_own_command(subject, whole, true, err);
+    weft_status status = weft_own_command(subject, whole, true, err);
     if (status == WEFT_OK) status = weft_own_command(subject, half, true, err);
     if (status == WEFT_OK) status = weft_own_command(subject, rest, true, err);
     name_learnt(one, subject, "whole");
@@ -95,11 +110,21 @@ static weft_status resumes(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+static weft_status resumes(weft_subject *subject, weft_error *err) {
+    char ini[WEFT_PATH_BYTES];
+    weft_status status = weft_own_ini(ini, subject, err);
+    if (status != WEFT_OK) return status;
+    status = weft_usable(subject, err);
+    if (status == WEFT_E_UNSUPPORTED) return stops_runs(subject, ini, err);
+    return status == WEFT_OK ? resume(subject, ini, err) : status;
+}
+
 static weft_status proved(weft_subject *subject, weft_error *err) {
     const bool is_comm = strcmp(subject->loaded->plugin->kind, "comm") == 0; /* it knows what it can start */
     char ini[WEFT_PATH_BYTES];
     weft_status status = weft_own_ini(ini, subject, err);
     const char *const words[] = {"prove", ini, "run.out=proof", "--steps", "2", is_comm ? NULL : "--ranks", "2", NULL};
+    if (status == WEFT_OK) status = weft_usable(subject, err);
     if (status != WEFT_OK) return status;
     status = weft_own_command(subject, words, true, err);
     if (status == WEFT_E_UNSUPPORTED && strstr(err->text, WEFT_PROVE_APART) != NULL)

@@ -105,6 +105,19 @@ answers 10 broken "standard output or error was closed" my-optimizer/mute.so --r
 optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    for (int i = 1; i < 256; i++) (void)close(i);\n/s; s/^/#include <unistd.h>\n/'
 answers 10 broken "it closes descriptors that it has not opened" my-optimizer/shut.so --rule R31
 
+# A plugin that cannot work on this machine, and says so in works, in its entry or for what it is asked, is no broken one.
+policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that change
+    perl -0pe "$2" my-policy/my_policy.c >"my-policy/$1.c"
+    make_plugin "my-policy/$1.c" "my-policy/$1.so" || failed "the policy $1 does not compile" log
+}
+no_loom='return weft_error_set(err, WEFT_E_DEVICE, "no loom is connected here");'
+policy idle "s/    while \\(first >= 0\\) \\{/    if (first >= 0) $no_loom\n\$&/; s/WEFT_PLUGIN\\(policy(.*?)_table\\)/static weft_status my_policy_works(const weft_host *host, weft_error *err) { (void)host; $no_loom }\nWEFT_PLUGIN_THAT(policy\$1_table, my_policy_works)/s"
+answers 13 untried "no loom is connected here" my-policy/idle.so
+[ "$(grep -c '^  R[0-9]* *untried' printed)" = 6 ] || failed "not all but R26 are untried" printed
+grep -qE '^  R26 +holds' printed || failed "a plugin that cannot work here is not loaded" printed
+policy shy "s/WEFT_PLUGIN\\(policy/#define weft_plugin_entry real_entry\n\$&/; s/\\z/\n#undef weft_plugin_entry\nWEFT_EXPORT weft_plugin_entry_fn weft_plugin_entry;\nconst weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err) { (void)host; (void)weft_error_set(err, WEFT_E_DEVICE, \"no loom is connected here\"); return NULL; }\n/"
+answers 13 untried "no loom is connected here" my-policy/shy.so
+
 # What is built and what is kept holds the rules, or they are not tried.
 for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
     is_full || break

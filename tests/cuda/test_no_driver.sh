@@ -40,6 +40,11 @@ without_driver() { # without_driver DIRECTORY: of the plugin
     prints "$weft" plugins describe device:cuda
     grep -q "^  tf32 *no " printed || failed "its keys are not described" printed
     prints "$weft" config check run.ini
+    status=0
+    "$weft" plugins check "$1/weft-device-cuda.so" >printed 2>&1 || status=$?
+    { [ "$status" = 13 ] && grep -qE "^  R26 +holds" printed && grep -A1 -E "^  R100 +untried" printed | grep -qF "$why" &&
+        ! grep -E "^  R[0-9]+ +(broken|crashes|hangs)" printed; } ||
+        failed "without a driver the check gives status $status" printed
     refused "$why" "$weft" train run.ini
     refused "$why" "$weft" plan run.ini
     [ ! -e out/model ] || failed "a run without its device has left a model"
