@@ -98,14 +98,6 @@ static void add_parameter(weft_answer *to, const weft_parameter *p) {
     weft_answer_add(to, &p->init_std, sizeof p->init_std);
 }
 
-/* What its segments multiply by, as alpha / rank. */
-static void add_factors(weft_answer *to, const weft_graph *graph) {
-    for (int32_t i = 0; graph != NULL && i < graph->n_nodes; i++) {
-        weft_answer_add(to, &graph->nodes[i].op, sizeof graph->nodes[i].op);
-        weft_answer_add(to, &graph->nodes[i].factor, sizeof graph->nodes[i].factor);
-    }
-}
-
 static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
     const weft_declared *attached = *(weft_declared **)made;
     weft_recorded recorded = {0};
@@ -113,7 +105,7 @@ static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
     for (int32_t i = 0; i < attached->n_parameters; i++) add_parameter(to, &attached->parameters[i]);
     for (int32_t i = 0; i < attached->n_sites; i++)
         weft_answer_add(to, &attached->sites[i].claimed, sizeof attached->sites[i].claimed);
-    for (int32_t i = 0; i < recorded.n && status == WEFT_OK; i++) add_factors(to, recorded.graphs[i]);
+    if (status == WEFT_OK) weft_recorded_add(to, &recorded);
     weft_recorded_free(&recorded);
     return status;
 }

@@ -5,13 +5,15 @@
 #include "base/join.h"
 #include "base/text.h"
 #include "conform/later.h"
+#include "conform/other_key.h"
 #include "conform/recorded.h"
 #include "model/declare.h"
+#include "plugin/enter.h"
 
 #include <ctype.h>
 #include <stdlib.h>
 
-enum { MOST_BYTES = 1 << 20 };
+enum { MOST_BYTES = 1 << 20, TABLE_ROWS = 8 };
 
 static weft_status find_config(char path[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err) {
     return weft_path_join(path, subject->options->directory, "config.json", err);
@@ -65,10 +67,80 @@ static weft_status first_of(pair *p, const weft_subject *subject, char path[WEFT
     return status == WEFT_OK ? not_tried(declare(&p->one, subject, path, WEFT_POISON_ONE, err)) : status;
 }
 
+/* ---- beside one with other keys ---- */
+
+static weft_status open_declared(void *made, const weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    const weft_status status = find_config(path, subject, err);
+    return status == WEFT_OK ? declare(made, subject, path, WEFT_POISON_ONE, err) : status;
+}
+
+static void close_declared(void *made) {
+    weft_declared **declared = made;
+    weft_declared_destroy(*declared);
+    *declared = NULL;
+}
+
+static void add_parameter(weft_answer *to, const weft_parameter *p) {
+    weft_answer_add_text(to, p->name);
+    for (int32_t i = 0; i < p->n_aliases; i++) weft_answer_add_text(to, p->aliases[i]);
+    WEFT_ANSWER_ADD(to, p->module);
+    WEFT_ANSWER_ADD(to, p->rank);
+    WEFT_ANSWER_ADD(to, p->role);
+    WEFT_ANSWER_ADD(to, p->dims);
+    WEFT_ANSWER_ADD(to, p->dtype);
+    WEFT_ANSWER_ADD(to, p->init_form);
+    WEFT_ANSWER_ADD(to, p->init_std);
+}
+
+static weft_status add_table(weft_answer *to, const weft_declared *declared, const weft_table *table, weft_error *err) {
+    float *rows = calloc((size_t)(TABLE_ROWS * table->width) + 1, sizeof *rows);
+    weft_doing before;
+    weft_status status;
+    if (rows == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a table");
+    before = weft_plugin_enter(declared->plugin, "fill");
+    status = weft_plugin_leave(before, table->fill(declared->model, table->name, TABLE_ROWS, rows, err), err);
+    weft_answer_add_text(to, table->name);
+    weft_answer_add(to, rows, (size_t)(TABLE_ROWS * table->width) * sizeof *rows);
+    free(rows);
+    return status;
+}
+
+static weft_status ask_declared(weft_answer *to, void *made, weft_error *err) {
+    const weft_declared *declared = *(weft_declared **)made;
+    weft_status status = WEFT_OK;
+    WEFT_ANSWER_ADD(to, declared->info.max_context);
+    WEFT_ANSWER_ADD(to, declared->info.vocab_size);
+    WEFT_ANSWER_ADD(to, declared->carry_width);
+    for (int32_t i = 0; i < declared->n_modules; i++) weft_answer_add_text(to, declared->modules[i]->path);
+    for (int32_t i = 0; i < declared->n_parameters; i++) add_parameter(to, &declared->parameters[i]);
+    for (int32_t i = 0; i < declared->n_segments; i++) weft_answer_add_text(to, declared->segments[i].name);
+    for (int32_t i = 0; i < declared->n_tables && status == WEFT_OK; i++)
+        status = add_table(to, declared, declared->tables[i], err);
+    return status;
+}
+
+static weft_status ask_recorded(weft_answer *to, void *made, weft_error *err) {
+    weft_recorded recorded = {0};
+    const weft_status status = weft_recorded_make(&recorded, *(weft_declared **)made, err);
+    if (status == WEFT_OK) weft_recorded_add(to, &recorded);
+    weft_recorded_free(&recorded);
+    return status;
+}
+
+static weft_status heeds_its_keys(const weft_subject *subject,
+                                  weft_status (*ask)(weft_answer *to, void *made, weft_error *err), weft_error *err) {
+    const weft_answers answers = {sizeof(weft_declared *), open_declared, close_declared, ask};
+    return weft_other_keys(subject, &answers, err);
+}
+
+/* ---- the rules ---- */
+
 static weft_status declares_alike(weft_subject *subject, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    pair p;
-    weft_status status = first_of(&p, subject, path, err);
+    pair p = {0};
+    weft_status status = heeds_its_keys(subject, ask_declared, err);
+    if (status == WEFT_OK) status = first_of(&p, subject, path, err);
     if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && !same_model(p.one, p.two))
         status =
@@ -81,8 +153,9 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
 static weft_status records_alike(weft_subject *subject, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_recorded again = {0};
-    pair p;
-    weft_status status = first_of(&p, subject, path, err);
+    pair p = {0};
+    weft_status status = heeds_its_keys(subject, ask_recorded, err);
+    if (status == WEFT_OK) status = first_of(&p, subject, path, err);
     if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
     if (status == WEFT_OK) status = weft_recorded_make(&p.twos, p.two, err);

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- answers ---- */
@@ -18,6 +19,10 @@ void weft_answer_begin(weft_answer *out) {
 void weft_answer_add(weft_answer *to, const void *bytes, size_t n) {
     const unsigned char *at = bytes;
     for (size_t i = 0; i < n; i++) to->fingerprint = (to->fingerprint ^ at[i]) * 0x100000001b3u;
+}
+
+void weft_answer_add_text(weft_answer *to, const char *text) {
+    weft_answer_add(to, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
 }
 
 /* ---- another value ---- */

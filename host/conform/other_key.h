@@ -10,6 +10,8 @@ typedef struct weft_answer {
 
 void weft_answer_begin(weft_answer *out);
 void weft_answer_add(weft_answer *to, const void *bytes, size_t n);
+void weft_answer_add_text(weft_answer *to, const char *text); /* NULL: "" */
+#define WEFT_ANSWER_ADD(to, what) weft_answer_add(to, &(what), sizeof(what))
 
 /* What an instance is, for weft_other_keys. */
 typedef struct weft_answers {

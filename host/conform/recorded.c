@@ -82,3 +82,46 @@ bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b) {
         if (!same_graph(a->graphs[i], b->graphs[i])) return false;
     return true;
 }
+
+/* ---- as an answer ---- */
+
+static void add_weight(weft_answer *to, const weft_weight *weight) {
+    static const weft_weight none = {.parameter = -1};
+    const weft_weight *w = weight == NULL ? &none : weight;
+    WEFT_ANSWER_ADD(to, w->parameter);
+    WEFT_ANSWER_ADD(to, w->out);
+    WEFT_ANSWER_ADD(to, w->first);
+}
+
+static void add_arguments(weft_answer *to, const weft_node *node) {
+    WEFT_ANSWER_ADD(to, node->rope);
+    WEFT_ANSWER_ADD(to, node->attention);
+    WEFT_ANSWER_ADD(to, node->head);
+    WEFT_ANSWER_ADD(to, node->eps);
+    WEFT_ANSWER_ADD(to, node->factor);
+    WEFT_ANSWER_ADD(to, node->form);
+    WEFT_ANSWER_ADD(to, node->site);
+}
+
+static void add_node(weft_answer *to, const weft_node *node) {
+    WEFT_ANSWER_ADD(to, node->op); /* the host's own, at the same address in each process that came of this one */
+    weft_answer_add_text(to, node->label);
+    weft_answer_add(to, node->inputs, (size_t)node->n_inputs * sizeof node->inputs[0]);
+    WEFT_ANSWER_ADD(to, node->output.id);
+    WEFT_ANSWER_ADD(to, node->width);
+    WEFT_ANSWER_ADD(to, node->places);
+    add_weight(to, node->weight);
+    for (int i = 0; i < WEFT_NODE_CONSTANTS; i++) add_weight(to, node->constants[i]);
+    if (node->table != NULL) WEFT_ANSWER_ADD(to, node->table->index);
+    if (node->custom != NULL) weft_answer_add_text(to, node->custom->name);
+    add_arguments(to, node);
+}
+
+void weft_recorded_add(weft_answer *to, const weft_recorded *recorded) {
+    for (int32_t g = 0; g < recorded->n; g++) {
+        const weft_graph *graph = recorded->graphs[g];
+        const int32_t n = graph == NULL ? -1 : graph->n_nodes;
+        WEFT_ANSWER_ADD(to, n);
+        for (int32_t i = 0; i < n; i++) add_node(to, &graph->nodes[i]);
+    }
+}

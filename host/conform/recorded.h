@@ -3,6 +3,7 @@
 #ifndef WEFT_HOST_CONFORM_RECORDED_H
 #define WEFT_HOST_CONFORM_RECORDED_H
 
+#include "conform/other_key.h"
 #include "tensor/graph.h"
 
 typedef struct weft_recorded {
@@ -16,5 +17,8 @@ void weft_recorded_free(weft_recorded *recorded);
 
 /* Two of one model compute the same. */
 bool weft_recorded_same(const weft_recorded *a, const weft_recorded *b);
+
+/* All that makes two the same. */
+void weft_recorded_add(weft_answer *to, const weft_recorded *recorded);
 
 #endif

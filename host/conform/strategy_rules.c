@@ -4,6 +4,7 @@
 
 #include "conform/jobs.h"
 #include "conform/later.h"
+#include "conform/other_key.h"
 #include "program/job.h"
 
 #include <stdlib.h>
@@ -123,6 +124,53 @@ static weft_status answered_alike(asked *a, const weft_subject *subject, uint32_
     return status;
 }
 
+/* ---- beside one with other keys ---- */
+
+enum { KEYED_EVERY = 9 }; /* every ninth job */
+
+/* A strategy has no instance but its keys. */
+typedef struct keyed {
+    const weft_subject *subject;
+} keyed;
+
+static weft_status open_keyed(void *made, const weft_subject *subject, weft_error *err) {
+    (void)err;
+    ((keyed *)made)->subject = subject;
+    return WEFT_OK;
+}
+
+static void close_keyed(void *made) {
+    ((keyed *)made)->subject = NULL;
+}
+
+static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
+    const keyed *self = made;
+    asked *a = calloc(1, sizeof *a);
+    weft_status status = a != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for jobs");
+    for (uint32_t number = 0; number < WEFT_DRAWN_JOBS && status == WEFT_OK; number += KEYED_EVERY) {
+        status = ask(a, self->subject, number, WEFT_MODE_TRAIN, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
+        for (int32_t rank = 0; rank < a->job.spec.view.world && status == WEFT_OK; rank++)
+            weft_answer_add(to, a->programs[rank]->events,
+                            (size_t)a->programs[rank]->n_events * sizeof *a->programs[rank]->events);
+        if (status == WEFT_OK) WEFT_ANSWER_ADD(to, a->job.placements);
+        WEFT_ANSWER_ADD(to, status);
+        if (status == WEFT_E_USER) { /* no job of this strategy */
+            err->text[0] = '\0';
+            status = WEFT_OK;
+        }
+        asked_clear(a);
+    }
+    free(a);
+    return status;
+}
+
+static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+    const weft_answers answers = {sizeof(keyed), open_keyed, close_keyed, ask_keyed};
+    return weft_other_keys(subject, &answers, err);
+}
+
+/* ---- in a later host ---- */
+
 static weft_status answered_later(asked *a, const weft_subject *subject, uint32_t number, int32_t mode,
                                   weft_error *err) {
     const weft_subject *later = weft_later(subject);
@@ -158,7 +206,8 @@ static weft_status rule_reduced(weft_subject *subject, weft_error *err) {
 }
 
 static weft_status rule_alike(weft_subject *subject, weft_error *err) {
-    return each_job(subject, answered_alike, err);
+    const weft_status status = heeds_its_keys(subject, err);
+    return status == WEFT_OK ? each_job(subject, answered_alike, err) : status;
 }
 
 static weft_status rule_later(weft_subject *subject, weft_error *err) {

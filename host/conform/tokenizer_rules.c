@@ -5,6 +5,7 @@
 #include "base/templates.h"
 #include "conform/conversations.h"
 #include "conform/later.h"
+#include "conform/other_key.h"
 #include "conform/wrong_files.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -26,7 +27,7 @@ typedef struct instance {
     bool refused; /* its create has failed */
 } instance;
 
-static weft_status instance_open(instance *self, const weft_subject *subject, weft_error *err) {
+static weft_status instance_open_in(instance *self, const weft_subject *subject, uint8_t poison, weft_error *err) {
     char directory[WEFT_PATH_BYTES];
     weft_plugin_call call;
     weft_status status = WEFT_OK;
@@ -36,13 +37,17 @@ static weft_status instance_open(instance *self, const weft_subject *subject, we
     else (void)snprintf(directory, sizeof directory, "%s", subject->options->directory);
     if (status != WEFT_OK) return status;
     weft_plugin_call_begin(&call, subject->loaded, "create");
-    status = self->table->create(&self->made, weft_subject_host(WEFT_POISON_ONE), subject->config, directory, err);
+    status = self->table->create(&self->made, weft_subject_host(poison), subject->config, directory, err);
     status = weft_plugin_call_made(&call, status, self->made, err);
     self->refused = status != WEFT_OK;
     self->info.struct_size = (uint32_t)sizeof self->info;
     self->info.bos = self->info.eos = self->info.unk = self->info.pad = -1;
     if (status == WEFT_OK) WEFT_PLUGIN_TELL(self->table, info, self->made, &self->info);
     return status;
+}
+
+static weft_status instance_open(instance *self, const weft_subject *subject, weft_error *err) {
+    return instance_open_in(self, subject, WEFT_POISON_ONE, err);
 }
 
 static void instance_close(instance *self) {
@@ -183,6 +188,102 @@ static weft_status goes_round(desk *d, weft_error *err) {
         return WEFT_BROKEN(err, "decoding what was encoded gives %zu bytes, and once more %zu, or others", d->back.n,
                            d->again.n);
     if (status == WEFT_OK && d->n > 0 && d->back.n == 0) return WEFT_BROKEN(err, "nothing comes back");
+    return status;
+}
+
+/* ---- the same whenever it is asked ---- */
+
+enum { KEYED_TEXTS = 12 };
+
+static weft_status open_any(void *made, const weft_subject *subject, weft_error *err) {
+    return instance_open(made, subject, err);
+}
+
+static void close_any(void *made) {
+    instance_close(made);
+}
+
+static void add_info(weft_answer *to, const weft_tokenizer_info *info) {
+    WEFT_ANSWER_ADD(to, info->vocab_size);
+    WEFT_ANSWER_ADD(to, info->bos);
+    WEFT_ANSWER_ADD(to, info->eos);
+    WEFT_ANSWER_ADD(to, info->unk);
+    WEFT_ANSWER_ADD(to, info->pad);
+    WEFT_ANSWER_ADD(to, info->auto_bos);
+    WEFT_ANSWER_ADD(to, info->auto_eos);
+}
+
+/* The text's ids, and what becomes of them. */
+static weft_status add_round(weft_answer *to, desk *d, const instance *self, uint32_t encoding, uint32_t decoding,
+                             weft_error *err) {
+    weft_status status = encode(self, &d->one, d->from, d->n, encoding, err);
+    if (status == WEFT_OK) status = decode(self, &d->back, d->one.id, d->one.n, decoding, err);
+    if (status != WEFT_OK) return status;
+    WEFT_ANSWER_ADD(to, d->one.n);
+    weft_answer_add(to, d->one.id, d->one.n * sizeof d->one.id[0]);
+    WEFT_ANSWER_ADD(to, d->back.n);
+    weft_answer_add(to, d->back.bytes, d->back.n);
+    return WEFT_OK;
+}
+
+static weft_status add_text(weft_answer *to, desk *d, const instance *self, weft_error *err) {
+    const uint32_t both = (self->info.bos >= 0 ? WEFT_ENCODE_BOS : 0u) | (self->info.eos >= 0 ? WEFT_ENCODE_EOS : 0u);
+    const weft_status status = add_round(to, d, self, WEFT_ENCODE_PLAIN, 0, err);
+    if (status != WEFT_OK) return status;
+    return add_round(to, d, self, WEFT_ENCODE_PLAIN | both, WEFT_DECODE_KEEP_SPECIAL, err);
+}
+
+static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
+    const instance *self = made;
+    desk *d = calloc(1, sizeof *d);
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts") : WEFT_OK;
+    add_info(to, &self->info);
+    for (uint32_t t = 0; t < KEYED_TEXTS && status == WEFT_OK; t++) {
+        d->n = draw_text(d->from, t);
+        status = add_text(to, d, self, err);
+    }
+    free(d);
+    return status;
+}
+
+static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+    const weft_answers answers = {sizeof(instance), open_any, close_any, ask_any};
+    return weft_other_keys(subject, &answers, err);
+}
+
+/* Asked first, by another instance, and once more. */
+static weft_status answers_alike(desk *d, const instance *other, weft_error *err) {
+    weft_answer first, second, again;
+    weft_status status;
+    weft_answer_begin(&first);
+    weft_answer_begin(&second);
+    weft_answer_begin(&again);
+    status = add_text(&first, d, &d->self, err);
+    if (status == WEFT_OK) status = add_text(&second, d, other, err);
+    if (status == WEFT_OK) status = add_text(&again, d, &d->self, err);
+    if (status == WEFT_OK && first.fingerprint != second.fingerprint)
+        return WEFT_BROKEN(err, "a second instance gives it other ids, or another text for them");
+    if (status == WEFT_OK && first.fingerprint != again.fingerprint)
+        return WEFT_BROKEN(err, "asked again, it gives other ids, or another text for them");
+    return status;
+}
+
+static weft_status rule_alike(weft_subject *subject, weft_error *err) {
+    desk *d = calloc(1, sizeof *d);
+    instance other = {0};
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
+                                   : heeds_its_keys(subject, err);
+    if (status == WEFT_OK) status = instance_open(&d->self, subject, err);
+    if (status == WEFT_OK) status = instance_open_in(&other, subject, WEFT_POISON_TWO, err);
+    for (uint32_t t = 0; t < TEXTS && status == WEFT_OK; t++) {
+        d->n = draw_text(d->from, t);
+        weft_subject_asks("text %u of %zu bytes", t, d->n);
+        status = answers_alike(d, &other, err);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
+    }
+    if (d != NULL) instance_close(&d->self);
+    instance_close(&other);
+    free(d);
     return status;
 }
 
@@ -660,6 +761,7 @@ static weft_status refuses_wrong_files(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_tokenizer[] = {
+    {"R58", "tokenizer", "gives the same ids and texts whenever it is asked", rule_alike, false},
     {"R59", "tokenizer", "leaves special tokens out, and writes their names where that is asked for", rule_special,
      false},
     {"R60", "tokenizer", "gives ids of its vocabulary, and none for nothing", rule_ids, false},

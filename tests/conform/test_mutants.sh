@@ -83,6 +83,8 @@ answers() { # answers STATUS VERDICT WHY FILE ARGUMENT...: of one rule
         failed "$*: status $status, not $want and $verdict" printed
 }
 answers 13 untried "/nonexistent cannot be read" "$WEFT_BUILD/plugins/weft-data-text.so" path=/nonexistent --rule R27
+prints "$weft" plugins check "$WEFT_BUILD/plugins/weft-strategy-fsdp.so" --rule R52
+grep -qE '^  R52 +holds' printed || failed "a strategy that has its keys to itself is not taken" printed
 double=$WEFT_BUILD/tests/cuda/weft-device-cuda.so # which has one card
 [ ! -e "$double" ] || answers 13 untried "1 card for 2 ranks" "$double" --rule R28
 answers 13 untried "not finished within 0.1 s" my-policy/sound.so --rule R28 --seconds 0.01
