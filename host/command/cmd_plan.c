@@ -258,6 +258,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
     print_schedule(self->session, to);
     weft_world_tell_alone(self->session);
+    weft_world_tell_precision(self->session);
     if (self->hold != NULL) weft_sharding_print(&e->plan, self->hold, self->rank, 0, to);
     if (weft_args_has(self->args, "print-wrapping"))
         weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);

@@ -2,6 +2,7 @@
 #include "report/world_line.h"
 
 #include "base/units.h"
+#include "measure/precision.h"
 #include "measure/threads.h"
 #include "setup/adapters.h"
 #include "setup/offers.h"
@@ -146,6 +147,19 @@ void weft_world_tell_threads(const weft_session *session) {
         "one thread is faster than %d here: %s against %s for a leaf, forward and backward, with the same results: "
         "device.threads=1%s",
         (int)found.n, weft_unit_seconds(a, found.one), weft_unit_seconds(b, found.several), busy);
+}
+
+void weft_world_tell_precision(const weft_session *session) {
+    const char *name = weft_dtype_name(session->engine->plan.dtype);
+    weft_precision_speeds found;
+    char busy[120];
+    if (weft_precision_compare(&found, session->engine, NULL) != WEFT_OK) return; /* as above */
+    if (!weft_precision_is_slower(&found)) return;
+    describe_load(busy, sizeof busy);
+    weft_log(session->run->host, WEFT_LOG_INFO,
+             "%s is slower than fp32 here: %.3g GFLOP/s in a product against %.3g: train.precision=fp32 takes less "
+             "time, and more memory%s",
+             name, found.half / 1e9, found.f32 / 1e9, busy);
 }
 
 void weft_sums_print(const weft_session *session, int width, FILE *to) {

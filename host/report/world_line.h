@@ -26,6 +26,8 @@ void weft_world_tell_alone(const weft_session *session);
 /* A notice where one thread would be faster than the device's several. Measures, where that may be (measure/threads.h):
  * before the session is started. [rank 0] */
 void weft_world_tell_threads(const weft_session *session);
+/* The same where 16 bits, in which the run computes, are slower than fp32 (measure/precision.h). [rank 0] */
+void weft_world_tell_precision(const weft_session *session);
 /* How the leaves' gradients are summed, and whether that is covered by the contract of equal bits. */
 void weft_sums_print(const weft_session *session, int width, FILE *to);
 /* Which rows of each step every rank takes: rank 0 tells of all, any other of itself; nothing where there is one

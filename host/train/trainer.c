@@ -491,6 +491,7 @@ static weft_status begin_run(trainer *self, weft_error *err) {
         weft_schedule_warn(session);
         weft_world_tell_alone(session);
         if (!self->quiet) weft_world_tell_threads(session);
+        if (!self->quiet) weft_world_tell_precision(session);
         say_uncovered(self);
     }
     return agree(self, status, err);

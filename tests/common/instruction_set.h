@@ -1,5 +1,6 @@
 /* tests/common/instruction_set.h: a test that is meant for one instruction set of the CPU device is told so in
- * WEFT_TEST_ISA, beside the variable that keeps oneDNN to it: "base", "avx2" or "avx512", as the device's info says. */
+ * WEFT_TEST_ISA, beside the variable that keeps oneDNN to it: "base", "avx2", "avx512" or "amx-bf16", as the device's
+ * info says; the last one is everywhere in a device of the tests (device/amx). */
 #ifndef WEFT_TEST_INSTRUCTION_SET_H
 #define WEFT_TEST_INSTRUCTION_SET_H
 

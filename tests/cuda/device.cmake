@@ -21,6 +21,9 @@ set_tests_properties(cuda.cudnn PROPERTIES ENVIRONMENT "${on_double}")
 target_link_libraries(test_cuda_device PRIVATE weft-cuda-double)
 add_dependencies(test_cuda_device weft-device-cuda-double)
 set_tests_properties(cuda.device PROPERTIES ENVIRONMENT "${on_double}")
+target_link_libraries(test_cuda_waiting PRIVATE weft-cuda-double)
+add_dependencies(test_cuda_waiting weft-device-cuda-double)
+set_tests_properties(cuda.waiting PROPERTIES ENVIRONMENT "${on_double}")
 
 # The bytes that kernels move.
 if(TARGET weft-device-cuda-counted)

@@ -40,10 +40,19 @@ ran() { # ran RANKS argument...: of one step of one rank
         rm -rf counts run
         WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/run" run.replay=no \
             train.schedule=constant train.steps=$steps "$@" >out 2>err || fail "train $*"
-        count counts >"counts.$steps"
-        awk '$2 == "cudaMalloc" || $2 == "cudaHostAlloc"' counts >"memory.$steps"
+        mv counts "all.$steps"
+        count "all.$steps" >"counts.$steps"
+        awk '$2 == "cudaMalloc" || $2 == "cudaHostAlloc"' "all.$steps" >"memory.$steps"
     done
     paste counts.1 counts.2 | awk -v n="$n" '{ print ($4 - $1) / n, ($5 - $2) / n, ($6 - $3) / n }'
+}
+steps_own() { # steps_own NAME: launches of the kernel in a step of all ranks that ran last
+    for steps in 1 2; do awk -v name="$1<" '$1 == "kernel" && index($2, name) == 1 { n += $NF } END { print n + 0 }' "all.$steps"; done |
+        { read -r one && read -r two && echo $((two - one)); }
+}
+adds() { # adds NUMBER: of sums that have a kernel of their own
+    [ "$(steps_own add_cells)" = "$1" ] && [ "$(steps_own norm_rows)" = 84 ] ||
+        failed "$(steps_own add_cells) sums and $(steps_own norm_rows) norms in a step, not $1 and 84" all.2
 }
 planned() { # planned RANKS argument...
     n=$1
@@ -62,6 +71,9 @@ same() { # same COLUMNS RANKS argument...: the first of the three numbers
 }
 # Five lines of the plan, a buffer each; a step takes nothing.
 same 1-3 1 train.precision=bf16
+# Each of 12 leaves has 7 norms, of which 6 are of the sum that a half of a block ends in, and form it. What is left to
+# kernels of its own is the gradients of 4 units, over these leaves.
+adds 44
 cmp memory.1 memory.2 >err && grep -q '^call cudaMalloc 5$' memory.1 || failed "allocations" memory.1 memory.2
 same 1-3 1 strategy.reduce=tree
 # Nor does a step in any other way of training. What is taken before the first one is told by what fails in a step.
@@ -114,7 +126,10 @@ limit "$weft" plan configs/cpu.ini >out 2>err || fail "plan on processors"
 has mpich || exit $((failures > 0))
 # What comes and goes between ranks passes through copies of MPI's own.
 same 1-2 2 strategy.plugin=ddp
+adds 88
+# Between two blocks fsdp gathers the next one, which marks the stream: the 3 last halves of a leaf meet no norm.
 same 1-2 2 strategy.plugin=fsdp train.precision=bf16
+adds 124
 # Pieces for exchanges are taken by the first step, however fast it went.
 mpi="--ranks 2 comm.plugin=mpi-mpich data.lengths= $short"
 # shellcheck disable=SC2086  # words on purpose

@@ -82,6 +82,11 @@ static inline bool is_cpu(void) {
 static inline int n_types(void) {
     return 3;
 }
+/* AMX multiplies bf16 alone; all else is that of the set below it, and is tested there. */
+static inline bool is_amx(void) {
+    const char *isa = getenv("WEFT_TEST_ISA");
+    return isa != NULL && strcmp(isa, "amx-bf16") == 0;
+}
 /* How many mixes of an operand and a result of a product. */
 static inline int n_mixes(void) {
     return 2 * n_types() - 1;

@@ -549,25 +549,26 @@ START_TEST(products_refuse_other_types) {
 END_TEST
 
 static void fill(TCase *tests) {
-    tcase_add_loop_test(tests, products_of_odd_shapes, 0, n_mixes());
-    tcase_add_loop_test(tests, products_with_a_bias, 0, n_mixes());
-    tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, 0, n_mixes());
-    tcase_add_loop_test(tests, products_of_rows_that_collide, 0, n_mixes());
-    if (!is_slow()) tcase_add_loop_test(tests, products_whose_sums_wait, 0, n_mixes());
-    if (!is_slow())
+    const int from = is_amx() ? 1 : 0, to = is_amx() ? 3 : n_mixes(); /* those of bf16 */
+    tcase_add_loop_test(tests, products_of_odd_shapes, from, to);
+    tcase_add_loop_test(tests, products_with_a_bias, from, to);
+    tcase_add_loop_test(tests, products_that_oneDNN_cuts_by_threads, from, to);
+    tcase_add_loop_test(tests, products_of_rows_that_collide, from, to);
+    if (!is_slow()) tcase_add_loop_test(tests, products_whose_sums_wait, from, to);
+    if (!is_slow() && !is_amx())
         tcase_add_loop_test(tests, products_of_rows_too_large_to_widen_at_once, 1, n_mixes()); /* of 16 bits */
-    tcase_add_loop_test(tests, products_of_many_rows, 0, n_mixes());
-    if (!is_slow()) tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, 0, n_mixes());
-    tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, 0, n_mixes());
+    tcase_add_loop_test(tests, products_of_many_rows, from, to);
+    if (!is_slow()) tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, from, to);
+    tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, from, to);
     if (is_cpu()) tcase_add_loop_test(tests, the_roof_of_a_product_is_measured, 0, 4);
-    if (is_cpu()) tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, 0, n_mixes());
-    tcase_add_loop_test(tests, products_of_long_inner_dimensions, 0, n_mixes());
-    tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, 0, n_mixes());
+    if (is_cpu()) tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, from, to);
+    tcase_add_loop_test(tests, products_of_long_inner_dimensions, from, to);
+    tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, from, to);
     tcase_add_loop_test(tests, products_are_those_of_rounded_operands, 1, n_types());
     tcase_add_test(tests, products_refuse_other_types);
-    tcase_add_loop_test(tests, products_of_the_last_places_of_rows, 0, n_mixes());
-    tcase_add_loop_test(tests, products_of_nothing, 0, n_mixes());
-    tcase_add_loop_test(tests, products_refuse_what_does_not_fit, 0, n_mixes());
+    tcase_add_loop_test(tests, products_of_the_last_places_of_rows, from, to);
+    tcase_add_loop_test(tests, products_of_nothing, from, to);
+    tcase_add_loop_test(tests, products_refuse_what_does_not_fit, from, to);
 }
 
 int main(void) {

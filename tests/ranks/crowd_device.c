@@ -1,5 +1,6 @@
 /* crowd_device.c: the CPU device on a machine where threads get into each other's way, or where they help: matrix
- * products take a millisecond more by several threads, with CROWD=one by one. At its end it says how many it has. */
+ * products take a millisecond more by several threads, with CROWD=one by one; or, with CROWD=bf16, ten more in bf16. At
+ * its end it says how many it has. */
 #include "fault.h"
 
 #include <stdbool.h>
@@ -24,7 +25,9 @@ static void destroy(weft_device *device) {
 static weft_status matmul(weft_device *device, weft_stream *s, const weft_matmul *args, weft_error *err) {
     const char *slow = getenv("CROWD");
     const bool one_is_slow = slow != NULL && strcmp(slow, "one") == 0;
-    if ((threads_of(device) == 1) == one_is_slow) (void)usleep(1000);
+    const bool half_is_slow = slow != NULL && strcmp(slow, "bf16") == 0;
+    if (half_is_slow) (void)usleep(args->dtype_a == WEFT_BF16 ? 10000 : 0);
+    else if ((threads_of(device) == 1) == one_is_slow) (void)usleep(1000);
     return real.matmul(device, s, args, err);
 }
 

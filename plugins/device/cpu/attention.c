@@ -164,8 +164,10 @@ CPU_KERNEL(attention, weft_attention) {
     {
         forward f[GROUP];
         (void)forward_scratch(&a, f, a.scratch + omp_get_thread_num() * bytes);
+        attention_enter(&a);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < tasks; i++) run_forward_task(&a, i, f);
+        attention_leave(&a);
     }
     return WEFT_OK;
 }

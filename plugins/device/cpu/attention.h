@@ -40,6 +40,9 @@ typedef struct query_block {
  * something once the shape is known to be sound. */
 weft_status attention_look_up(attention *a, operands *c, bool backward);
 attention attention_of(const weft_device *device, const weft_attention *args);
+/* A thread calls them before its first product of two operands and after its last. */
+void attention_enter(const attention *a);
+void attention_leave(const attention *a);
 void attention_queries(const attention *a, query_block *b, int64_t batch, int64_t head, int64_t from);
 /* scores: s, keys and the mask of the block of keys [key, key + keys). */
 cpu_scores attention_scores(query_block *b, float *s, int64_t key, int64_t keys);

@@ -18,15 +18,16 @@ typedef struct backward {
     float *s, *ds;               /* (CPU_BLOCK keys, CPU_BLOCK) */
     float *q, *d_o, *dq;         /* (CPU_BLOCK, padded); q times scale */
     float *k, *dk, *dv;          /* (S, padded) */
-    float *k_in, *v_in;          /* (S, inner_ld); k_in lies on k where that is the same */
-    float *lse, *delta;          /* (CPU_BLOCK) */
-    float *slope;                /* (CPU_BLOCK keys, CPU_BLOCK): of the soft cap; NULL without one */
+    float *k_in, *v_in; /* (S up to a multiple of CPU_WIDTH, inner_ld); k_in lies on k where that is the same */
+    float *lse, *delta; /* (CPU_BLOCK) */
+    float *slope;       /* (CPU_BLOCK keys, CPU_BLOCK): of the soft cap; NULL without one */
 } backward;
 
 static int64_t backward_scratch(const attention *a, backward *f, char *base) {
     const int64_t across = cpu_floats(a->inner * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
-    const int64_t all = cpu_floats(a->rows * a->padded), in = cpu_floats(a->rows * a->inner_ld);
+    const int64_t all = cpu_floats(a->rows * a->padded);
+    const int64_t in = cpu_floats(size_round_up(a->rows, CPU_WIDTH) * a->inner_ld);
     float **const slots[] = {&f->q_across, &f->do_across, &f->s,   &f->ds,    &f->q,    &f->d_o,  &f->dq,   &f->k,
                              &f->dk,       &f->dv,        &f->lse, &f->delta, &f->v_in, &f->k_in, &f->slope};
     const int64_t bytes[] = {across,
@@ -199,8 +200,10 @@ CPU_KERNEL(attention_backward, weft_attention) {
     {
         backward f;
         (void)backward_scratch(&a, &f, a.scratch + omp_get_thread_num() * bytes);
+        attention_enter(&a);
 #pragma omp for schedule(dynamic, 1)
         for (int64_t i = 0; i < tasks; i++) run_backward_task(&a, i, &f);
+        attention_leave(&a);
     }
     return WEFT_OK;
 }

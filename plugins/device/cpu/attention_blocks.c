@@ -13,6 +13,7 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     a.small = a.pairs ? device->panels_bf16->small : device->loops->small;
     a.inner = a.pairs ? size_ceil_div(args->head_dim, 2) : args->head_dim;
     a.inner_ld = size_round_up(size_max(a.inner, 1), CPU_WIDTH);
+    if (a.pairs && device->panels_bf16->packs_a) a.inner = a.inner_ld; /* tiles are whole */
     return a;
 }
 
@@ -128,6 +129,14 @@ void attention_pack(const attention *a, float *out, const void *from, int64_t ld
         memcpy(out, cpu_from(from, i * ld, a->bytes), bytes);
         memset((char *)out + bytes, 0, room - bytes);
     }
+}
+
+void attention_enter(const attention *a) {
+    if (a->pairs && a->device->panels_bf16->enter != NULL) a->device->panels_bf16->enter();
+}
+
+void attention_leave(const attention *a) {
+    if (a->pairs && a->device->panels_bf16->leave != NULL) a->device->panels_bf16->leave();
 }
 
 void attention_turn(const attention *a, float *out, float *packed, const void *from, int64_t ld, int64_t rows,

@@ -5,7 +5,7 @@
  * the instructions for bf16 multiply and add as a pair (AVX512-BF16: each lane of a sum takes in a[2p] b[2p] +
  * a[2p+1] b[2p+1], in fp32). A panel holds lanes (rows of a, columns of b) in slabs, each (words, lanes), padded with
  * zeros: of b PANEL_LANES lanes, of a as many as suit the blocks of sums. Slabs are panel_room(words) words per lane
- * apart.
+ * apart. On tiles of AMX the words of 16 lanes are turned in a slab of a, 16 at a time: (words / 16, lanes, 16).
  */
 #ifndef WEFT_DEVICE_CPU_PANELS_H
 #define WEFT_DEVICE_CPU_PANELS_H
@@ -54,10 +54,15 @@ typedef struct cpu_panels {
     void (*pack_a)(uint32_t *panel, const panel_source *from);
     void (*pack_b)(uint32_t *panel, const panel_source *from);
     void (*multiply)(const panel_block *p);
+    /* A thread calls them before it multiplies and afterwards, with whatever lies in between; may be NULL. */
+    void (*enter)(void);
+    void (*leave)(void);
     /* Small products of pairs of bf16: a and b are words, and so counts the inner dimension. NULL where a word is one
-     * value. */
+     * value. Where packs_a is set, a's rows lie along (a_step 1), inner dimensions are multiples of CPU_WIDTH, and a
+     * and c have room for so many rows. */
     void (*small)(const cpu_small *p);
     int64_t values;      /* of a word: 1, or 2 where pairs of bf16 are multiplied */
+    int packs_a;         /* a is never read where it lies */
     int64_t rows_of_a;   /* lanes of a slab of a; those of b have PANEL_LANES */
     int64_t strip;       /* rows of a that meet b's columns at a time, at most: whole blocks of sums, and whole slabs */
     int64_t rows, inner; /* m and k of the smallest product on which panels are faster than the library */
@@ -77,6 +82,9 @@ static inline int64_t panel_bytes(int64_t lanes, int64_t words) {
 extern const cpu_panels cpu_panels_f32_avx2, cpu_panels_wide_avx2, cpu_panels_half_avx2;
 extern const cpu_panels cpu_panels_f32_avx512, cpu_panels_wide_avx512, cpu_panels_half_avx512;
 extern const cpu_panels cpu_panels_bf16_avx512;
+#endif
+#if defined(__x86_64__) || defined(WEFT_AMX_PLAIN)
+extern const cpu_panels cpu_panels_bf16_amx;
 #endif
 
 #endif

@@ -37,67 +37,32 @@ INLINE void vec_pass(float *p, vec v) {
 }
 
 #include "panels_body.h"
+#include "panels_words.h"
 
 /* ---- packing ---- */
 
-/* The first n values, zeros behind them; n > 0 may be more than a register holds. */
-INLINE __m512i load_16(const uint16_t *p, int64_t n) {
-    if (n >= 32) return _mm512_loadu_si512(p);
-    return _mm512_maskz_loadu_epi16((__mmask32)((1u << n) - 1u), p);
-}
+/* n > 0 may be more than a register holds. */
 INLINE __m512i load_32(const uint32_t *p, int64_t n) {
     if (n >= 16) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi32((__mmask16)((1u << n) - 1u), p);
-}
-
-/* Sixteen lanes of sixteen words each, turned: the four steps exchange ever larger squares. */
-INLINE void turn(uint32_t *out, const __m512i *lane) {
-    __m512i r[16], t[16];
-    int i;
-#pragma GCC unroll 8
-    for (i = 0; i < 8; i++) {
-        t[2 * i] = _mm512_unpacklo_epi32(lane[2 * i], lane[2 * i + 1]);
-        t[2 * i + 1] = _mm512_unpackhi_epi32(lane[2 * i], lane[2 * i + 1]);
-    }
-#pragma GCC unroll 4
-    for (i = 0; i < 16; i += 4) {
-        r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
-        r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-        r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
-        r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-#pragma GCC unroll 4
-    for (i = 0; i < 4; i++) {
-        t[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
-        t[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xDD);
-        t[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
-        t[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xDD);
-    }
-#pragma GCC unroll 4
-    for (i = 0; i < 4; i++) {
-        _mm512_storeu_si512(out + i * 16, _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88));
-        _mm512_storeu_si512(out + (i + 4) * 16, _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0x88));
-        _mm512_storeu_si512(out + (i + 8) * 16, _mm512_shuffle_i32x4(t[i], t[i + 8], 0xDD));
-        _mm512_storeu_si512(out + (i + 12) * 16, _mm512_shuffle_i32x4(t[i + 4], t[i + 12], 0xDD));
-    }
 }
 
 /* A lane's words from w on, zeros behind the last. values: of a word; one of 16 bits that is alone in its word is
  * widened. */
 INLINE __m512i load_words(const char *at, int64_t w, int64_t k, const int values, const int32_t dtype) {
     if (values == 1 && dtype != WEFT_F32) return _mm512_castps_si512(panel_values(at, w, k, dtype));
-    if (values == 2) return load_16((const uint16_t *)(const void *)at + w * 2, k - w * 2);
+    if (values == 2) return words_load((const uint16_t *)(const void *)at + w * 2, k - w * 2);
     return load_32((const uint32_t *)(const void *)at + w, k - w);
 }
 
 /* One slab of lanes whose values lie side by side. */
 INLINE void pack_along(uint32_t *slab, const panel_source *from, int64_t first, const int values, const int32_t dtype) {
     const int64_t bytes = panel_value_bytes(dtype), row = from->ld * bytes, lanes = from->lanes - first;
-    const int64_t words = (from->k + values - 1) / values;
+    const int64_t n_words = (from->k + values - 1) / values;
     const char *at = (const char *)from->at + first * row;
     __m512i lane[16];
     int64_t w, i;
-    for (w = 0; w < words; w += 16) {
+    for (w = 0; w < n_words; w += 16) {
         if (lanes >= 16 && from->k - w * values >= 16 * values) {
 #pragma GCC unroll 16
             for (i = 0; i < 16; i++) {
@@ -109,24 +74,19 @@ INLINE void pack_along(uint32_t *slab, const panel_source *from, int64_t first, 
             for (i = 0; i < 16; i++)
                 lane[i] = i < lanes ? load_words(at + i * row, w, from->k, values, dtype) : _mm512_setzero_si512();
         }
-        turn(slab + w * 16, lane);
+        words_turn(slab + w * 16, lane);
     }
 }
 
 /* Two slabs, or the last one, of bf16 lanes that lie side by side: two rows are shuffled into pairs. */
 static void pack_across_bf16(uint32_t *slab, int64_t room, const uint16_t *from, int64_t ld, int64_t lanes, int64_t k) {
-    const __m512i low =
-        _mm512_add_epi16(_mm512_set1_epi32(0x00200000),
-                         _mm512_setr_epi32(0x00000, 0x10001, 0x20002, 0x30003, 0x40004, 0x50005, 0x60006, 0x70007,
-                                           0x80008, 0x90009, 0xA000A, 0xB000B, 0xC000C, 0xD000D, 0xE000E, 0xF000F));
-    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
     int64_t p;
     for (p = 0; p < k; p += 2) {
-        const __m512i even = load_16(from + p * ld, lanes);
-        const __m512i odd = p + 1 < k ? load_16(from + (p + 1) * ld, lanes) : _mm512_setzero_si512();
-        uint32_t *out = slab + p / 2 * 16;
-        _mm512_storeu_si512(out, _mm512_permutex2var_epi16(even, low, odd));
-        if (lanes > 16) _mm512_storeu_si512(out + room * 16, _mm512_permutex2var_epi16(even, high, odd));
+        const words odd = p + 1 < k ? words_load(from + (p + 1) * ld, lanes) : _mm512_setzero_si512();
+        words low, high;
+        words_join(&low, &high, words_load(from + p * ld, lanes), odd);
+        words_store(slab + p / 2 * 16, low);
+        if (lanes > 16) words_store(slab + room * 16 + p / 2 * 16, high);
     }
 }
 

@@ -17,6 +17,8 @@
 #ifndef WEFT_DEVICE_CPU_PANELS_BODY_H
 #define WEFT_DEVICE_CPU_PANELS_BODY_H
 
+#include "panels_finish.h"
+
 #define SLAB_VECTORS   (PANEL_LANES / VEC_LANES) /* of a word of a slab */
 #define BLOCK_SLABS    (BLOCK_VECTORS / SLAB_VECTORS)
 #define HALF           (BLOCK_ROWS / 2)
@@ -64,26 +66,6 @@ INLINE void pack_across(uint32_t *panel, const panel_source *from, const int32_t
 }
 
 /* ---- multiplying ---- */
-
-/* Stores one vector of finished sums; n: of its columns that are there. */
-INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int64_t n) {
-    const int64_t at = row * p->ldc + column;
-    if (n <= 0) return;
-    if (p->sum != NULL) v += vec_get(p->sum + row * p->sum_ld + column, 0, n);
-    if (p->narrow == WEFT_BF16) {
-        uint16_t *narrow = (uint16_t *)p->c + at;
-        if (p->accumulate) v += bf16_get(narrow, 0, n);
-        bf16_put(narrow, v, 0, n);
-    } else if (p->narrow == WEFT_F16) {
-        uint16_t *narrow = (uint16_t *)p->c + at;
-        if (p->accumulate) v += f16_get(narrow, 0, n);
-        f16_put(narrow, v, 0, n);
-    } else {
-        float *wide = (float *)p->c + at;
-        if (p->accumulate) v += vec_get(wide, 0, n);
-        vec_put(wide, v, 0, n);
-    }
-}
 
 /* How the finished sums of a block go into c, where it lies within c, which is fp32, and no sum waits elsewhere. */
 typedef enum way { SET, ADD, PASS } way;

@@ -1,6 +1,7 @@
 /* plugin.c: the plugin device:cpu itself: its key, its life, what it says of itself, and its kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #include "../common/matrices.h"
+#include "amx.h"
 #include "cpu.h"
 
 #include <dnnl.h>
@@ -41,8 +42,9 @@ static void read_processor_name(char *out, size_t size) {
     if (f != NULL) (void)fclose(f);
 }
 
-/* oneDNN says which set it runs on (DNNL_MAX_CPU_ISA can lower it); our loops follow, so that one name fits both. An
- * optimizer's loop goes by the processor (weft/optimizer.h), with the same bits. */
+/* oneDNN says which set it runs on (DNNL_MAX_CPU_ISA can lower it); our loops follow, so that one name fits both. What
+ * is chosen follows from that and the processor alone, never from what was measured: equal bits are promised for a
+ * name. An optimizer's loop goes by the processor (weft/optimizer.h), with the same bits. */
 static void choose_isa(weft_device *d) {
     const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
     const unsigned avx2 = dnnl_cpu_isa_avx2, avx512 = dnnl_cpu_isa_avx512_core, bf16 = dnnl_cpu_isa_avx512_core_bf16;
@@ -65,6 +67,12 @@ static void choose_isa(weft_device *d) {
         d->panels_bf16 = &cpu_panels_wide_avx2;
         d->panels_f16 = &cpu_panels_half_avx2;
         name = "avx2";
+    }
+#endif
+#if defined(__x86_64__) || defined(WEFT_AMX_PLAIN)
+    if (amx_is_here(isa)) {
+        d->panels_bf16 = &cpu_panels_bf16_amx;
+        name = "amx-bf16";
     }
 #endif
     (void)snprintf(d->isa, sizeof d->isa, "%s", name);

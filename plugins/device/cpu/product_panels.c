@@ -28,7 +28,7 @@
 #define UNITS   8                    /* a team wants in a turn: strips get shorter for it, then columns fewer */
 #define COLUMNS (2 * PANEL_COLUMNS)  /* of a unit, about, and of what a thread packs at a time; whole pairs of slabs */
 #define FINE    4                    /* times as many units of the last strips, one for each thread */
-#define WAITING 1056                 /* rows of sums in scratch */
+#define WAITING 1056                 /* rows of sums in scratch, at most: whole strips */
 #define COLLIDE 1024                 /* floats: rows so far apart fall on few lines of the cache */
 #define FEW     512                  /* rows */
 
@@ -62,7 +62,8 @@ static int64_t bytes_of_a(const product *p) {
  * next row. */
 bool panels_read_a(const cpu_panels *panels, const product *p) {
     const bool as_they_are = panels->values * bytes_of_a(p) == (int64_t)sizeof(uint32_t);
-    return as_they_are && !p->transpose_a && p->lda % panels->values == 0 && p->k % panels->values == 0;
+    return !panels->packs_a && as_they_are && !p->transpose_a && p->lda % panels->values == 0 &&
+           p->k % panels->values == 0;
 }
 static bool sums_wait_in_c(int32_t dtype, product_mode mode) {
     return dtype == WEFT_F32 && mode != PRODUCT_ADD;
@@ -281,9 +282,10 @@ static void run_chunk(panel_job *job, const chunk *c, int64_t turn, worker *by) 
 static void run_job(panel_job *job, worker by) {
     const tile *t = job->t;
     const int64_t wide = columns_of(t->n1 - t->n0), steps = size_ceil_div(t->k1 - t->k0, job->step);
-    const int64_t high = job->s->c == NULL ? t->m1 - t->m0 : WAITING;
+    const int64_t high = job->s->c == NULL ? t->m1 - t->m0 : WAITING / job->panels->strip * job->panels->strip;
     chunk c = {0};
     int64_t turn = 0;
+    if (job->panels->enter != NULL) job->panels->enter();
     for (c.m0 = t->m0; c.m0 < t->m1; c.m0 = c.m1) {
         c.m1 = size_min(t->m1, c.m0 + high);
         for (c.n0 = t->n0; c.n0 < t->n1; c.n0 = c.n1, turn += steps) {
@@ -292,6 +294,7 @@ static void run_job(panel_job *job, worker by) {
             run_chunk(job, &c, turn, &by);
         }
     }
+    if (job->panels->leave != NULL) job->panels->leave();
 }
 
 static panel_job job_of(const cpu_panels *panels, const product *p, const tile *t, const tile_scratch *s,

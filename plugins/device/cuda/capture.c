@@ -16,6 +16,7 @@ static void give_up(const weft_device *device, cudaStream_t stream) {
 
 weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err) {
     if (device->recording == NULL) return WEFT_OK;
+    (void)cuda_launch_waiting(device); /* into what is given up, which must not run later */
     give_up(device, device->recording->stream);
     device->recording = NULL;
     return weft_error_set(err, WEFT_E_HOST, "%s on device cuda was called while a step was recorded.", what);
@@ -56,9 +57,11 @@ static weft_status make_recording(weft_device *device, weft_recording **out, cud
 
 static weft_status end(weft_device *device, weft_stream *stream, weft_recording **out, weft_error *err) {
     weft_stream *s = stream == NULL ? &device->first : stream;
-    const cudaStream_t at = cuda_stream(device, s);
+    const cudaStream_t at = cuda_stream_named(device, s);
     cudaGraph_t graph = NULL;
     weft_status status = WEFT_OK;
+    cuda_card_enter(device);
+    cuda_settle_waiting(device); /* whichever stream it waits in, it is part of this */
     if (device->recording != s)
         return weft_error_set(err, WEFT_E_HOST, "end on device cuda: nothing is recorded on that stream.");
     device->recording = NULL;

@@ -120,7 +120,7 @@ static weft_status choose(weft_device *device, weft_device_choice *choice, weft_
     if (!read_key(&shape, choice->key))
         return weft_error_set(err, WEFT_E_HOST,
                               "Device cuda was asked for a choice of \"%.127s\", which it does not know.", choice->key);
-    (void)cuda_stream(device, NULL);
+    cuda_card_enter(device);
     status = cuda_algorithm_find(&a, device, &shape, err);
     if (status == WEFT_OK) tell(device, a, choice);
     return status;

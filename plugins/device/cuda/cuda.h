@@ -10,11 +10,14 @@
  *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
  *     native.c      streams and operands under CUDA's own names
  *     dry_run.c     what a step would ask of CUDA, counted
+ *     add.c         an add, which waits for a norm of its sum
  *     attention_cudnn.c, attention_graph.c   attention by cuDNN
  *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
- * Everything is queued; nothing but read, synchronize, reached and await waits for the card. A kernel's result depends
+ * Everything is queued; nothing but read, synchronize, reached and await waits for the card. All that is queued or made
+ * goes through cuda_stream or cuda_enter first, which launch an add that waits; it is asked for by one thread alone, as
+ * weft/device.h has it, and what any thread may ask for touches nothing that waits. A kernel's result depends
  * on its operands and their shapes alone: sums have an order that the shape fixes, and no atomic adds a float.
  */
 #ifndef WEFT_DEVICE_CUDA_H
@@ -35,6 +38,7 @@
 
 #include "../common/matrices.h"
 #include "../common/operands.h"
+#include "add.h"
 #include "cell_bytes.h"
 #include "dry_run.h"
 #include "kernels.h"
@@ -60,6 +64,13 @@ struct weft_stream {
     weft_device *device;
 };
 
+/* An add that has been asked for and is not launched yet (add.c). */
+typedef struct cuda_waiting {
+    bool is_there;
+    cudaStream_t stream;
+    add_call call;
+} cuda_waiting;
+
 typedef struct cuda_staging cuda_staging;
 typedef struct cuda_algorithms cuda_algorithms;
 typedef struct cuda_modules cuda_modules;
@@ -80,6 +91,7 @@ struct weft_device {
     weft_mark *spare;                 /* marks that were waited for, to be used again */
     cuda_staging *staging;
     weft_stream *recording; /* the stream whose work is being recorded; NULL: none */
+    cuda_waiting waiting;
     cuda_algorithms *algorithms;
     cuda_modules *modules;
     cuda_cudnn *cudnn; /* NULL: attention is made by own kernels alone */
@@ -97,14 +109,26 @@ weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t
 
 /* ---- streams.c ---- */
 
-/* CUDA's stream of one of ours; its card is made the current one of this thread, and where that fails, what is judged
- * next tells it. */
+/* CUDA's stream of one of ours, for what is queued in it next: its card is made the current one of this thread, an add
+ * that waits in this stream is launched, and where either fails, what is judged next tells it. */
 cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s);
-/* The same where something is made, which would be lost if it were told only then, and where something is ended. */
+/* Where something is made, whose failure would be lost if it were told only then, and where something is ended: an add
+ * is launched whichever stream it waits in. */
 weft_status cuda_enter(const weft_device *device, const char *what, weft_error *err);
 void cuda_enter_end(const weft_device *device);
 weft_status cuda_streams_open(weft_device *device, weft_error *err);
 void cuda_streams_close(weft_device *device);
+/* The same stream, and nothing is queued. */
+cudaStream_t cuda_stream_named(const weft_device *device, const weft_stream *s);
+/* The card alone is made the current one. */
+void cuda_card_enter(const weft_device *device);
+
+/* ---- add.c ---- */
+
+/* Launches the add that waits, if one does. */
+cudaError_t cuda_launch_waiting(const weft_device *device);
+/* The same for a function that judges nothing: what is judged next tells where it failed. */
+void cuda_settle_waiting(const weft_device *device);
 
 /* ---- staging.c ---- */
 

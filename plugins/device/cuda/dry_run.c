@@ -4,9 +4,16 @@
 
 static _Thread_local weft_dry_counts now;
 static _Thread_local bool under_way;
+static _Thread_local uintptr_t next_address; /* of a buffer without memory */
 
 bool cuda_is_dry(void) {
     return under_way;
+}
+
+void *cuda_dry_address(int64_t bytes) {
+    const uintptr_t at = next_address;
+    next_address += (uintptr_t)size_round_up(size_max(bytes, 1), CUDA_LINE);
+    return (void *)at;
 }
 
 bool cuda_dry_kernel(void) {
@@ -26,23 +33,25 @@ bool cuda_dry_copy(void) {
 
 static weft_status begin(weft_device *device, weft_error *err) {
     const weft_dry_counts none = {.struct_size = (uint32_t)sizeof none};
-    const weft_status status = cuda_not_recording(device, "begin of a dry run", err);
+    weft_status status = cuda_not_recording(device, "begin of a dry run", err);
+    if (status == WEFT_OK && !under_way) status = cuda_enter(device, "beginning a dry run", err);
     if (status != WEFT_OK) return status;
     if (under_way)
         return weft_error_set(err, WEFT_E_HOST, "A dry run of device cuda was begun while one was under way.");
     now = none;
+    next_address = CUDA_LINE;
     under_way = true;
     cuda_count_launches_into(&now.kernels);
     return WEFT_OK;
 }
 
 static void counts(const weft_device *device, weft_dry_counts *out) {
-    (void)device;
+    cuda_settle_waiting(device);
     weft_struct_give(out, &now);
 }
 
 static void end(weft_device *device) {
-    (void)device;
+    cuda_settle_waiting(device);
     under_way = false;
     cuda_count_launches_into(NULL);
 }

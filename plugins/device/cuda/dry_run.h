@@ -18,6 +18,9 @@ bool cuda_dry_kernel(void);
 bool cuda_dry_product(void);
 bool cuda_dry_copy(void);
 bool cuda_is_dry(void); /* without counting anything */
+/* Where a buffer would lie: aligned, and apart from all others, for what is launched depends on which operands meet. It
+ * is never touched. */
+void *cuda_dry_address(int64_t bytes);
 
 #ifdef __cplusplus
 }

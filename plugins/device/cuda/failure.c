@@ -77,8 +77,16 @@ static weft_status tell_unheard(const char *what, weft_error *err) {
     return code == cudaSuccess ? WEFT_OK : tell(code, unheard_of, unheard_in != NULL ? unheard_in : what, err);
 }
 
+/* A kernel was launched, if the call is a launcher. */
+static void note_launch(const char *call) {
+    if (strncmp(call, "cuda", 4) != 0 && !cuda_is_dry()) atomic_store(&has_launched, true);
+}
+
 void cuda_put_off(cudaError_t code, const char *call, const char *what) {
-    if (code == cudaSuccess) return;
+    if (code == cudaSuccess) {
+        note_launch(call);
+        return;
+    }
     (void)cudaGetLastError();
     if (unheard != cudaSuccess) return; /* the first one is told */
     unheard = code;
@@ -93,7 +101,7 @@ weft_status cuda_judge_call(cudaError_t code, const char *call, const char *what
         return WEFT_E_DEVICE;
     }
     if (code != cudaSuccess) return tell(code, call, what, err);
-    if (strncmp(call, "cuda", 4) != 0 && !cuda_is_dry()) atomic_store(&has_launched, true); /* of a launcher */
+    note_launch(call);
     return WEFT_OK;
 }
 

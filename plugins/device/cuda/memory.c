@@ -35,7 +35,7 @@ weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, we
     if (status != WEFT_OK) return status;
     b = device->host->alloc(device->host, sizeof *b, _Alignof(max_align_t));
     if (b == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory for the note of a buffer.");
-    if (cuda_is_dry()) base = (void *)(uintptr_t)CUDA_LINE; /* never touched, and aligned */
+    if (cuda_is_dry()) base = cuda_dry_address(bytes);
     else code = cudaMalloc(&base, (size_t)size_max(bytes, 1));
     if (code != cudaSuccess) {
         device->host->release(device->host, b);

@@ -1,6 +1,7 @@
 /* native.c: CUDA's own names of streams and operands, for a communicator beside the device (weft/native.h). */
 #include "cuda.h"
 
+/* It is asked for anew for each thing that is queued there, so that what waits is there before. */
 static void *find_stream(const weft_device *device, const weft_stream *stream) {
     return (void *)cuda_stream(device, stream);
 }

@@ -27,6 +27,40 @@ static norm_call look_up_norm(operands *c, const weft_norm *args) {
     return call;
 }
 
+/* ---- an add that waits ---- */
+
+static bool lie_apart(const void *a, int64_t bytes_a, const void *b, int64_t bytes_b) {
+    const uintptr_t at_a = (uintptr_t)a, at_b = (uintptr_t)b;
+    return a == NULL || b == NULL || at_a + (uintptr_t)bytes_a <= at_b || at_b + (uintptr_t)bytes_b <= at_a;
+}
+
+/* Nothing that the norm writes lies where other rows' sums are still to be read from, nor what it reads beside x where
+ * they are written. y may lie on an operand of the add: a thread reads there what it then writes over. */
+static bool keeps_apart(const norm_call *call, const add_call *add) {
+    const int64_t bytes = add->n * cell_bytes(add->dtype), row = call->width * 4, column = call->rows * 4;
+    const void *const of_add[] = {add->a, add->b, add->y};
+    for (int i = 0; i < 3; i++) {
+        if (call->y != of_add[i] && !lie_apart(call->y, bytes, of_add[i], bytes)) return false;
+        if (!lie_apart(call->rstd, column, of_add[i], bytes) || !lie_apart(call->mean, column, of_add[i], bytes))
+            return false;
+    }
+    return lie_apart(call->gain, row, add->y, bytes) && lie_apart(call->bias, row, add->y, bytes);
+}
+
+/* Takes the add over if this is a norm of its sum, of all of it, and next in its stream. */
+static void take_waiting(norm_call *call, cuda_waiting *waiting, cudaStream_t stream) {
+    const add_call *add = &waiting->call;
+    if (!waiting->is_there || stream != waiting->stream || call->residual != NULL || call->x != add->y ||
+        call->dtype != add->dtype || call->rows * call->width != add->n || !keeps_apart(call, add))
+        return;
+    call->x = add->a;
+    call->residual = add->b;
+    call->sum = add->y;
+    waiting->is_there = false;
+}
+
+/* ---- forward ---- */
+
 CUDA_KERNEL(norm, weft_norm) {
     operands c = OPERANDS("norm", weft_norm, args, err);
     norm_call call;
@@ -39,6 +73,7 @@ CUDA_KERNEL(norm, weft_norm) {
     call.residual = operands_may(&c, args->residual, "residual", args->rows, args->width, bytes);
     if (call.residual != NULL) call.sum = operands_need(&c, args->sum, "sum", args->rows, args->width, bytes);
     if (c.status != WEFT_OK) return c.status;
+    take_waiting(&call, &device->waiting, cuda_stream_named(device, s));
     return cuda_judge(norm_launch(&call, cuda_stream(device, s)), "norm", err);
 }
 

@@ -3,17 +3,31 @@
 #include "cuda.h"
 #include "marks.h"
 
-cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s) {
-    cuda_put_off(cudaSetDevice(device->index), "cudaSetDevice", NULL);
+cudaStream_t cuda_stream_named(const weft_device *device, const weft_stream *s) {
     return s == NULL ? device->first.stream : s->stream;
 }
 
+void cuda_card_enter(const weft_device *device) {
+    cuda_put_off(cudaSetDevice(device->index), "cudaSetDevice", NULL);
+}
+
+cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s) {
+    const cudaStream_t at = cuda_stream_named(device, s);
+    cuda_card_enter(device);
+    if (device->waiting.stream == at) cuda_settle_waiting(device);
+    return at;
+}
+
 weft_status cuda_enter(const weft_device *device, const char *what, weft_error *err) {
-    return cuda_judge(cudaSetDevice(device->index), what, err);
+    const weft_status status = cuda_judge(cudaSetDevice(device->index), what, err);
+    if (status != WEFT_OK) return status;
+    cuda_settle_waiting(device);
+    return cuda_judge_call(cudaSuccess, "cudaSetDevice", what, err);
 }
 
 void cuda_enter_end(const weft_device *device) {
     cuda_end(device, cudaSetDevice(device->index));
+    cuda_settle_waiting(device);
 }
 
 weft_status cuda_streams_open(weft_device *device, weft_error *err) {

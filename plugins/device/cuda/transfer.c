@@ -51,7 +51,7 @@ static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
     weft_status status = cuda_not_recording(device, "reached", err);
     cudaError_t code = cudaSuccess;
     if (status != WEFT_OK) return -1;
-    (void)cuda_stream(device, NULL);
+    cuda_card_enter(device);
     code = cudaEventQuery(mark->event);
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError(); /* it counts as one, and the next launch would be told of it */
@@ -63,7 +63,7 @@ static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
 
 static weft_status await_mark(weft_device *device, weft_mark *mark, weft_error *err) {
     weft_status status = cuda_not_recording(device, "await", err);
-    (void)cuda_stream(device, NULL);
+    cuda_card_enter(device);
     if (status == WEFT_OK) status = cuda_judge(cudaEventSynchronize(mark->event), "await", err);
     cuda_mark_put_back(device, mark);
     return status;

@@ -9,7 +9,9 @@
  *     ncclAllGather(native->address(device, from, bytes), ..., (cudaStream_t)native->stream(device, what->stream));
  *
  * What is queued there runs in the order of that stream, and takes part in a recording (weft/capture.h) as the device's
- * own kernels do. A pointer is valid as long as its buffer; it is none of the host's.
+ * own kernels do. The stream is asked for anew in each call, before something is queued in it: a device may launch what
+ * it was given last only when it knows what comes next. A pointer is valid as long as its buffer; it is none of the
+ * host's.
  *
  * Later users this serves: RCCL ("hip"), oneCCL ("level-zero").
  */

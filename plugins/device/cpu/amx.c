@@ -1,0 +1,63 @@
+/* amx.c: whether this process may use the tiles of AMX. Three have to agree: oneDNN's limit, by which a user keeps all
+ * of the device to a lesser set; the processor; and the kernel, which keeps the 8 KB of tiles from whoever has not
+ * asked for them, once a process and before the first tile (Linux 5.16). Where one of them does not, there is nothing
+ * to say: the device runs on what there is without tiles, and its info names that. */
+#include "amx.h"
+
+#include <dnnl.h>
+#include <stdatomic.h>
+#include <stddef.h>
+
+#define TILE_FEATURES (1u << 24 | 1u << 22)                 /* cpuid(7, 0).edx: AMX-TILE, AMX-BF16 */
+#define SAVED         (7ull << 5 | 1ull << 17 | 1ull << 18) /* XCR0: AVX-512, and tiles with their configuration */
+
+bool amx_decide(const amx_facts *facts) {
+    const unsigned limit = dnnl_cpu_isa_avx512_core_amx;
+    if ((facts->library & limit) != limit) return false;
+    if ((facts->features & TILE_FEATURES) != TILE_FEATURES || (facts->saved & SAVED) != SAVED) return false;
+    return facts->allow();
+}
+
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define REQUEST_STATE 0x1023 /* arch_prctl: ARCH_REQ_XCOMP_PERM */
+#define TILE_DATA     18     /* the state's number */
+
+static bool ask_the_kernel(void) {
+    return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+}
+
+static uint64_t read_saved(void) {
+    unsigned a = 0, b = 0, c = 0, d = 0, low = 0, high = 0;
+    if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & bit_OSXSAVE) == 0) return 0;
+    __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    return (uint64_t)high << 32 | low;
+}
+
+static bool look(unsigned library) {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    amx_facts facts = {.library = library, .allow = ask_the_kernel};
+    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
+    facts.features = d;
+    facts.saved = read_saved();
+    return amx_decide(&facts);
+}
+#else
+static bool look(unsigned library) {
+    (void)library;
+    return false;
+}
+#endif
+
+bool amx_is_here(unsigned library) {
+    static _Atomic int known; /* 1: no, 2: yes; asked twice at once, the answer is the same */
+    int answer = atomic_load(&known);
+    if (answer == 0) {
+        answer = look(library) ? 2 : 1;
+        atomic_store(&known, answer);
+    }
+    return answer == 2;
+}

@@ -1,0 +1,373 @@
+/* panels_amx.c: products of packed panels (panels.h) on the tiles of AMX, in pairs of bf16.
+ *
+ * The eight tiles are four of sums, two of a and two of b: 32 x 32 sums take in 16 words by four loads and four
+ * products. A product of tiles takes 16 cycles, a load of one whose lines the first cache has 8: 64 cycles of
+ * multiplying beside 32 of loading, of 4 KB for 65,536 operations. Where all four came from the second cache, that
+ * would be all that it gives in these cycles, 64 bytes each. So the inner dimension is cut into pieces of CUT_WORDS, as
+ * on AVX2: of a pair of slabs of b, 32 KB, which the first cache (48 KB) keeps while all rows meet them, and only a
+ * comes from the second one, 32 bytes a cycle. The sums of a block wait for its next piece, a load and a store of 4 KB
+ * in the 1,024 cycles of a piece. The cores that have tiles look far enough ahead to have the loads of some steps
+ * under way: nothing is fetched from the second cache into the first one by hand.
+ *
+ * Both operands are packed, a as well: as its rows lie, 16 of them fall on the same lines of the cache where they are
+ * a power of two apart, each thread would read all of them for every few columns, and no tail of theirs is zero. A
+ * tile of a panel is 1 KB without gaps. A strip of STRIP rows of a step (1,024 words) is 1 MB of the second cache's 2
+ * MB, its owner has just written it, and it meets all columns that the team has packed. b comes once a strip from
+ * where the team's panels lie, 1 byte for STRIP operations, 14 GB/s at 3.6 TFLOP/s of a core, and is fetched a piece
+ * ahead. c is written once a step, and its lines are fetched during the last piece.
+ *
+ * Rows, columns and words past the end are zeros of the panels, so all tiles are whole and one configuration serves:
+ * it is loaded when a thread begins with a product and released when it ends, so that the kernel saves no 8 KB of tiles
+ * for threads that are elsewhere.
+ *
+ * What knows the instruction set are amx.h's macros, simd.h and panels_words.h: a test compiles this file once more
+ * over tiles in plain C (WEFT_AMX_PLAIN names them), for processors that have none.
+ */
+#if defined(__x86_64__) || defined(WEFT_AMX_PLAIN)
+#include "amx.h"
+#if defined(WEFT_AMX_PLAIN)
+#include WEFT_AMX_PLAIN
+#else
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
+#else
+#pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
+#endif
+#define LOOPS_AVX512
+#endif
+#include "panels.h"
+#include "simd.h"
+#include "panels_finish.h"
+#include "panels_words.h"
+
+#define SIDE        32  /* rows and columns of a block of sums: two tiles each */
+#define CUT_WORDS   256 /* of a piece: 32 KB of b */
+#define STRIP       256 /* rows of a at a time, at most */
+#define TILE_FLOATS 256
+#define TILE_PACKED 1024 /* bytes of a tile that lies without gaps */
+#define LINES_MOST  8    /* fetched ahead in a step, at most, of each operand */
+
+/* ---- packing ---- */
+
+/* 16 words of 16 lanes into a slab. `rows`: of lanes, or words; those of a tile of a are lanes, of b words, so one or
+ * the other has to be turned. */
+INLINE void put_block(uint32_t *at, const words rows[16], const int turned) {
+    int i;
+    if (turned) {
+        words_turn(at, rows);
+        return;
+    }
+#pragma GCC unroll 16
+    for (i = 0; i < 16; i++) words_store(at + i * AMX_WORDS, rows[i]);
+}
+
+/* A slab of lanes whose values lie side by side: k values of `lanes` lanes from `at` on. What comes next is fetched;
+ * past the end it is nothing. */
+INLINE void pack_along(uint32_t *slab, const uint16_t *at, int64_t ld, int64_t lanes, int64_t k, const int turned) {
+    words rows[16];
+    int64_t v, i;
+    for (v = 0; v < k; v += 2 * AMX_WORDS) {
+        if (lanes >= PANEL_LANES && k - v >= 2 * AMX_WORDS) {
+#pragma GCC unroll 16
+            for (i = 0; i < 16; i++) {
+                __builtin_prefetch(at + (i + PANEL_LANES) * ld + v, 0, 3);
+                rows[i] = words_load(at + i * ld + v, 2 * AMX_WORDS);
+            }
+        } else {
+            for (i = 0; i < 16; i++) rows[i] = words_load(at + (i < lanes ? i : 0) * ld + v, i < lanes ? k - v : 0);
+        }
+        put_block(slab + v / 2 * PANEL_LANES, rows, turned);
+    }
+}
+
+/* Two slabs, or the last one, of lanes that lie side by side. */
+INLINE void pack_across(uint32_t *slab, int64_t room, const uint16_t *at, int64_t ld, int64_t lanes, int64_t k,
+                        const int turned) {
+    words low[16], high[16];
+    int64_t v, i;
+    for (v = 0; v < k; v += 2 * AMX_WORDS) {
+        const int64_t left = k - v;
+        const uint16_t *from = at + v * ld;
+        if (left >= 2 * AMX_WORDS) {
+#pragma GCC unroll 16
+            for (i = 0; i < 16; i++) {
+                __builtin_prefetch(from + (2 * i + 2 * AMX_WORDS) * ld, 0, 3);
+                __builtin_prefetch(from + (2 * i + 1 + 2 * AMX_WORDS) * ld, 0, 3);
+                words_join(&low[i], &high[i], words_load(from + 2 * i * ld, lanes),
+                           words_load(from + (2 * i + 1) * ld, lanes));
+            }
+        } else {
+            for (i = 0; i < 16; i++) {
+                const int64_t one = 2 * i < left ? lanes : 0, two = 2 * i + 1 < left ? lanes : 0;
+                words_join(&low[i], &high[i], words_load(one ? from + 2 * i * ld : at, one),
+                           words_load(two ? from + (2 * i + 1) * ld : at, two));
+            }
+        }
+        put_block(slab + v / 2 * PANEL_LANES, low, turned);
+        if (lanes > PANEL_LANES) put_block(slab + (room + v / 2) * PANEL_LANES, high, turned);
+    }
+}
+
+INLINE void pack(uint32_t *panel, const panel_source *from, const int lanes_are_rows) {
+    const int64_t room = panel_room((from->k + 1) / 2), step = from->along ? PANEL_LANES : 2 * PANEL_LANES;
+    const uint16_t *at = (const uint16_t *)from->at;
+    int64_t i;
+    for (i = 0; i < from->lanes; i += step) {
+        uint32_t *slab = panel + i * room;
+        if (from->along) {
+            pack_along(slab, at + i * from->ld, from->ld, from->lanes - i, from->k, !lanes_are_rows);
+        } else {
+            pack_across(slab, room, at + i, from->ld, from->lanes - i, from->k, lanes_are_rows);
+        }
+    }
+}
+static void pack_a(uint32_t *panel, const panel_source *from) {
+    pack(panel, from, 1);
+}
+static void pack_b(uint32_t *panel, const panel_source *from) {
+    pack(panel, from, 0);
+}
+
+/* ---- multiplying ---- */
+
+/* All tiles whole. */
+static void enter(void) {
+    amx_configuration all = {.palette = 1};
+    int i;
+    for (i = 0; i < AMX_TILES; i++) {
+        all.rows[i] = AMX_ROWS;
+        all.row_bytes[i] = AMX_BYTES;
+    }
+    TILE_CONFIGURE(&all);
+}
+static void leave(void) {
+    TILE_RELEASE();
+}
+
+/* What is fetched meanwhile, `of_a` and `of_b` lines in each step: of a what the next strip needs, row by row, and of b
+ * the piece that comes next, whose two slabs lie `slab` bytes apart. */
+typedef struct fetch {
+    const panel_ahead *ahead;
+    int64_t row, line, of_a;
+    const char *b;
+    int64_t slab, b_line, b_lines, of_b;
+} fetch;
+
+INLINE void fetch_some(fetch *f) {
+    int64_t i;
+    for (i = 0; i < f->of_a && f->row < f->ahead->rows; i++) {
+        __builtin_prefetch(f->ahead->at + f->row * f->ahead->ld + f->line * PANEL_LINE, 0, 2);
+        if (++f->line < f->ahead->lines) continue;
+        f->line = 0;
+        f->row++;
+    }
+    for (i = 0; i < f->of_b && f->b_line < f->b_lines; i++, f->b_line++) {
+        __builtin_prefetch(f->b + f->b_line * PANEL_LINE, 0, 2);
+        __builtin_prefetch(f->b + f->slab + f->b_line * PANEL_LINE, 0, 2);
+    }
+}
+
+/* Words [from, from + words) of the inner dimension, for which all rows of a strip meet two slabs of b before the next
+ * words. A block's sums wait meanwhile, tile by tile. */
+typedef struct piece {
+    int64_t from, words;
+    int first, last;
+    float *waiting; /* (STRIP / SIDE, 4, TILE_FLOATS) */
+} piece;
+
+/* Where c's block lies is fetched to be written, two rows in a step. */
+INLINE void fetch_c(const panel_block *p, const piece *part, int64_t i, int64_t j, int64_t step) {
+    const int64_t bytes = p->narrow ? 2 : 4;
+    int64_t row;
+    if (!part->last || p->pass) return;
+    for (row = i + 2 * step; row < i + 2 * step + 2 && row < i + SIDE && row < p->rows; row++) {
+        const char *at = (const char *)p->c + (row * p->ldc + j) * bytes;
+        __builtin_prefetch(at, 1, 3);
+        __builtin_prefetch(at + PANEL_LINE, 1, 3); /* of 16 bits: the next block's, which comes at once */
+    }
+}
+
+/* two_a and two_b are constants: whether there are two tiles of it. Sums: 0 and 1 of a's first tile, 2 and 3 of its
+ * second one; they begin as zeros (`first`) or lie in memory: `right` and `below` are the floats from a tile to those
+ * beside and below, `apart` the bytes from row to row. */
+INLINE void take_up(const float *at, int64_t right, int64_t below, int64_t apart, const int first, const int two_a,
+                    const int two_b) {
+    if (first) {
+        TILE_ZERO(0);
+        if (two_b) TILE_ZERO(1);
+        if (two_a) TILE_ZERO(2);
+        if (two_a && two_b) TILE_ZERO(3);
+        return;
+    }
+    TILE_LOAD(0, at, apart);
+    if (two_b) TILE_LOAD(1, at + right, apart);
+    if (two_a) TILE_LOAD(2, at + below, apart);
+    if (two_a && two_b) TILE_LOAD(3, at + below + right, apart);
+}
+INLINE void put_down(float *at, int64_t right, int64_t below, int64_t apart, const int two_a, const int two_b) {
+    TILE_STORE(0, at, apart);
+    if (two_b) TILE_STORE(1, at + right, apart);
+    if (two_a) TILE_STORE(2, at + below, apart);
+    if (two_a && two_b) TILE_STORE(3, at + below + right, apart);
+}
+
+/* 16 words. `next`: bytes to the second tile. */
+INLINE void add_step(const char *a, int64_t a_next, int64_t a_apart, const char *b, int64_t b_next, int64_t b_apart,
+                     const int two_a, const int two_b) {
+    TILE_LOAD(4, a, a_apart);
+    TILE_LOAD(6, b, b_apart);
+    TILE_DOT(0, 4, 6);
+    if (two_b) {
+        TILE_LOAD(7, b + b_next, b_apart);
+        TILE_DOT(1, 4, 7);
+    }
+    if (two_a) {
+        TILE_LOAD(5, a + a_next, a_apart);
+        TILE_DOT(2, 5, 6);
+    }
+    if (two_a && two_b) TILE_DOT(3, 5, 7);
+}
+
+/* A finished block that is not simply c, by way of memory. */
+INLINE void finish_block(const panel_block *p, int64_t i, int64_t j, const int two_a, const int two_b) {
+    _Alignas(PANEL_LINE) float sums[SIDE * SIDE];
+    int64_t row, column;
+    put_down(sums, AMX_WORDS, AMX_ROWS * SIDE, SIDE * 4, two_a, two_b);
+    for (row = 0; row < (two_a ? SIDE : AMX_ROWS) && i + row < p->rows; row++) {
+        for (column = 0; column < (two_b ? SIDE : AMX_WORDS); column += VEC_LANES)
+            finish(p, vec_load(sums + row * SIDE + column), i + row, j + column, p->columns - j - column);
+    }
+}
+
+/* One block of sums over a piece, from row i and column j on. */
+INLINE void block(const panel_block *p, const piece *part, fetch *f, int64_t i, int64_t j, const int two_a,
+                  const int two_b) {
+    const int64_t a_next = p->a_slab * 4, b_next = p->room * PANEL_LANES * 4;
+    const char *a = (const char *)p->a + i / AMX_ROWS * a_next + part->from * PANEL_LINE;
+    const char *b = (const char *)(p->b + j * p->room) + part->from * PANEL_LINE;
+    const int64_t rows = two_a ? SIDE : AMX_ROWS, columns = two_b ? SIDE : AMX_WORDS;
+    const int plain = i + rows <= p->rows && j + columns <= p->columns && !p->narrow && !p->accumulate && !p->pass &&
+                      p->sum == NULL;
+    float *waiting = part->waiting + i / SIDE * 4 * TILE_FLOATS;
+    int64_t word;
+    take_up(waiting, TILE_FLOATS, 2 * TILE_FLOATS, AMX_BYTES, part->first, two_a, two_b);
+    for (word = 0; word < part->words; word += AMX_WORDS) {
+        add_step(a, a_next, AMX_BYTES, b, b_next, AMX_BYTES, two_a, two_b);
+        a += TILE_PACKED;
+        b += TILE_PACKED;
+        fetch_some(f);
+        fetch_c(p, part, i, j, word / AMX_WORDS);
+    }
+    if (!part->last) {
+        put_down(waiting, TILE_FLOATS, 2 * TILE_FLOATS, AMX_BYTES, two_a, two_b);
+    } else if (plain) {
+        put_down((float *)p->c + i * p->ldc + j, AMX_WORDS, AMX_ROWS * p->ldc, p->ldc * 4, two_a, two_b);
+    } else {
+        finish_block(p, i, j, two_a, two_b);
+    }
+}
+
+static void block_of(const panel_block *p, const piece *part, fetch *f, int64_t i, int64_t j) {
+    const int two_a = p->rows - i > AMX_ROWS, two_b = p->columns - j > AMX_WORDS;
+    if (two_a && two_b) {
+        block(p, part, f, i, j, 1, 1);
+    } else if (two_a) {
+        block(p, part, f, i, j, 1, 0);
+    } else if (two_b) {
+        block(p, part, f, i, j, 0, 1);
+    } else {
+        block(p, part, f, i, j, 0, 0);
+    }
+}
+
+/* The piece behind `part` of the columns from j on: of the same ones, or the first of the next ones. Fetched past the
+ * last column it is nothing. */
+static void fetch_next_piece(fetch *f, const panel_block *p, const piece *part, int64_t j, int64_t blocks) {
+    const int64_t column = part->last ? j + SIDE : j, word = part->last ? 0 : part->from + part->words;
+    f->b = (const char *)(p->b + column * p->room) + word * PANEL_LINE;
+    f->slab = p->room * PANEL_LANES * 4;
+    f->b_line = 0;
+    f->b_lines = part->last && j + SIDE >= p->columns ? 0 : part->words;
+    f->of_b = (AMX_WORDS + blocks - 1) / blocks;
+    if (f->of_b > LINES_MOST) f->of_b = LINES_MOST;
+}
+
+static int64_t cut_up(int64_t n, int64_t of) {
+    return (n + of - 1) / of;
+}
+
+static void multiply(const panel_block *p) {
+    _Alignas(PANEL_LINE) float waiting[STRIP / SIDE * 4 * TILE_FLOATS];
+    const int64_t pieces = cut_up(p->words, CUT_WORDS);
+    const int64_t some = cut_up(cut_up(p->words, pieces), AMX_WORDS) * AMX_WORDS; /* words of a piece */
+    const int64_t blocks = cut_up(p->rows, SIDE);
+    const int64_t steps = blocks * cut_up(p->columns, SIDE) * cut_up(p->words, AMX_WORDS);
+    piece part = {.waiting = waiting};
+    fetch f = {.ahead = &p->ahead, .of_a = cut_up(p->ahead.rows * p->ahead.lines, steps)};
+    int64_t i, j;
+    if (f.of_a > LINES_MOST) f.of_a = LINES_MOST;
+    for (j = 0; j < p->columns; j += SIDE) {
+        for (part.from = 0; part.from < p->words; part.from += part.words) {
+            const int64_t left = p->words - part.from;
+            part.words = left < some ? left : some;
+            part.first = part.from == 0;
+            part.last = part.words == left;
+            fetch_next_piece(&f, p, &part, j, blocks);
+            for (i = 0; i < p->rows; i += SIDE) block_of(p, &part, &f, i, j);
+        }
+    }
+}
+
+/* ---- small products ---- */
+
+/* a's rows are read in whole tiles, and c's written: both have them. */
+INLINE void small_block(const cpu_small *p, int64_t i, int64_t j, const int two_a, const int two_b) {
+    const char *a = (const char *)(p->a + i * p->a_row), *b = (const char *)(p->b + j);
+    float *c = p->c + i * p->ldc + j;
+    int64_t word;
+    take_up(c, AMX_WORDS, AMX_ROWS * p->ldc, p->ldc * 4, !p->accumulate, two_a, two_b);
+    for (word = 0; word < p->k; word += AMX_WORDS) {
+        add_step(a, AMX_ROWS * p->a_row * 4, p->a_row * 4, b, AMX_BYTES, p->ldb * 4, two_a, two_b);
+        a += AMX_BYTES;
+        b += AMX_WORDS * p->ldb * 4;
+    }
+    put_down(c, AMX_WORDS, AMX_ROWS * p->ldc, p->ldc * 4, two_a, two_b);
+}
+
+static void small(const cpu_small *p) {
+    int64_t i, j;
+    for (i = 0; i < p->m; i += SIDE) {
+        const int two_a = p->m - i > AMX_ROWS;
+        for (j = 0; j < p->n; j += SIDE) {
+            const int two_b = p->n - j > AMX_WORDS;
+            if (two_a && two_b) {
+                small_block(p, i, j, 1, 1);
+            } else if (two_a) {
+                small_block(p, i, j, 1, 0);
+            } else if (two_b) {
+                small_block(p, i, j, 0, 1);
+            } else {
+                small_block(p, i, j, 0, 0);
+            }
+        }
+    }
+}
+
+const cpu_panels cpu_panels_bf16_amx = {.pack_a = pack_a,
+                                        .pack_b = pack_b,
+                                        .multiply = multiply,
+                                        .small = small,
+                                        .enter = enter,
+                                        .leave = leave,
+                                        .values = 2,
+                                        .packs_a = 1,
+                                        .rows_of_a = AMX_ROWS,
+                                        .strip = STRIP,
+                                        .rows = 1,
+                                        .inner = 1};
+#if defined(__clang__) && !defined(WEFT_AMX_PLAIN)
+#pragma clang attribute pop
+#endif
+#else
+typedef int panels_amx_has_no_code_here;
+#endif

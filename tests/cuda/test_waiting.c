@@ -1,0 +1,870 @@
+/* An add of the CUDA device waits for what comes next: a norm of its sum forms the sum as well, with the same bits, and
+ * everything else that is queued in its stream, marks it, waits for it, makes or ends something finds it launched. Each
+ * slot of each of the device's tables has a row here, and what it has to do is looked at on the double. */
+#include <stddef.h>
+
+#include <weft/capture.h>
+#include <weft/choices.h>
+#include <weft/dry_run.h>
+#include <weft/native.h>
+#include <weft/transfer.h>
+#include <weft_double.h>
+
+#include "device/fixture.h"
+
+enum { ROWS = 8, WIDTH = 32, N = ROWS * WIDTH, PART = N * 4, HEADS = 2, OUTPUTS = 4, WORK = 3 << 20 };
+enum { NO_PART, A, B, Y, ZEROS, NUMBERS, OUT, PARTS = OUT + OUTPUTS }; /* parts of the memory, N words each */
+
+static const weft_device_transfer *transfer;
+static const weft_device_capture *capture;
+static const weft_device_choices *choices;
+static const weft_device_dry_run *dry;
+static const weft_device_native *native;
+static weft_device *device;
+static weft_buffer *memory, *work;
+static weft_stream *side;
+
+/* What a slot ends; made before each add, NULL once it has been ended. */
+static weft_buffer *spare_buffer;
+static weft_stream *spare_stream;
+static weft_recording *spare_recording;
+static weft_mark *side_mark;
+static void *spare_pinned, *pinned;
+static float told[N]; /* by `read` */
+
+static weft_ref part(int i) {
+    return (weft_ref){memory, (int64_t)(i - A) * PART};
+}
+static weft_ref scratch(void) {
+    return (weft_ref){work, 0};
+}
+
+/* ---- the kernels, each of which reads the sum where it reads numbers ---- */
+
+#define KERNEL(slot, type, ...)                                                                                        \
+    static weft_status ask_##slot(weft_error *err) {                                                                   \
+        const weft_##type args = {.struct_size = sizeof args, __VA_ARGS__};                                            \
+        return table->slot(device, NULL, &args, err);                                                                  \
+    }
+#define HEADED .batch = 1, .length = ROWS, .heads = HEADS, .kv_heads = HEADS, .head_dim = WIDTH / HEADS, .scale = 0.25
+KERNEL(matmul, matmul, .a = part(Y), .b = part(B), .c = part(OUT), .m = ROWS, .n = ROWS, .k = WIDTH, .lda = WIDTH,
+       .ldb = ROWS, .ldc = ROWS, .dtype_a = WEFT_F32, .dtype_b = WEFT_F32, .dtype_c = WEFT_F32, .workspace = scratch())
+KERNEL(sum_rows, sum_rows, .x = part(Y), .out = part(OUT), .rows = ROWS, .width = WIDTH, .dtype = WEFT_F32,
+       .workspace = scratch())
+KERNEL(norm, norm, .x = part(A), .gain = part(B), .y = part(OUT), .rows = ROWS, .width = WIDTH, .eps = 1e-5,
+       .dtype = WEFT_F32)
+KERNEL(norm_backward, norm, .x = part(A), .gain = part(B), .dy = part(Y), .dx = part(OUT), .dgain = part(OUT + 1),
+       .rows = ROWS, .width = WIDTH, .eps = 1e-5, .dtype = WEFT_F32, .workspace = scratch())
+KERNEL(rope, rope, .x = part(Y), .y = part(OUT), .positions = part(ZEROS), .table = part(A), .rows = ROWS,
+       .heads = HEADS, .head_dim = WIDTH / HEADS, .table_rows = 1, .dtype = WEFT_F32)
+KERNEL(attention, attention, .q = part(Y), .k = part(A), .v = part(B), .starts = part(ZEROS), .o = part(OUT),
+       .lse = part(OUT + 1), HEADED, .dtype = WEFT_F32, .workspace = scratch())
+KERNEL(attention_backward, attention, .q = part(A), .k = part(A), .v = part(B), .starts = part(ZEROS), .o = part(B),
+       .lse = part(ZEROS), HEADED, .dtype = WEFT_F32, .d_o = part(Y), .dq = part(OUT), .dk = part(OUT + 1),
+       .dv = part(OUT + 2), .workspace = scratch())
+KERNEL(activation, activation, .x = part(Y), .up = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32)
+KERNEL(activation_backward, activation, .x = part(A), .up = part(B), .dy = part(Y), .dx = part(OUT),
+       .dup = part(OUT + 1), .n = N, .dtype = WEFT_F32)
+KERNEL(embedding, embedding, .ids = part(ZEROS), .table = part(Y), .y = part(OUT), .rows = ROWS, .width = WIDTH,
+       .vocab = ROWS, .dtype = WEFT_F32, .dtype_table = WEFT_F32)
+KERNEL(embedding_backward, embedding, .ids = part(ZEROS), .dy = part(Y), .dtable = part(OUT), .rows = ROWS,
+       .width = WIDTH, .vocab = ROWS, .dtype = WEFT_F32, .dtype_table = WEFT_F32, .workspace = scratch())
+KERNEL(head_loss, head, .x = part(Y), .w = part(A), .targets = part(ZEROS), .weights = part(B), .loss = part(OUT),
+       .rows = ROWS, .width = WIDTH, .vocab = ROWS, .dtype = WEFT_F32, .workspace = scratch())
+KERNEL(head_loss_grad, head, .x = part(Y), .w = part(A), .targets = part(ZEROS), .weights = part(B), .loss = part(OUT),
+       .rows = ROWS, .width = WIDTH, .vocab = ROWS, .dtype = WEFT_F32, .workspace = scratch(), .dx = part(OUT + 1),
+       .dw = part(OUT + 2))
+KERNEL(scale, scale, .x = part(Y), .y = part(OUT), .n = N, .factor = 3.0, .dtype = WEFT_F32)
+KERNEL(add, add, .a = part(Y), .b = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32)
+KERNEL(multiply, multiply, .x = part(Y), .y = part(OUT), .by = part(A), .rows = ROWS, .width = WIDTH, .parts = WIDTH,
+       .dtype = WEFT_F32)
+KERNEL(multiply_backward, multiply, .x = part(A), .by = part(B), .dy = part(Y), .dx = part(OUT), .dby = part(OUT + 1),
+       .rows = ROWS, .width = WIDTH, .parts = WIDTH, .dtype = WEFT_F32, .workspace = scratch())
+KERNEL(dropout, dropout, .x = part(Y), .y = part(OUT), .first = part(ZEROS), .batch = ROWS, .row = WIDTH, .p = 0.5,
+       .dtype = WEFT_F32)
+KERNEL(row_norms, row_norms, .w = part(Y), .out = part(OUT), .rows = ROWS, .width = WIDTH, .dtype = WEFT_F32,
+       .dtype_w = WEFT_F32, .workspace = scratch())
+KERNEL(prefix, prefix, .q = part(Y), .k = part(A), .v = part(B), .o = part(OUT), .lse = part(OUT + 1), HEADED,
+       .places = 4, .dtype = WEFT_F32, .workspace = scratch())
+KERNEL(prefix_backward, prefix, .q = part(A), .k = part(A), .v = part(B), .o = part(B), .lse = part(ZEROS), HEADED,
+       .places = 4, .dtype = WEFT_F32, .d_o = part(Y), .dq = part(OUT), .dk = part(OUT + 1), .dv = part(OUT + 2),
+       .workspace = scratch())
+KERNEL(square_sum, square_sum, .x = part(Y), .out = part(OUT), .n = N, .workspace = scratch())
+KERNEL(clip, clip, .square_sums = part(Y), .count = part(Y), .norm = part(OUT), .coefficient = part(OUT + 1),
+       .skip = part(OUT + 2), .n = 4, .clip = 1.0)
+
+WEFT_HP(toy_hp, float lr;)
+WEFT_ELEMENTWISE(toy_update, toy_hp, 1, s0 += g; w -= hp->lr * range->lr_scale * s0;)
+
+static const weft_range whole = {sizeof whole, 0, 0, N, 1.0f, 1.0f};
+
+static weft_status ask_update(weft_error *err) {
+    const weft_ref numbers_at = part(NUMBERS);
+    const weft_update_region region = {.struct_size = sizeof region,
+                                       .weight = part(OUT),
+                                       .gradient = part(Y),
+                                       .states = {part(OUT + 1)},
+                                       .ranges = numbers_at,
+                                       .n = N,
+                                       .n_ranges = 1,
+                                       .range_stride = sizeof whole};
+    const weft_update args = {.struct_size = sizeof args,
+                              .kernel = &toy_update,
+                              .hp = {memory, numbers_at.offset + 64},
+                              .coefficient = {memory, numbers_at.offset + 64},
+                              .skip = part(ZEROS),
+                              .regions = &region,
+                              .n_regions = 1,
+                              .region_stride = sizeof region};
+    return table->update(device, NULL, &args, err);
+}
+
+/* ---- the other slots ---- */
+
+#define ASK(name, ...)                                                                                                 \
+    static weft_status ask_##name(weft_error *err) {                                                                   \
+        (void)err;                                                                                                     \
+        __VA_ARGS__                                                                                                    \
+    }
+ASK(create, weft_device *another = make_device(1, 0); table->destroy(another); return WEFT_OK;)
+ASK(info, weft_device_info info = {.struct_size = sizeof info}; table->info(device, &info); return WEFT_OK;)
+ASK(alloc, weft_buffer *b = NULL; const weft_status status = table->alloc(device, &b, 64, err);
+    table->release(device, spare_buffer); spare_buffer = b; return status;)
+ASK(release, table->release(device, spare_buffer); spare_buffer = NULL; return WEFT_OK;)
+ASK(stream_create, weft_stream *s = NULL; const weft_status status = table->stream_create(device, &s, err);
+    table->stream_destroy(device, spare_stream); spare_stream = s; return status;)
+ASK(stream_destroy, table->stream_destroy(device, spare_stream); spare_stream = NULL; return WEFT_OK;)
+ASK(synchronize, return table->synchronize(device, NULL, err);)
+ASK(mark, weft_mark *m = NULL; weft_status status = table->mark(device, NULL, &m, err);
+    if (status == WEFT_OK) status = table->wait(device, side, m, err);
+    return status == WEFT_OK ? table->copy(device, side, part(OUT), part(Y), PART, err) : status;)
+ASK(wait, weft_mark *m = side_mark; side_mark = NULL; return table->wait(device, NULL, m, err);)
+ASK(write, return table->write(device, NULL, part(Y), told, PART / 2, err);)
+ASK(read, return table->read(device, NULL, told, part(Y), PART, err);)
+ASK(copy, return table->copy(device, NULL, part(OUT), part(Y), PART, err);)
+ASK(fill, return table->fill(device, NULL, part(Y), 7, N / 2, err);)
+ASK(convert, return table->convert(device, NULL, part(OUT), WEFT_BF16, part(Y), WEFT_F32, N, err);)
+ASK(extension, return table->extension(device, WEFT_DEVICE_NATIVE) != NULL ? WEFT_OK : WEFT_E_HOST;)
+ASK(take, void *at = NULL; const weft_status status = transfer->take(device, &at, 64, err);
+    transfer->give_back(device, spare_pinned); spare_pinned = at; return status;)
+ASK(give_back, transfer->give_back(device, spare_pinned); spare_pinned = NULL; return WEFT_OK;)
+ASK(upload, return transfer->upload(device, NULL, part(Y), pinned, PART / 2, err);)
+ASK(download, return transfer->download(device, NULL, pinned, part(Y), PART, err);)
+ASK(reached, return transfer->reached(device, side_mark, err) < 0 ? WEFT_E_DEVICE : WEFT_OK;)
+ASK(await, weft_mark *m = side_mark; side_mark = NULL; return transfer->await(device, m, err);)
+ASK(recording, weft_recording *r = NULL; const weft_status status = capture->begin(device, NULL, err);
+    if (status != WEFT_OK) return status; (void)capture->end(device, NULL, &r, err); capture->destroy(device, r);
+    return WEFT_OK;)
+ASK(replay, return capture->replay(device, NULL, spare_recording, err);)
+ASK(destroy, capture->destroy(device, spare_recording); spare_recording = NULL; return WEFT_OK;)
+ASK(count, return choices->count(device) >= 0 ? WEFT_OK : WEFT_E_HOST;)
+ASK(get, weft_device_choice c = {.struct_size = sizeof c}; choices->get(device, 0, &c); return WEFT_OK;)
+ASK(choose, weft_device_choice c = {.struct_size = sizeof c}; choices->get(device, 0, &c);
+    return choices->choose(device, &c, err);)
+ASK(take_choice, weft_device_choice c = {.struct_size = sizeof c}; choices->get(device, 0, &c);
+    return choices->take(device, &c, err);)
+ASK(stream, return native->stream(device, NULL) != NULL ? WEFT_OK : WEFT_E_HOST;)
+ASK(address, return native->address(device, part(Y), PART) != NULL ? WEFT_OK : WEFT_E_HOST;)
+ASK(index, return native->index(device) == 0 ? WEFT_OK : WEFT_E_HOST;)
+ASK(dry_begin, const weft_status status = dry->begin(device, err); if (status == WEFT_OK) dry->end(device);
+    return status;)
+ASK(counts, weft_dry_counts c = {.struct_size = sizeof c}; dry->counts(device, &c); return WEFT_OK;)
+
+#define WORKSPACE(slot, type)                                                                                          \
+    static weft_status ask_##slot##_workspace(weft_error *err) {                                                       \
+        const weft_##type args = {.struct_size = sizeof args};                                                         \
+        (void)err;                                                                                                     \
+        return table->slot##_workspace(device, &args) >= 0 ? WEFT_OK : WEFT_E_HOST;                                    \
+    }
+WORKSPACE(matmul, matmul)
+WORKSPACE(sum_rows, sum_rows)
+WORKSPACE(norm_backward, norm)
+WORKSPACE(attention, attention)
+WORKSPACE(attention_backward, attention)
+WORKSPACE(embedding_backward, embedding)
+WORKSPACE(head_loss, head)
+WORKSPACE(head_loss_grad, head)
+WORKSPACE(square_sum, square_sum)
+WORKSPACE(multiply_backward, multiply)
+WORKSPACE(row_norms, row_norms)
+WORKSPACE(prefix, prefix)
+WORKSPACE(prefix_backward, prefix)
+
+/* ---- each slot ---- */
+
+enum { LETS, LAUNCHES, ELSEWHERE }; /* the add wait, it, or it has a test of its own below */
+enum { OF_DEVICE, OF_TRANSFER, OF_CAPTURE, OF_CHOICES, OF_NATIVE, OF_DRY_RUN };
+
+typedef struct slot {
+    const char *name;
+    int of;
+    size_t offset;
+    int does;
+    weft_status (*ask)(weft_error *err);
+} slot;
+
+#define DEVICE(slot, does)   {#slot, OF_DEVICE, offsetof(weft_device_plugin, slot), does, ask_##slot}
+#define TRANSFER(slot, does) {"transfer's " #slot, OF_TRANSFER, offsetof(weft_device_transfer, slot), does, ask_##slot}
+#define CAPTURE(slot, does, ask)                                                                                       \
+    { "capture's " #slot, OF_CAPTURE, offsetof(weft_device_capture, slot), does, ask }
+#define CHOICES(slot, ask)   {"choices' " #slot, OF_CHOICES, offsetof(weft_device_choices, slot), LETS, ask}
+#define NATIVE(slot, does)   {"native's " #slot, OF_NATIVE, offsetof(weft_device_native, slot), does, ask_##slot}
+#define DRY(slot, does, ask) {"dry_run's " #slot, OF_DRY_RUN, offsetof(weft_device_dry_run, slot), does, ask}
+
+static const slot slots[] = {
+    DEVICE(create, LETS),
+    {"destroy", OF_DEVICE, offsetof(weft_device_plugin, destroy), ELSEWHERE, NULL},
+    DEVICE(info, LETS),
+    DEVICE(alloc, LAUNCHES),
+    DEVICE(release, LAUNCHES),
+    {"host_view", OF_DEVICE, offsetof(weft_device_plugin, host_view), ELSEWHERE, NULL}, /* it has none */
+    DEVICE(stream_create, LAUNCHES),
+    DEVICE(stream_destroy, LAUNCHES),
+    DEVICE(synchronize, LAUNCHES),
+    DEVICE(mark, LAUNCHES),
+    DEVICE(wait, LAUNCHES),
+    DEVICE(write, LAUNCHES),
+    DEVICE(read, LAUNCHES),
+    DEVICE(copy, LAUNCHES),
+    DEVICE(fill, LAUNCHES),
+    DEVICE(convert, LAUNCHES),
+    DEVICE(matmul_workspace, LETS),
+    DEVICE(sum_rows_workspace, LETS),
+    DEVICE(norm_backward_workspace, LETS),
+    DEVICE(attention_workspace, LETS),
+    DEVICE(attention_backward_workspace, LETS),
+    DEVICE(embedding_backward_workspace, LETS),
+    DEVICE(head_loss_workspace, LETS),
+    DEVICE(head_loss_grad_workspace, LETS),
+    DEVICE(square_sum_workspace, LETS),
+    DEVICE(multiply_backward_workspace, LETS),
+    DEVICE(row_norms_workspace, LETS),
+    DEVICE(prefix_workspace, LETS),
+    DEVICE(prefix_backward_workspace, LETS),
+    DEVICE(matmul, LAUNCHES),
+    DEVICE(sum_rows, LAUNCHES),
+    DEVICE(norm, LAUNCHES), /* of something else */
+    DEVICE(norm_backward, LAUNCHES),
+    DEVICE(rope, LAUNCHES),
+    DEVICE(attention, LAUNCHES),
+    DEVICE(attention_backward, LAUNCHES),
+    DEVICE(activation, LAUNCHES),
+    DEVICE(activation_backward, LAUNCHES),
+    DEVICE(embedding, LAUNCHES),
+    DEVICE(embedding_backward, LAUNCHES),
+    DEVICE(head_loss, LAUNCHES),
+    DEVICE(head_loss_grad, LAUNCHES),
+    DEVICE(scale, LAUNCHES),
+    DEVICE(add, LAUNCHES), /* and waits in its place */
+    DEVICE(multiply, LAUNCHES),
+    DEVICE(multiply_backward, LAUNCHES),
+    DEVICE(dropout, LAUNCHES),
+    DEVICE(row_norms, LAUNCHES),
+    DEVICE(prefix, LAUNCHES),
+    DEVICE(prefix_backward, LAUNCHES),
+    DEVICE(square_sum, LAUNCHES),
+    DEVICE(clip, LAUNCHES),
+    DEVICE(update, LAUNCHES),
+    DEVICE(extension, LETS),
+    TRANSFER(take, LAUNCHES),
+    TRANSFER(give_back, LAUNCHES),
+    TRANSFER(upload, LAUNCHES),
+    TRANSFER(download, LAUNCHES),
+    TRANSFER(reached, LETS), /* a mark lies before what waits now */
+    TRANSFER(await, LETS),
+    CAPTURE(begin, LAUNCHES, ask_recording),
+    CAPTURE(end, ELSEWHERE, NULL),
+    CAPTURE(replay, LAUNCHES, ask_replay),
+    CAPTURE(destroy, LAUNCHES, ask_destroy),
+    CHOICES(count, ask_count),
+    CHOICES(get, ask_get),
+    CHOICES(choose, ask_choose),
+    CHOICES(take, ask_take_choice),
+    NATIVE(stream, LAUNCHES),
+    NATIVE(address, LETS),
+    NATIVE(index, LETS),
+    DRY(begin, LAUNCHES, ask_dry_begin),
+    DRY(counts, LAUNCHES, ask_counts),
+    DRY(end, ELSEWHERE, NULL),
+};
+#define N_SLOTS (sizeof slots / sizeof *slots)
+
+/* ---- what is asked, and what it leaves ---- */
+
+static void fine(weft_status status, const weft_error *err) {
+    ck_assert_msg(status == WEFT_OK, "%s", err->text);
+}
+
+static long long launches(void) {
+    return double_calls("cudaLaunchKernel") + double_calls("cuLaunchKernel");
+}
+
+/* Y = A + B waits. */
+static void begin_add(void) {
+    const weft_add args = {
+        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
+    weft_error err = WEFT_ERROR_INIT;
+    const long long before = launches();
+    fine(table->add(device, NULL, &args, &err), &err);
+    ck_assert_int_eq(launches(), before);
+}
+
+static void settle(void) {
+    weft_error err = WEFT_ERROR_INIT;
+    fine(table->synchronize(device, NULL, &err), &err);
+    fine(table->synchronize(device, side, &err), &err);
+}
+
+/* A copy within the outputs, in the device's first stream. */
+static weft_recording *record_copy(void) {
+    weft_recording *out = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    fine(capture->begin(device, NULL, &err), &err);
+    fine(table->copy(device, NULL, part(OUT), part(OUT + 3), PART, &err), &err);
+    fine(capture->end(device, NULL, &out, &err), &err);
+    return out;
+}
+
+/* Where a part lies in an image of the memory, in floats. */
+static float *in_image(float *image, int i) {
+    return image + (ptrdiff_t)(i - A) * N;
+}
+
+static void fill_image(float *image, int32_t dtype) {
+    float *a = in_image(image, A); /* and B behind it */
+    number_state = 11;
+    for (int i = 0; i < 2 * N; i++) a[i] = number();
+    for (int i = 0; dtype != WEFT_F32 && i < 2; i++) {
+        uint16_t *half = (uint16_t *)(void *)in_image(image, A + i);
+        for (int j = 0; j < N; j++) half[j] = half_of(rounded(number(), dtype), dtype);
+    }
+    for (int i = 0; i < OUTPUTS * N; i++) in_image(image, OUT)[i] = (float)(i % 5);
+    memcpy(in_image(image, NUMBERS), &whole, sizeof whole);
+    in_image(image, NUMBERS)[16] = 0.5f;
+}
+
+/* The memory as every case finds it, and everything that a slot may end. dtype: of A and B. */
+static void prepare(int32_t dtype) {
+    float image[(PARTS - A) * N] = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    fill_image(image, dtype);
+    for (int i = 0; i < N; i++) told[i] = ((float *)pinned)[i] = (float)i;
+    fine(table->write(device, NULL, part(A), image, sizeof image, &err), &err);
+    if (spare_buffer == NULL) fine(table->alloc(device, &spare_buffer, 64, &err), &err);
+    if (spare_stream == NULL) fine(table->stream_create(device, &spare_stream, &err), &err);
+    if (spare_pinned == NULL) fine(transfer->take(device, &spare_pinned, 64, &err), &err);
+    if (side_mark == NULL) fine(table->mark(device, side, &side_mark, &err), &err);
+    settle();
+    if (spare_recording == NULL) spare_recording = record_copy();
+}
+
+/* All of the memory, and what came to the host. */
+typedef struct left {
+    float memory[(PARTS - A) * N], told[N], pinned[N];
+} left;
+
+static void look(left *out) {
+    weft_error err = WEFT_ERROR_INIT;
+    settle();
+    fine(table->read(device, NULL, out->memory, part(A), sizeof out->memory, &err), &err);
+    memcpy(out->told, told, sizeof told);
+    memcpy(out->pinned, pinned, sizeof out->pinned);
+}
+
+/* Y = A + B is there. */
+static bool has_sum(left *of) {
+    const float *a = in_image(of->memory, A), *b = in_image(of->memory, B), *y = in_image(of->memory, Y);
+    for (int i = 0; i < N; i++)
+        if (y[i] != a[i] + b[i]) return false;
+    return true;
+}
+
+/* After an add that has run, or right behind it. How many launches it made. */
+static long long ask_behind(const slot *s, bool runs_first, left *out) {
+    weft_error err = WEFT_ERROR_INIT;
+    long long before = 0, made = 0;
+    prepare(WEFT_F32);
+    begin_add();
+    if (runs_first) settle();
+    before = launches();
+    ck_assert_msg(s->ask(&err) == WEFT_OK, "%s: %s", s->name, err.text);
+    made = launches() - before;
+    look(out);
+    return made;
+}
+
+START_TEST(each_slot_launches_an_add_that_waits_or_lets_it) {
+    const slot *s = &slots[_i];
+    left first, behind;
+    long long alone = 0, made = 0;
+    if (s->does == ELSEWHERE) return;
+    (void)ask_behind(s, true, &first); /* what it makes at its first call alone is made */
+    alone = ask_behind(s, true, &first);
+    made = ask_behind(s, false, &behind);
+    ck_assert_msg(made == alone + (s->does == LAUNCHES), "%s: %lld launches behind an add, %lld by itself", s->name,
+                  made, alone);
+    ck_assert_msg(memcmp(&first, &behind, sizeof first) == 0, "%s: other bits right behind an add", s->name);
+}
+END_TEST
+
+/* All bytes from the table's first slot on belong to one. */
+static void check_whole(int of, size_t first, size_t bytes, const char *name) {
+    for (size_t offset = first; offset < bytes; offset += sizeof(void *)) {
+        int n = 0;
+        for (size_t i = 0; i < N_SLOTS; i++) n += slots[i].of == of && slots[i].offset == offset;
+        ck_assert_msg(n == 1, "%d rows are about the slot at byte %zu of %s", n, offset, name);
+    }
+}
+
+START_TEST(every_slot_has_a_row) {
+#define WHOLE(of, type, first) check_whole(of, offsetof(type, first), sizeof(type), #type)
+    WHOLE(OF_DEVICE, weft_device_plugin, create);
+    WHOLE(OF_TRANSFER, weft_device_transfer, take);
+    WHOLE(OF_CAPTURE, weft_device_capture, begin);
+    WHOLE(OF_CHOICES, weft_device_choices, count);
+    WHOLE(OF_NATIVE, weft_device_native, stream);
+    WHOLE(OF_DRY_RUN, weft_device_dry_run, begin);
+}
+END_TEST
+
+/* ---- the norm that takes it ---- */
+
+/* A norm behind an add. Parts: of the add's y, and of the norm's operands where they are others than that and OUT. */
+typedef struct meeting {
+    const char *name;
+    bool takes;
+    weft_norm norm;
+    int32_t dtype; /* of the add; 0, and of the norm: fp32 */
+    int sum, x, y, rstd, gain, residual;
+    int64_t x_from, y_from, rstd_from; /* bytes */
+    bool on_side;
+} meeting;
+
+static const meeting meetings[] = {
+    {.name = "RMSNorm", .takes = true},
+    {.name = "LayerNorm", .takes = true, .norm = {.form = WEFT_NORM_LAYER}},
+    {.name = "a gain from one", .takes = true, .norm = {.gain_from_one = 1}},
+    {.name = "bf16", .takes = true, .norm = {.dtype = WEFT_BF16}, .dtype = WEFT_BF16},
+    {.name = "fp16", .takes = true, .norm = {.dtype = WEFT_F16}, .dtype = WEFT_F16},
+    {.name = "rows of heads", .takes = true, .norm = {.rows = ROWS * HEADS, .width = WIDTH / HEADS}},
+    {.name = "the sum on a", .takes = true, .sum = A},
+    {.name = "the sum on b", .takes = true, .sum = B},
+    {.name = "the norm on the sum", .takes = true, .y = Y},
+    {.name = "the norm on a", .takes = true, .y = A},
+    {.name = "the norm on b", .takes = true, .y = B},
+    {.name = "x elsewhere", .x = OUT + 2},
+    {.name = "x further on", .norm = {.rows = ROWS - 1}, .x_from = WIDTH * 4},
+    {.name = "fewer rows", .norm = {.rows = ROWS - 1}},
+    {.name = "another type", .norm = {.dtype = WEFT_BF16}},
+    {.name = "as many bytes of another type", .norm = {.dtype = WEFT_BF16, .width = 2 * WIDTH}},
+    {.name = "a residual of its own", .residual = OUT + 2},
+    {.name = "another stream", .on_side = true},
+    {.name = "the norm across a and b", .y = A, .y_from = WIDTH * 4},
+    {.name = "rstd in a", .rstd = A},
+    {.name = "rstd in b", .rstd = B, .rstd_from = PART - ROWS * 4},
+    {.name = "the gain in the sum", .gain = Y},
+};
+
+static int or_else(int chosen, int other) {
+    return chosen != 0 ? chosen : other;
+}
+
+static weft_ref further(weft_ref from, int64_t bytes) {
+    from.offset += bytes;
+    return from;
+}
+
+static weft_norm norm_of(const meeting *m) {
+    weft_norm n = m->norm;
+    n.struct_size = sizeof n;
+    n.eps = 1e-5;
+    if (n.rows == 0) n.rows = ROWS;
+    if (n.width == 0) n.width = WIDTH;
+    n.dtype = or_else(n.dtype, WEFT_F32);
+    n.x = further(part(or_else(m->x, or_else(m->sum, Y))), m->x_from);
+    n.y = further(part(or_else(m->y, OUT)), m->y_from);
+    n.rstd = further(part(or_else(m->rstd, OUT + 1)), m->rstd_from);
+    n.gain = part(or_else(m->gain, OUT + 3));
+    if (n.form == WEFT_NORM_LAYER) n.bias = part(OUT + 3), n.mean = part(OUT + 2);
+    if (m->residual != NO_PART) n.residual = n.sum = part(m->residual);
+    return n;
+}
+
+/* The add and the norm, one behind the other or each by itself. How many launches they made. */
+static long long run_meeting(const meeting *m, bool apart, left *out) {
+    const weft_norm norm = norm_of(m);
+    const weft_add add = {.struct_size = sizeof add,
+                          .a = part(A),
+                          .b = part(B),
+                          .y = part(or_else(m->sum, Y)),
+                          .n = N,
+                          .dtype = or_else(m->dtype, WEFT_F32)};
+    weft_error err = WEFT_ERROR_INIT;
+    long long before = 0, made = 0;
+    prepare(add.dtype);
+    before = launches();
+    fine(table->add(device, NULL, &add, &err), &err);
+    if (apart) settle();
+    fine(table->norm(device, m->on_side ? side : NULL, &norm, &err), &err);
+    settle();
+    made = launches() - before;
+    look(out);
+    return made;
+}
+
+START_TEST(a_norm_of_the_sum_takes_the_add) {
+    const meeting *m = &meetings[_i];
+    left apart, met;
+    long long made = 0;
+    ck_assert_int_eq(run_meeting(m, true, &apart), 2);
+    made = run_meeting(m, false, &met);
+    ck_assert_msg(made == (m->takes ? 1 : 2), "%s: %lld launches", m->name, made);
+    if (m->on_side) return; /* which of them is first is open */
+    ck_assert_msg(memcmp(&apart, &met, sizeof met) == 0, "%s: other bits", m->name);
+}
+END_TEST
+
+static const meeting *const plain = &meetings[0];
+
+/* What is queued, marked and waited for in another stream is in no order with the add, and does not launch it: so what a
+ * communicator does there when bytes happen to come changes no step's launches. */
+START_TEST(other_streams_let_it_wait) {
+    const weft_norm norm = norm_of(plain);
+    weft_error err = WEFT_ERROR_INIT;
+    weft_mark *m = NULL;
+    left at;
+    prepare(WEFT_F32);
+    begin_add();
+    const long long before = launches();
+    fine(transfer->upload(device, side, part(OUT + 2), pinned, PART, &err), &err);
+    fine(table->mark(device, side, &m, &err), &err);
+    fine(transfer->await(device, m, &err), &err);
+    fine(table->copy(device, side, part(OUT + 1), part(OUT + 2), PART, &err), &err);
+    fine(table->synchronize(device, side, &err), &err);
+    ck_assert_ptr_nonnull(native->stream(device, side));
+    fine(table->norm(device, NULL, &norm, &err), &err);
+    settle();
+    ck_assert_int_eq(launches(), before + 1);
+    look(&at);
+    ck_assert(has_sum(&at));
+}
+END_TEST
+
+/* Two adds in two streams: one alone can wait. */
+START_TEST(an_add_of_another_stream_launches_it) {
+    const weft_add args = {.struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32};
+    weft_error err = WEFT_ERROR_INIT;
+    left at;
+    prepare(WEFT_F32);
+    begin_add();
+    const long long before = launches();
+    fine(table->add(device, side, &args, &err), &err);
+    ck_assert_int_eq(launches(), before + 1);
+    look(&at);
+    ck_assert_int_eq(launches(), before + 2);
+    ck_assert(has_sum(&at));
+    ck_assert(memcmp(in_image(at.memory, Y), in_image(at.memory, OUT), PART) == 0);
+}
+END_TEST
+
+START_TEST(an_add_of_nothing_waits_for_nothing) {
+    const weft_add args = {.struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .dtype = WEFT_F32};
+    weft_error err = WEFT_ERROR_INIT;
+    prepare(WEFT_F32);
+    const long long before = launches();
+    fine(table->add(device, NULL, &args, &err), &err);
+    settle();
+    ck_assert_int_eq(launches(), before);
+}
+END_TEST
+
+/* ---- recordings ---- */
+
+/* What was recorded runs when it is replayed, and not before. */
+static void check_replayed(weft_recording *recording, long long kernels) {
+    weft_error err = WEFT_ERROR_INIT;
+    left at;
+    prepare(WEFT_F32);
+    const long long before = double_launches(NULL);
+    fine(capture->replay(device, NULL, recording, &err), &err);
+    settle();
+    ck_assert_int_eq(double_launches(NULL), before + kernels);
+    look(&at);
+    ck_assert(has_sum(&at));
+    capture->destroy(device, recording);
+}
+
+START_TEST(a_norm_takes_the_add_in_a_recording) {
+    const weft_norm norm = norm_of(plain);
+    weft_recording *recording = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    prepare(WEFT_F32);
+    fine(capture->begin(device, NULL, &err), &err);
+    begin_add();
+    fine(table->norm(device, NULL, &norm, &err), &err);
+    fine(capture->end(device, NULL, &recording, &err), &err);
+    check_replayed(recording, 1);
+}
+END_TEST
+
+START_TEST(an_add_at_the_end_of_a_recording_is_in_it) {
+    weft_recording *recording = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    left at;
+    prepare(WEFT_F32);
+    fine(capture->begin(device, NULL, &err), &err);
+    begin_add();
+    fine(capture->end(device, NULL, &recording, &err), &err);
+    look(&at);
+    ck_assert(!has_sum(&at));
+    check_replayed(recording, 1);
+}
+END_TEST
+
+/* In a stream that has joined, and waits for the first one at the end only. */
+START_TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
+    const weft_add args = {.struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
+    weft_recording *recording = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_mark *m = NULL;
+    prepare(WEFT_F32);
+    fine(capture->begin(device, NULL, &err), &err);
+    fine(table->mark(device, NULL, &m, &err), &err);
+    fine(table->wait(device, side, m, &err), &err);
+    fine(table->add(device, side, &args, &err), &err);
+    fine(table->mark(device, side, &m, &err), &err);
+    fine(table->wait(device, NULL, m, &err), &err);
+    fine(capture->end(device, NULL, &recording, &err), &err);
+    check_replayed(recording, 1);
+}
+END_TEST
+
+/* In one that has joined, and that the first one does not wait for afterwards, nothing can be recorded. */
+START_TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
+    const weft_add args = {
+        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
+    weft_recording *recording = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_mark *m = NULL;
+    left at;
+    prepare(WEFT_F32);
+    fine(capture->begin(device, NULL, &err), &err);
+    fine(table->mark(device, NULL, &m, &err), &err);
+    fine(table->wait(device, side, m, &err), &err);
+    fine(table->mark(device, side, &m, &err), &err);
+    fine(table->wait(device, NULL, m, &err), &err);
+    fine(table->add(device, side, &args, &err), &err);
+    ck_assert_int_eq(capture->end(device, NULL, &recording, &err), WEFT_E_UNSUPPORTED);
+    look(&at);
+    ck_assert(!has_sum(&at));
+}
+END_TEST
+
+/* A recording that is given up leaves nothing behind that would run. */
+START_TEST(an_add_of_a_recording_that_is_given_up_never_runs) {
+    weft_recording *recording = NULL;
+    weft_buffer *b = NULL;
+    weft_error err = WEFT_ERROR_INIT, second = WEFT_ERROR_INIT;
+    left at;
+    prepare(WEFT_F32);
+    fine(capture->begin(device, NULL, &err), &err);
+    begin_add();
+    ck_assert_int_eq(table->alloc(device, &b, 64, &err), WEFT_E_HOST);
+    ck_assert_says(err, "was called while a step was recorded");
+    ck_assert_int_eq(capture->end(device, NULL, &recording, &second), WEFT_E_HOST);
+    look(&at);
+    ck_assert(!has_sum(&at));
+}
+END_TEST
+
+/* ---- dry runs ---- */
+
+static int64_t counted(void) {
+    weft_dry_counts counts = {.struct_size = sizeof counts};
+    dry->counts(device, &counts);
+    return counts.kernels;
+}
+
+/* Buffers without memory meet as real ones do. */
+START_TEST(a_dry_run_counts_what_would_be_launched) {
+    weft_buffer *const kept = memory;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_norm norm;
+    prepare(WEFT_F32);
+    fine(dry->begin(device, &err), &err);
+    fine(table->alloc(device, &memory, (PARTS - A) * PART, &err), &err);
+    norm = norm_of(plain);
+    begin_add();
+    fine(table->norm(device, NULL, &norm, &err), &err);
+    ck_assert_int_eq(counted(), 1);
+    begin_add();
+    ck_assert_int_eq(counted(), 2);
+    begin_add();
+    norm.x = part(Y);
+    fine(table->alloc(device, &norm.x.buffer, (PARTS - A) * PART, &err), &err); /* which launches it */
+    begin_add();
+    fine(table->norm(device, NULL, &norm, &err), &err); /* x is as far from its buffer's begin, and it is another one */
+    ck_assert_int_eq(counted(), 5);
+    table->release(device, norm.x.buffer);
+    table->release(device, memory);
+    memory = kept;
+    dry->end(device);
+}
+END_TEST
+
+/* What waits as a dry run ends was never to run. */
+START_TEST(an_add_at_the_end_of_a_dry_run_never_runs) {
+    weft_error err = WEFT_ERROR_INIT;
+    left at;
+    prepare(WEFT_F32);
+    const long long before = launches();
+    fine(dry->begin(device, &err), &err);
+    begin_add();
+    dry->end(device);
+    look(&at);
+    ck_assert(!has_sum(&at));
+    ck_assert_int_eq(launches(), before);
+}
+END_TEST
+
+/* ---- failures ---- */
+
+/* The launch fails when the next call makes it, and is told as the add's. */
+static void check_told(weft_status (*ask)(weft_error *err), const char *name) {
+    weft_error err = WEFT_ERROR_INIT;
+    left at;
+    prepare(WEFT_F32);
+    begin_add();
+    double_plant("cudaLaunchKernel:1=701");
+    ck_assert_msg(ask(&err) != WEFT_OK, "%s: the launch that failed is not told", name);
+    double_plant(NULL);
+    ck_assert_msg(strstr(err.text, "add on device cuda: cudaLaunchKernel answered") == err.text, "%s: %s", name,
+                  err.text);
+    look(&at); /* and once */
+}
+
+static weft_status release_and_fill(weft_error *err) {
+    const weft_status status = ask_release(err);
+    ck_assert_int_eq(status, WEFT_OK); /* it cannot tell */
+    return ask_fill(err);
+}
+
+START_TEST(a_launch_that_fails_is_told_as_the_adds) {
+    check_told(ask_scale, "scale");
+    check_told(ask_matmul, "matmul");
+    check_told(ask_update, "update");
+    check_told(ask_mark, "mark");
+    check_told(ask_synchronize, "synchronize");
+    check_told(ask_download, "download");
+    check_told(ask_alloc, "alloc");
+    check_told(ask_add, "add");
+    check_told(release_and_fill, "release");
+}
+END_TEST
+
+/* As the norm's, where that has taken it. */
+START_TEST(a_norm_that_took_it_is_told_as_itself) {
+    const weft_norm norm = norm_of(plain);
+    weft_error err = WEFT_ERROR_INIT;
+    prepare(WEFT_F32);
+    begin_add();
+    double_plant("cudaLaunchKernel:1=701");
+    ck_assert_int_eq(table->norm(device, NULL, &norm, &err), WEFT_E_DEVICE);
+    double_plant(NULL);
+    ck_assert_says(err, "norm on device cuda: cudaLaunchKernel answered");
+    settle();
+}
+END_TEST
+
+/* A norm that is refused takes nothing. */
+START_TEST(a_norm_that_is_refused_lets_it_wait) {
+    weft_norm norm = norm_of(plain);
+    weft_error err = WEFT_ERROR_INIT;
+    left at;
+    norm.form = 9;
+    prepare(WEFT_F32);
+    begin_add();
+    ck_assert_int_eq(table->norm(device, NULL, &norm, &err), WEFT_E_UNSUPPORTED);
+    look(&at);
+    ck_assert(has_sum(&at));
+}
+END_TEST
+
+/* What waits when the device ends goes with it. */
+START_TEST(a_device_may_end_with_an_add_that_waits) {
+    weft_device *other = make_device(1, 0);
+    weft_error err = WEFT_ERROR_INIT;
+    weft_add args = {.struct_size = sizeof args, .n = 64, .dtype = WEFT_F32};
+    fine(table->alloc(other, &args.a.buffer, 256, &err), &err);
+    args.b = args.y = args.a;
+    fine(table->add(other, NULL, &args, &err), &err);
+    table->release(other, args.a.buffer); /* which waits for the card */
+    table->destroy(other);
+}
+END_TEST
+
+/* ---- the suite ---- */
+
+static void setup(void) {
+    weft_error err = WEFT_ERROR_INIT;
+    load_plugin();
+    device = devices[0];
+    transfer = table->extension(device, WEFT_DEVICE_TRANSFER);
+    capture = table->extension(device, WEFT_DEVICE_CAPTURE);
+    choices = table->extension(device, WEFT_DEVICE_CHOICES);
+    dry = table->extension(device, WEFT_DEVICE_DRY_RUN);
+    native = table->extension(device, WEFT_DEVICE_NATIVE);
+    fine(table->alloc(device, &memory, (PARTS - A) * PART, &err), &err);
+    fine(table->alloc(device, &work, WORK, &err), &err);
+    fine(table->stream_create(device, &side, &err), &err);
+    fine(transfer->take(device, &pinned, PART, &err), &err);
+    prepare(WEFT_F32);
+    fine(ask_matmul(&err), &err); /* there is a choice to ask for */
+}
+
+static void teardown(void) {
+    weft_error err = WEFT_ERROR_INIT;
+    capture->destroy(device, spare_recording);
+    if (side_mark != NULL) fine(transfer->await(device, side_mark, &err), &err);
+    if (spare_stream != NULL) table->stream_destroy(device, spare_stream);
+    table->stream_destroy(device, side);
+    transfer->give_back(device, spare_pinned);
+    transfer->give_back(device, pinned);
+    table->release(device, spare_buffer);
+    table->release(device, memory);
+    table->release(device, work);
+    unload_plugin();
+}
+
+static void fill(TCase *tests) {
+    tcase_add_test(tests, every_slot_has_a_row);
+    tcase_add_loop_test(tests, each_slot_launches_an_add_that_waits_or_lets_it, 0, (int)N_SLOTS);
+    tcase_add_loop_test(tests, a_norm_of_the_sum_takes_the_add, 0, (int)(sizeof meetings / sizeof *meetings));
+    tcase_add_test(tests, other_streams_let_it_wait);
+    tcase_add_test(tests, an_add_of_another_stream_launches_it);
+    tcase_add_test(tests, an_add_of_nothing_waits_for_nothing);
+    tcase_add_test(tests, a_norm_takes_the_add_in_a_recording);
+    tcase_add_test(tests, an_add_at_the_end_of_a_recording_is_in_it);
+    tcase_add_test(tests, an_add_of_a_stream_that_has_joined_is_in_the_recording);
+    tcase_add_test(tests, an_add_of_a_stream_that_is_left_open_ends_the_recording);
+    tcase_add_test(tests, an_add_of_a_recording_that_is_given_up_never_runs);
+    tcase_add_test(tests, a_dry_run_counts_what_would_be_launched);
+    tcase_add_test(tests, an_add_at_the_end_of_a_dry_run_never_runs);
+    tcase_add_test(tests, a_launch_that_fails_is_told_as_the_adds);
+    tcase_add_test(tests, a_norm_that_took_it_is_told_as_itself);
+    tcase_add_test(tests, a_norm_that_is_refused_lets_it_wait);
+    tcase_add_test(tests, a_device_may_end_with_an_add_that_waits);
+}
+
+int main(void) {
+    Suite *suite = suite_create("cuda.waiting");
+    TCase *tests = tcase_create("cuda.waiting");
+    SRunner *runner = NULL;
+    tcase_add_unchecked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 600);
+    fill(tests);
+    suite_add_tcase(suite, tests);
+    runner = srunner_create(suite);
+    srunner_set_fork_status(runner, CK_NOFORK);
+    return run_runner(runner, CK_NORMAL);
+}

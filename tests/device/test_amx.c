@@ -1,0 +1,340 @@
+/* What the tiles of AMX do in plain C (amx/plain.h), by which the panels over them are tested where there are none,
+ * what their misuse comes to, and when a process may use the processor's. Where it has AVX-512 the shipped panels pack
+ * as the plain ones do; where it has tiles, it multiplies as they do, to the bit. */
+#include <dnnl.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "amx.h"
+#include "amx/plain.h"
+#include "panels.h"
+#include "suite.h"
+
+#include <check.h>
+
+extern const cpu_panels plain_panels;
+
+/* ---- tiles in plain C ---- */
+
+typedef struct shape {
+    uint8_t rows, row_bytes;
+} shape;
+
+/* Tile 0: sums, 1: of a, 2: of b. */
+static void configure(shape sums, shape a, shape b) {
+    const shape shapes[] = {sums, a, b};
+    amx_configuration c = {.palette = 1};
+    for (int i = 0; i < 3; i++) {
+        c.rows[i] = shapes[i].rows;
+        c.row_bytes[i] = shapes[i].row_bytes;
+    }
+    plain_configure(&c);
+}
+
+static const shape whole = {16, 64};
+
+static uint32_t word_of(float first, float second) {
+    uint32_t x = 0, y = 0;
+    memcpy(&x, &first, sizeof x);
+    memcpy(&y, &second, sizeof y);
+    ck_assert_uint_eq((x & 0xFFFFu) | (y & 0xFFFFu), 0);
+    return x >> 16 | y;
+}
+
+/* Word k of row 0 of a times word k of column 0 of b, onto `sum`. */
+static float dot(float sum, int n, const uint32_t *a, const uint32_t *b) {
+    uint32_t left[16][16] = {{0}}, right[16][16] = {{0}};
+    float sums[16][16] = {{0}};
+    sums[0][0] = sum;
+    for (int k = 0; k < n; k++) {
+        left[0][k] = a[k];
+        right[k][0] = b[k];
+    }
+    configure(whole, whole, whole);
+    plain_load(0, sums, 64);
+    plain_load(1, left, 64);
+    plain_load(2, right, 64);
+    plain_dot(0, 1, 2);
+    plain_store(0, sums, 64);
+    plain_release();
+    return sums[0][0];
+}
+
+START_TEST(a_word_adds_both_its_products_at_once) {
+    const uint32_t ones[2] = {word_of(1, 1), word_of(1, 1)};
+    ck_assert(dot(3, 1, (uint32_t[]){word_of(2, 5)}, (uint32_t[]){word_of(7, -3)}) == 2);
+    ck_assert(dot(0x1p24f, 1, ones, ones) == 0x1p24f + 2); /* one by one they would be lost */
+    ck_assert(dot(0x1p25f, 2, ones, ones) == 0x1p25f + 4);
+    /* First values and second ones are chains: 2^24 takes in no 1 of its own, and the sum of the other one. */
+    ck_assert(dot(0, 2, (uint32_t[]){word_of(0x1p24f, 1), word_of(1, 1)}, ones) == 0x1p24f + 2);
+}
+END_TEST
+
+START_TEST(what_is_below_normal_numbers_counts_as_zero) {
+    const float tiny = 0x1p-130f;
+    ck_assert(dot(0, 1, (uint32_t[]){word_of(tiny, 0)}, (uint32_t[]){word_of(0x1p100f, 0)}) == 0);
+    ck_assert(dot(0, 1, (uint32_t[]){word_of(0, 0x1p-70f)}, (uint32_t[]){word_of(0, 0x1p-70f)}) == 0);
+    ck_assert(dot(tiny, 1, (uint32_t[]){word_of(0, 0)}, (uint32_t[]){word_of(0, 0)}) == 0);
+    ck_assert(dot(0, 1, (uint32_t[]){word_of(0, 0x1p-63f)}, (uint32_t[]){word_of(0, 0x1p-63f)}) == 0x1p-126f);
+}
+END_TEST
+
+START_TEST(infinity_and_nan_arrive) {
+    ck_assert(isinf(dot(1, 1, (uint32_t[]){word_of(INFINITY, 0)}, (uint32_t[]){word_of(1, 1)})));
+    ck_assert(isnan(dot(1, 1, (uint32_t[]){word_of(INFINITY, 0)}, (uint32_t[]){word_of(0, 1)})));
+    ck_assert(isnan(dot(INFINITY, 1, (uint32_t[]){word_of(-INFINITY, 0)}, (uint32_t[]){word_of(1, 1)})));
+}
+END_TEST
+
+START_TEST(a_tile_has_the_rows_and_bytes_that_it_was_given) {
+    unsigned char from[16][80], to[16][80];
+    memset(from, 7, sizeof from);
+    memset(to, 9, sizeof to);
+    configure(whole, (shape){3, 20}, whole);
+    plain_load(1, from, 80);
+    plain_store(1, to, 80);
+    plain_release();
+    for (int i = 0; i < 16; i++) {
+        for (int j = 0; j < 80; j++) ck_assert_int_eq(to[i][j], i < 3 && j < 20 ? 7 : 9);
+    }
+}
+END_TEST
+
+/* ---- misuse ---- */
+
+static void multiply_unconfigured(void) {
+    plain_dot(0, 1, 2);
+}
+static void load_unconfigured(void) {
+    uint32_t row[16] = {0};
+    configure(whole, whole, whole);
+    plain_release();
+    plain_load(0, row, 0);
+}
+static void load_a_tile_of_no_rows(void) {
+    uint32_t row[16] = {0};
+    configure(whole, whole, whole);
+    plain_load(3, row, 0);
+}
+static void load_a_ninth_tile(void) {
+    uint32_t row[16] = {0};
+    configure(whole, whole, whole);
+    plain_load(8, row, 0);
+}
+static void multiply_other_rows(void) {
+    configure(whole, (shape){15, 64}, whole);
+    plain_dot(0, 1, 2);
+}
+static void multiply_other_columns(void) {
+    configure(whole, whole, (shape){16, 60});
+    plain_dot(0, 1, 2);
+}
+static void multiply_other_words(void) {
+    configure(whole, (shape){16, 32}, whole);
+    plain_dot(0, 1, 2);
+}
+static void multiply_half_a_word(void) {
+    configure(whole, (shape){16, 62}, (shape){15, 64});
+    plain_dot(0, 1, 2);
+}
+static void multiply_onto_itself(void) {
+    configure(whole, whole, whole);
+    plain_dot(0, 0, 2);
+}
+static void configure_seventeen_rows(void) {
+    configure((shape){17, 64}, whole, whole);
+}
+static void configure_no_palette(void) {
+    const amx_configuration c = {0};
+    plain_configure(&c);
+}
+static void configure_twice(void) {
+    configure(whole, whole, whole);
+    configure(whole, whole, whole);
+}
+static void release_nothing(void) {
+    plain_release();
+}
+
+static void (*const misuses[])(void) = {multiply_unconfigured,   load_unconfigured,    load_a_tile_of_no_rows,
+                                        load_a_ninth_tile,       multiply_other_rows,  multiply_other_columns,
+                                        multiply_other_words,    multiply_half_a_word, multiply_onto_itself,
+                                        release_nothing,         configure_no_palette, configure_twice,
+                                        configure_seventeen_rows};
+enum { N_MISUSES = sizeof misuses / sizeof misuses[0] };
+
+START_TEST(misuse_ends_the_program) {
+    int status = 0;
+    const pid_t child = fork();
+    if (child == 0) {
+        (void)signal(SIGABRT, SIG_DFL);
+        (void)close(STDERR_FILENO);
+        misuses[_i]();
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "misuse %d was let through", _i);
+}
+END_TEST
+
+/* ---- who may use the processor's ---- */
+
+static int asked;
+static bool allow(void) {
+    asked++;
+    return true;
+}
+static bool refuse(void) {
+    asked++;
+    return false;
+}
+
+START_TEST(tiles_need_the_library_the_processor_the_system_and_the_kernel) {
+    const unsigned all = dnnl_cpu_isa_avx512_core_amx, without = dnnl_cpu_isa_avx512_core_bf16;
+    const uint32_t has = 1u << 24 | 1u << 22;
+    const uint64_t saves = 7u << 5 | 3u << 17 | 7u;
+    asked = 0;
+    ck_assert(!amx_decide(&(amx_facts){without, has, saves, allow})); /* DNNL_MAX_CPU_ISA */
+    ck_assert(!amx_decide(&(amx_facts){all, 1u << 24, saves, allow}));
+    ck_assert(!amx_decide(&(amx_facts){all, 1u << 22, saves, allow}));
+    ck_assert(!amx_decide(&(amx_facts){all, has, saves & ~(1u << 17), allow}));
+    ck_assert(!amx_decide(&(amx_facts){all, has, saves & ~(1u << 18), allow}));
+    ck_assert(!amx_decide(&(amx_facts){all, has, saves & ~(1u << 5), allow}));
+    ck_assert_int_eq(asked, 0); /* the kernel is not asked for what would not be used */
+    ck_assert(!amx_decide(&(amx_facts){all, has, saves, refuse}));
+    ck_assert(amx_decide(&(amx_facts){all, has, saves, allow}));
+    ck_assert_int_eq(asked, 2);
+}
+END_TEST
+
+/* The kernel lists what it and the processor have. */
+static bool kernel_lists_tiles(void) {
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    char line[8192];
+    bool found = false;
+    while (f != NULL && !found && fgets(line, sizeof line, f) != NULL)
+        found = strncmp(line, "flags", 5) == 0 && strstr(line, " amx_tile ") != NULL &&
+                strstr(line, "amx_bf16") != NULL;
+    if (f != NULL) (void)fclose(f);
+    return found;
+}
+
+START_TEST(a_processor_without_tiles_has_none) {
+    if (!kernel_lists_tiles()) ck_assert(!amx_is_here(dnnl_cpu_isa_avx512_core_amx));
+    if (amx_is_here(dnnl_cpu_isa_avx512_core_amx)) ck_assert(kernel_lists_tiles());
+}
+END_TEST
+
+/* ---- the shipped panels and the plain ones ---- */
+
+static uint32_t state = 1;
+static uint16_t any(void) {
+    state = state * 1664525u + 1013904223u;
+    return (uint16_t)(state >> 16);
+}
+/* Up to 2^4, some of them zero or too small to be normal. */
+static uint16_t some_number(void) {
+    const uint16_t x = any(), kind = any() % 32;
+    if (kind == 0) return x & 0x807F;
+    return (uint16_t)((x & 0x807F) | (unsigned)(119 + any() % 12) << 7);
+}
+
+#if defined(__x86_64__)
+static bool has_avx512(void) {
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+enum { LANES = 70, VALUES = 200 };
+
+/* Words of the slabs themselves: what lies between them nobody writes. */
+static void expect_same_panel(const uint32_t *x, const uint32_t *y, int64_t lanes, int64_t k) {
+    const int64_t words = (k + 1) / 2, room = panel_room(words);
+    for (int64_t slab = 0; slab < lanes; slab += PANEL_LANES) {
+        const int64_t n = (words + 15) / 16 * 16 * PANEL_LANES;
+        ck_assert_mem_eq(x + slab * room, y + slab * room, (size_t)n * sizeof *x);
+    }
+}
+
+START_TEST(the_shipped_panels_pack_as_the_plain_ones) {
+    static uint16_t from[VALUES * VALUES];
+    static uint32_t shipped[20000], plain[20000];
+    if (!has_avx512()) {
+        printf("skipped: packing for tiles, which needs AVX-512\n");
+        return;
+    }
+    for (size_t i = 0; i < sizeof from / sizeof *from; i++) from[i] = any();
+    for (int i = 0; i < 400; i++) {
+        const int along = i % 2, is_a = i / 2 % 2;
+        const panel_source s = {from + any() % 64, along ? VALUES - 90 : LANES + 3, any() % LANES + 1,
+                                any() % (VALUES - 100) + 1, along};
+        memset(shipped, 0x11, sizeof shipped);
+        memset(plain, 0x22, sizeof plain);
+        (is_a ? cpu_panels_bf16_amx.pack_a : cpu_panels_bf16_amx.pack_b)(shipped, &s);
+        (is_a ? plain_panels.pack_a : plain_panels.pack_b)(plain, &s);
+        expect_same_panel(shipped, plain, s.lanes, s.k);
+    }
+}
+END_TEST
+
+enum { ROWS = 45, COLUMNS = 83, INNER = 1100 };
+
+/* c of random operands, by the panels of one or of the other. */
+static void multiply_by(const cpu_panels *panels, const uint16_t *a, const uint16_t *b, float *c) {
+    const int64_t words = INNER / 2;
+    uint32_t *left = aligned_alloc(64, (size_t)panel_bytes(ROWS, words)),
+             *right = aligned_alloc(64, (size_t)panel_bytes(COLUMNS, words));
+    const panel_source of_a = {a, INNER, ROWS, INNER, 1}, of_b = {b, INNER, COLUMNS, INNER, 1};
+    const panel_block p = {.a = left,
+                           .b = right,
+                           .a_slab = panels->rows_of_a * panel_room(words),
+                           .room = panel_room(words),
+                           .words = words,
+                           .rows = ROWS,
+                           .columns = COLUMNS,
+                           .c = c,
+                           .ldc = COLUMNS};
+    panels->pack_a(left, &of_a);
+    panels->pack_b(right, &of_b);
+    panels->enter();
+    panels->multiply(&p);
+    panels->leave();
+    free(left), free(right);
+}
+
+START_TEST(the_processors_tiles_multiply_as_the_plain_ones) {
+    static uint16_t a[ROWS * INNER], b[COLUMNS * INNER];
+    static float shipped[ROWS * COLUMNS], plain[ROWS * COLUMNS];
+    if (!amx_is_here(dnnl_cpu_isa_avx512_core_amx)) {
+        printf("skipped: the processor's own tiles: it has none, or the kernel allows none\n");
+        return;
+    }
+    for (size_t i = 0; i < sizeof a / sizeof *a; i++) a[i] = some_number();
+    for (size_t i = 0; i < sizeof b / sizeof *b; i++) b[i] = some_number();
+    multiply_by(&cpu_panels_bf16_amx, a, b, shipped);
+    multiply_by(&plain_panels, a, b, plain);
+    ck_assert_mem_eq(shipped, plain, sizeof plain);
+}
+END_TEST
+#endif
+
+int main(void) {
+    Suite *suite = suite_create("device.amx");
+    TCase *tests = tcase_create("device.amx");
+    tcase_add_test(tests, a_word_adds_both_its_products_at_once);
+    tcase_add_test(tests, what_is_below_normal_numbers_counts_as_zero);
+    tcase_add_test(tests, infinity_and_nan_arrive);
+    tcase_add_test(tests, a_tile_has_the_rows_and_bytes_that_it_was_given);
+    tcase_add_loop_test(tests, misuse_ends_the_program, 0, N_MISUSES);
+    tcase_add_test(tests, tiles_need_the_library_the_processor_the_system_and_the_kernel);
+    tcase_add_test(tests, a_processor_without_tiles_has_none);
+#if defined(__x86_64__)
+    tcase_add_test(tests, the_shipped_panels_pack_as_the_plain_ones);
+    tcase_add_test(tests, the_processors_tiles_multiply_as_the_plain_ones);
+#endif
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
