@@ -159,20 +159,28 @@ const char *weft_search_built_by(const char *kind, const char *id) {
     return "";
 }
 
+/* An id that is the name of a file: "" for all others. */
+static void note_file(const char *id, char *out, size_t size) {
+    const size_t n = strlen(id);
+    if (n > 3 && strcmp(id + n - 3, ".so") == 0)
+        (void)snprintf(out, size, " A file is written with a slash in it: ./%.90s.", id);
+}
+
 weft_status weft_search_miss(const weft_search *self, const char *kind, const char *id, weft_error *err) {
-    char prefix[64], hint[128] = "", tried[1400] = "";
+    char prefix[64], hint[128] = "", file[160] = "", tried[1400] = "";
     ids all = {prefix, {id, "", 0}, "", 0};
     size_t used = 0, i;
     (void)snprintf(prefix, sizeof prefix, "weft-%s-", kind);
     (void)weft_search_walk(self, offer_id, &all, NULL);
     weft_nearest_print(&all.near, hint, sizeof hint);
+    note_file(id, file, sizeof file);
     for (i = 0; i < self->n && used < sizeof tried; i++) {
         const int n =
             snprintf(tried + used, sizeof tried - used, "\n  %s/weft-%s-%s.so", self->directories[i], kind, id);
         used += n < 0 ? 0 : (size_t)n;
     }
-    return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s%s %s%s%s Tried:%s%s", kind, id,
-                          hint[0] == 0 ? "." : hint, weft_search_built_by(kind, id),
+    return weft_error_set(err, WEFT_E_USER, "there is no %s plugin \"%.100s\"%s%s%s %s%s%s Tried:%s%s", kind, id,
+                          hint[0] == 0 ? "." : hint, file, weft_search_built_by(kind, id),
                           all.used == 0 ? "None of this kind was found." : "There are: ", all.known,
                           all.used == 0 ? "" : ".", tried, self->n == 0 ? " nothing." : "");
 }

@@ -5,6 +5,9 @@
 # A line of stdout each:
 #   breaks   ...           a binary of OLD would be read or called wrongly
 #   adds     ...           grew at its end, or is new: binaries of OLD go on
+#   carries  ...           an inline helper is written otherwise: binaries of OLD go on with what they carry. Where what it
+#                          gives is a number that others have to come to as well (random.h, blocks.h, dynamic8.h, ops.h,
+#                          optimizer.h, and sizes of types in base.h) it breaks
 # Exit status: 0 nothing breaks, 1 something does, 2 a set cannot be read.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
@@ -22,6 +25,8 @@ measured "$2" "$scratch/new"
 awk '
 function breaks(text) { print "breaks   " text; broken = 1 }
 function adds(text) { print "adds     " text }
+function carries(text) { print "carries  " text }
+function is_shared(name) { return name ~ /^(random|blocks|dynamic8|ops|optimizer)\.h:|^base\.h:weft_dtype_/ }
 function rest(n,    text, i) { text = $0; for (i = 0; i < n; i++) sub(/^[^ ]+ /, "", text); return text }
 function owner(name) { sub(/\..*/, "", name); return name }
 
@@ -30,7 +35,7 @@ NR == FNR {
     if ($1 == "field") { old_at[$2] = $3; old_bytes[$2] = $4; old_text[$2] = rest(4); order[++n] = "field " $2 }
     if ($1 == "constant") { old_value[$2] = $3; order[++n] = "constant " $2 }
     if ($1 == "define") { old_define[$2] = rest(2); order[++n] = "define " $2 }
-    if ($1 == "type" || $1 == "note") { old_text[$1 " " $2] = rest(2); order[++n] = $1 " " $2 }
+    if ($1 == "type" || $1 == "note" || $1 == "code") { old_text[$1 " " $2] = rest(2); order[++n] = $1 " " $2 }
     next
 }
 $1 == "struct" {
@@ -48,7 +53,7 @@ $1 == "field" {
 }
 $1 == "constant" { new_value[$2] = $3; if (!($2 in old_value)) adds("constant " $2 " = " $3) }
 $1 == "define" { new_define[$2] = rest(2); if (!($2 in old_define)) adds("define " $2 " " rest(2)) }
-$1 == "type" || $1 == "note" { new_text[$1 " " $2] = rest(2); if (!(($1 " " $2) in old_text)) adds($1 " " $2) }
+$1 == "type" || $1 == "note" || $1 == "code" { new_text[$1 " " $2] = rest(2); if (!(($1 " " $2) in old_text)) adds($1 " " $2) }
 END {
     for (i = 1; i <= n; i++) {
         split(order[i], part, " ")
@@ -66,6 +71,11 @@ END {
         } else if (part[1] == "constant") {
             if (!(name in new_value)) breaks("constant " name " is gone, which was " old_value[name])
             else if (new_value[name] != old_value[name]) breaks("constant " name " is " new_value[name] ", and was " old_value[name])
+        } else if (part[1] == "code") {
+            if (!(order[i] in new_text)) carries(name " is gone")
+            else if (new_text[order[i]] == old_text[order[i]]) continue
+            else if (is_shared(name)) breaks(name " computes otherwise, and a binary carries what it was built with")
+            else carries(name " is written otherwise")
         } else if (part[1] == "type" || part[1] == "note") {
             if (!(order[i] in new_text)) breaks(order[i] " is gone, which was " old_text[order[i]])
             else if (new_text[order[i]] != old_text[order[i]])

@@ -7,6 +7,7 @@
 #       define NAME TEXT
 #       type NAME DECLARATION
 #       note NAME TEXT
+#       code HEADER:NAME TEXT      an inline function, which every binary carries
 # CC is the compiler, cc by default.
 set -eu
 headers=$1 here=$(cd "$(dirname "$0")" && pwd)
@@ -26,9 +27,13 @@ for header in "$headers"/weft/*.h; do awk -f "$here/read_headers.awk" "$header";
                 $2, $3, text, $2, $3, $2, $3
         }
         $1 == "constant" { printf "printf(\"constant %s %%lld\\n\", (long long)%s);\n", $2, $2 }
-        $1 == "define" || $1 == "type" || $1 == "note" { text = $0; gsub(/\\/, "\\\\\\\\", text); gsub(/"/, "\\\"", text); printf "printf(\"%%s\\n\", \"%s\");\n", text }
+        $1 == "define" || $1 == "type" || $1 == "note" || $1 == "code" { text = $0; gsub(/\\/, "\\\\\\\\", text); gsub(/"/, "\\\"", text); printf "printf(\"%%s\\n\", \"%s\");\n", text }
     ' "$scratch/found"
     printf 'return 0;\n}\n'
 } >"$scratch/measure.c"
-"${CC:-cc}" -std=c11 -w -I"$headers" "$scratch/measure.c" -o "$scratch/measure" >&2
+"${CC:-cc}" -std=c11 -w -I"$headers" "$scratch/measure.c" -o "$scratch/measure" 2>"$scratch/said" || {
+    head -n 5 "$scratch/said" >&2
+    echo "measure.sh: ${CC:-cc} cannot compile the headers of $headers/weft; above are its first words" >&2
+    exit 2
+}
 "$scratch/measure"

@@ -6,6 +6,7 @@
 #   define NAME TEXT                     an object-like macro whose text is a number or a string
 #   type NAME DECLARATION                the type of a function: of the entry, and of slots that share one
 #   note NAME TEXT                       what macros write into a file's note
+#   code HEADER:NAME TEXT                an inline function, whose code every binary carries
 #
 # It knows the form in which the headers are written (typedef struct NAME { ... } NAME; enum { A = 1, ... };) and no other:
 # tests/sdk/test_layout.c finds a struct that is written otherwise.
@@ -61,6 +62,19 @@ in_note {
     sub(/\\$/, "", line)
     text = text " " line
     if (!in_note) print "note " name " " squeeze(text)
+    next
+}
+in_code || (!inside && line ~ /^static inline /) {
+    code = in_code ? code " " line : line
+    in_code = line !~ /^\}/ && !(line ~ /;[ \t]*$/ && code !~ /\{/) # until its end, or that of a declaration
+    if (!in_code && code ~ /\{/) {
+        name = code
+        sub(/\(.*$/, "", name)
+        sub(/^.*[^A-Za-z_0-9]/, "", name)
+        header = FILENAME
+        sub(/^.*\//, "", header)
+        print "code " header ":" name " " squeeze(code)
+    }
     next
 }
 line ~ /^#define WEFT_NOTE(_PLUGIN)?[( ]/ {

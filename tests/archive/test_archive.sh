@@ -124,6 +124,7 @@ broken() { # broken HEADER SED LINE: with that edit of a header, this is what br
     compared 1 "$today" edited
     grep -q "^breaks   $3" log || failed "$1, $2: not told: $3" log
 }
+broken random.h 's/0xD2511F53/0xD2511F55/' 'random.h:weft_random computes otherwise, and a binary carries what it was built with'
 broken policy.h '/int32_t is_block;/d' 'weft_module_view.is_block is gone, which was at '
 broken policy.h 's/    int32_t parent; .*/    int64_t parent;/' 'weft_module_view.parent is of 8 bytes, and was of 4'
 broken policy.h '/const char \*path; /{h;d};/const char \*class_name; /{G}' 'weft_module_view.name moves from 16 to 8'
@@ -142,6 +143,13 @@ broken comm.h 's/weft_comm_handle \*\*out, const weft_exchange \*what,/const wef
 broken plugin.h 's/weft_plugin_entry_fn(const weft_host \*host, weft_error \*err)/weft_plugin_entry_fn(weft_error *err, const weft_host *host)/' \
     'type weft_plugin_entry_fn is declared otherwise: '
 broken plugin.h 's|weft-plugin/1|weft-plugin/2|' 'note WEFT_NOTE is declared otherwise: '
+rm -rf edited
+cp -r "$today" edited
+sed -i 's/(const char \*)job->sites/(const char *)(job->sites)/' edited/weft/adapter.h
+compared 0 "$today" edited
+[ "$(cat log)" = "carries  adapter.h:weft_adapter_site is written otherwise" ] || failed "a helper's other text" log
+echo 'no C at all' >>edited/weft/emit.h
+refused 'cannot compile the headers of edited/weft' sh "$archive/compare.sh" "$today" edited
 echo hello >junk
 refused 'is neither a directory of headers' sh "$archive/compare.sh" junk "$today"
 refused 'usage: compare.sh' sh "$archive/compare.sh" "$today"

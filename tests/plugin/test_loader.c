@@ -440,6 +440,7 @@ START_TEST(what_is_not_found_is_told_with_paths_and_the_nearest_name) {
     expect_get_refused(plugins, "optimizer", "sampel", "did you mean sample?");
     (void)snprintf(tried, sizeof tried, "Tried:\n  %s/weft-optimizer-sampel.so\n", scratch);
     expect_get_refused(plugins, "optimizer", "sampel", tried);
+    expect_get_refused(plugins, "optimizer", "mine.so", "A file is written with a slash in it: ./mine.so. There are:");
     expect_get_refused(plugins, "optimizr", "sample", "no plugin kind \"optimizr\"; there are model, optimizer");
     weft_plugins_destroy(plugins);
 }

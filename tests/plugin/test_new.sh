@@ -107,6 +107,12 @@ refused "weft-policy-my-policy: there is no program weft: put the directory of w
 refused "there is no program nowhere/weft: put" "$make" -C my-policy WEFT=nowhere/weft PKG_CONFIG_PATH=
 refused "no weft.pc lies below $dir/, where $dir/alone is: install Weft whole" \
     "$make" -C my-policy WEFT="$dir/alone" PKG_CONFIG_PATH=
+mkdir "a home"
+sed "s|^includedir=.*|includedir=$dir/a home|" "$WEFT_BUILD/sdk/weft.pc" >"a home/weft.pc"
+refused "Weft lies below a directory with a blank in its name, which make cannot hand on: build with CMake" \
+    "$make" -C my-policy WEFT="$weft" PKG_CONFIG_PATH="$dir/a home" PC_DIRS=
+cp "$weft" "a home/weft"
+refused "Weft lies below a directory with a blank" env PATH="$dir/a home:$PATH" "$make" -C my-policy
 refused "there is no C compiler no-such-cc: install one" "$make" -C my-policy WEFT="$weft" CC=no-such-cc
 rm "$tools/pkg-config"
 refused "there is no pkg-config, which says where Weft's headers lie: install it (on Debian: apt install pkg-config), or build with CMake" \

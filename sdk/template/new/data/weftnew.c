@@ -28,6 +28,7 @@ struct weft_data {
     weftnew_config config;
     uint64_t seed, n_rows, tokens, targets, hash;
     row *rows;
+    int is_full; /* the row that was encoded last has more tokens than it may */
 };
 
 static void *zeros(const weft_host *host, size_t bytes) {
@@ -39,7 +40,10 @@ static void *zeros(const weft_host *host, size_t bytes) {
 static weft_status take(void *context, const int32_t *ids, size_t n) {
     weft_data *data = (weft_data *)context;
     row *to = &data->rows[data->n_rows - 1];
-    if ((int64_t)n > data->config.context + 1 - to->n) return WEFT_E_DATA;
+    if ((int64_t)n > data->config.context + 1 - to->n) {
+        data->is_full = 1;
+        return WEFT_E_DATA;
+    }
     memcpy(to->ids + to->n, ids, n * sizeof *ids);
     to->n += (int32_t)n;
     return WEFT_OK;
@@ -49,14 +53,18 @@ static weft_status add_row(weft_data *data, const weft_data_job *job, const char
                            weft_error *err) {
     row *to = &data->rows[data->n_rows++];
     weft_ids_sink sink;
+    weft_status status;
     int32_t i;
     sink.context = data;
     sink.put = take;
     to->ids = (int32_t *)zeros(data->host, ((size_t)data->config.context + 1) * sizeof *to->ids);
     if (to->ids == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for line %llu", (unsigned long long)line);
-    if (job->encode(job, &sink, text, strlen(text), err) != WEFT_OK)
+    status = job->encode(job, &sink, text, strlen(text), err);
+    if (status != WEFT_OK && data->is_full)
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: has more than [data] context = %lld tokens",
                               data->config.path, (unsigned long long)line, (long long)data->config.context);
+    if (status != WEFT_OK)
+        return weft_error_prefix(err, "%s:%llu: ", data->config.path, (unsigned long long)line);
     for (i = 0; i < to->n; i++) data->hash = (data->hash ^ (uint64_t)to->ids[i]) * 0x9E3779B97F4A7C15u;
     data->tokens += (uint64_t)to->n;
     to->n -= to->n > 0;
