@@ -1,4 +1,5 @@
 /* host/command/cmd_prove.c: `weft prove`: the same run under many strategies, compared to the bit. */
+#include "command/fit_flags.h"
 #include "command/spawn.h"
 
 #include "launch/voice.h"
@@ -13,6 +14,8 @@ static const weft_flag flags[] = {
      "Up to N ranks a cell: start them here, or check that a launcher started as many; 4 if they can be started here."},
     {"steps", "N", false, "Optimizer steps of each cell; those of the configuration, at most 50, by default."},
     {"json", NULL, false, "Print an object instead of a table."},
+    WEFT_FIT_FLAG,
+    WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
 };
 
@@ -34,7 +37,9 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
     const char *const *overrides = weft_args_overrides(args, &n);
     const char *grid = weft_args_value(args, "grid");
     const bool json = weft_args_has(args, "json");
-    weft_prove_options options = {.full = grid != NULL && strcmp(grid, "full") == 0, .progress = true};
+    weft_prove_options options = {.full = grid != NULL && strcmp(grid, "full") == 0,
+                                  .progress = true,
+                                  .any_room = weft_args_has(args, "no-fit")};
     weft_proof proof;
     weft_exit launched = WEFT_EXIT_DONE;
     int64_t asked = 0;
@@ -45,7 +50,7 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
         return WEFT_EXIT_USAGE;
     }
     if (!weft_args_i64(args, &options.steps, "steps", "[1,10000]", 0, err) ||
-        !weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err))
+        !weft_args_i64(args, &asked, "ranks", "[1,65536]", 0, err) || !weft_command_room(args, &options.room, err))
         return WEFT_EXIT_USAGE;
     (void)weft_services_log_level(WEFT_LOG_WARN);
     if (asked > 0) is_rank = weft_command_is_rank(&launched, args, (int32_t)asked, WEFT_RANKS_RUN_MANY, err);

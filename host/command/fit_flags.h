@@ -3,6 +3,7 @@
 #define WEFT_HOST_COMMAND_FIT_FLAGS_H
 
 #include "command/cli.h"
+#include "fit/fit_words.h"
 #include "report/fit_table.h"
 
 /* Of a command's flags. */

@@ -75,11 +75,10 @@ static void list_trainable(weft_fit_levels *axis, const weft_session *session) {
     for (layers /= 2; layers > 0; layers /= 2) add_number(axis, "train.trainable=last:", layers);
 }
 
-void weft_fit_axes(weft_fit_levels axes[WEFT_N_FIT_AXES], const weft_fit_question *question) {
+static void list_all(weft_fit_levels axes[WEFT_N_FIT_AXES], const weft_fit_question *question) {
     const weft_session *session = question->session;
     const weft_train_settings *keys = &session->run->settings.train;
     const weft_plan *plan = &session->engine->plan;
-    memset(axes, 0, WEFT_N_FIT_AXES * sizeof *axes);
     if (keys->precision == WEFT_PRECISION_FP32) add_key(&axes[WEFT_FIT_PRECISION], "train.precision=bf16");
     if (session->kind == WEFT_SESSION_EVALUATE) list_halves(&axes[WEFT_FIT_MICRO], keys);
     if (session->kind == WEFT_SESSION_EVALUATE) return;
@@ -90,4 +89,11 @@ void weft_fit_axes(weft_fit_levels axes[WEFT_N_FIT_AXES], const weft_fit_questio
     if (question->room.shared) list_fewer_ranks(&axes[WEFT_FIT_FEWER], plan);
     list_more_ranks(&axes[WEFT_FIT_MORE], session, question->room.shared);
     list_trainable(&axes[WEFT_FIT_TRAINABLE], session);
+}
+
+void weft_fit_axes(weft_fit_levels axes[WEFT_N_FIT_AXES], const weft_fit_question *question) {
+    memset(axes, 0, WEFT_N_FIT_AXES * sizeof *axes);
+    list_all(axes, question);
+    for (int axis = 0; axis < WEFT_N_FIT_AXES; axis++)
+        if ((question->stays >> axis & 1u) != 0) axes[axis].n = 0;
 }

@@ -16,6 +16,7 @@ typedef struct weft_fit_question {
     const char *const *overrides;
     size_t n_overrides;
     weft_room room;
+    uint32_t stays; /* what is not to be changed: 1u << of each weft_fit_axis (axes.h) */
 } weft_fit_question;
 
 enum { WEFT_TRIAL_KEYS = 7, WEFT_TRIAL_KEY_SIZE = 64 };

@@ -22,16 +22,24 @@ void weft_course_free(weft_course *self) {
     memset(self, 0, sizeof *self);
 }
 
+weft_status weft_course_overrides(const char ***out, size_t *n, const weft_course_spec *spec, const weft_cell *cell,
+                                  weft_error *err) {
+    const char **all = malloc((spec->n_overrides + WEFT_CELL_OVERRIDES) * sizeof *all);
+    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the settings of a cell");
+    *n = 0;
+    for (size_t i = 0; i < spec->n_overrides; i++) all[(*n)++] = spec->overrides[i];
+    for (int32_t i = 0; i < cell->keys.n; i++) all[(*n)++] = cell->keys.text[i];
+    *out = all;
+    return WEFT_OK;
+}
+
 weft_status weft_course_open(weft_session **out, const weft_course_spec *spec, const weft_cell *cell,
                              const weft_seat *seat, weft_error *err) {
     const weft_session_place place = {*seat, spec->lender};
-    const char **all = malloc((spec->n_overrides + WEFT_CELL_OVERRIDES) * sizeof *all);
+    const char **all = NULL;
     size_t n = 0;
-    weft_status status = WEFT_OK;
-    if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the settings of a cell");
-    for (size_t i = 0; i < spec->n_overrides; i++) all[n++] = spec->overrides[i];
-    for (int32_t i = 0; i < cell->keys.n; i++) all[n++] = cell->keys.text[i];
-    status = weft_session_open_at(out, spec->path, all, n, WEFT_SESSION_STEPS, &place, err);
+    weft_status status = weft_course_overrides(&all, &n, spec, cell, err);
+    if (status == WEFT_OK) status = weft_session_open_at(out, spec->path, all, n, WEFT_SESSION_STEPS, &place, err);
     free((void *)all);
     return status;
 }

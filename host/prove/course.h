@@ -35,6 +35,10 @@ typedef struct weft_course_spec {
     int64_t steps;
 } weft_course_spec;
 
+/* The overrides of the configuration and those of a cell behind them: [*n], to be freed; the texts are not its own. */
+weft_status weft_course_overrides(const char ***out, size_t *n, const weft_course_spec *spec, const weft_cell *cell,
+                                  weft_error *err);
+
 /* The session of a cell, compiled and no more. */
 weft_status weft_course_open(weft_session **out, const weft_course_spec *spec, const weft_cell *cell,
                              const weft_seat *seat, weft_error *err);

@@ -6,6 +6,7 @@
 #ifndef WEFT_HOST_PROVE_GRID_H
 #define WEFT_HOST_PROVE_GRID_H
 
+#include "fit/need.h"
 #include "program/program.h"
 
 /* What is varied. */
@@ -43,6 +44,7 @@ typedef struct weft_cell {
     int32_t replicas, leaves; /* R, A */
     uint64_t identity;        /* of its programs */
     weft_coverage coverage;
+    weft_need need; /* of its fullest rank, or machine; nothing where no room is looked at */
 } weft_cell;
 
 typedef struct weft_grid_policy {

@@ -2,6 +2,7 @@
 #include "prove/prove.h"
 
 #include "base/clock.h"
+#include "prove/cell_room.h"
 #include "prove/marks.h"
 #include "prove/spec.h"
 #include "session/coherence.h"
@@ -37,7 +38,8 @@ static weft_status open_lender(weft_proof *self, const weft_prove_options *optio
         weft_omitted_say(&self->omitted, "steps %lld to %lld: the run has %lld of them",
                          (long long)self->lender->steps + 1, (long long)options->steps, (long long)self->lender->steps);
     if (self->spec.steps > self->lender->steps) self->spec.steps = self->lender->steps;
-    return WEFT_OK;
+    if (options->any_room) return WEFT_OK;
+    return weft_cell_room_find(&self->room, &self->meeting, self->lender, options->room, err);
 }
 
 /* ---- the grid ---- */
@@ -47,6 +49,7 @@ typedef struct compiled {
     uint64_t identity;
     int32_t replicas, leaves;
     weft_coverage coverage;
+    weft_need need;
 } compiled;
 
 static weft_status compile_cell(compiled *out, const weft_proof *self, const weft_cell *cell, weft_error *err) {
@@ -61,6 +64,7 @@ static weft_status compile_cell(compiled *out, const weft_proof *self, const wef
         out->replicas = stage->job->spec.view.replicas;
         out->leaves = stage->job->spec.view.leaves;
         out->coverage = stage->coverage;
+        if (self->room.bytes > 0) status = weft_need_plan(&out->need, &session->engine->plan, &self->room, err);
     }
     weft_session_close(session);
     if (status == WEFT_OK) return WEFT_OK;
@@ -86,6 +90,7 @@ static weft_status compile_all(weft_proof *self, weft_error *err) {
         self->grid.cells[i].replicas = from->replicas;
         self->grid.cells[i].leaves = from->leaves;
         self->grid.cells[i].coverage = from->coverage;
+        self->grid.cells[i].need = from->need;
     }
     free(mine);
     free(all);
@@ -133,6 +138,8 @@ static weft_status make_grid(weft_proof *self, const weft_prove_options *options
     if (status != WEFT_OK) goto done;
     self->left_out = weft_grid_drop_twins(&self->grid);
     if (!options->full) status = weft_peers_agree(&self->meeting.peers, weft_grid_cover(&self->grid, err), err);
+    if (status == WEFT_OK && self->room.bytes > 0)
+        status = weft_cell_room_judge(&self->grid, &self->spec, &self->room, &self->meeting, err);
 done:
     free(spec);
     return status;

@@ -21,6 +21,8 @@ typedef struct weft_prove_options {
     bool full;       /* the whole grid, or all pairs of settings */
     int64_t steps;   /* 0: those of the configuration, at most WEFT_PROVE_STEPS */
     bool progress;   /* by rank 0 on stderr: a line that is renewed on a terminal, elsewhere one now and then */
+    bool any_room;   /* cells that do not fit are started all the same */
+    int64_t room;    /* bytes that the device of a rank is said to have; 0: it is asked */
     char alone[512]; /* of one rank: why there are no more; "": no more were asked for */
 } weft_prove_options;
 
@@ -33,6 +35,7 @@ typedef struct weft_proof {
     weft_course_spec spec;
     weft_meeting meeting; /* of all ranks, who compare what they are about to do */
     weft_session *lender;
+    weft_room room; /* that a rank has at least; 0 bytes: none is looked at */
     weft_grid grid;
     int32_t left_out; /* cells whose programs are those of another */
     char missing[96]; /* strategies that there are no plugins of: "mp"; "": none */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/tree.h"
 #include "base/words.h"
+#include "fit/fit_words.h"
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "report/fit_table.h"

@@ -7,6 +7,7 @@
 #include <weft/transfer.h>
 #include <weft_double.h>
 
+#include "../../plugins/common/machine.h"
 #include "device/fixture.h"
 #include "model/staged.h"
 
@@ -782,6 +783,61 @@ START_TEST(ranks_may_share_a_card) {
 }
 END_TEST
 
+/* ---- machines ---- */
+
+/* Of one name, and of one boot. */
+START_TEST(machines_are_told_apart) {
+    const uint64_t one = machine_number_of("4e1c\n", "node");
+    ck_assert_uint_eq(one, machine_number_of("4e1c\n", "node"));
+    ck_assert_uint_ne(one, machine_number_of("77d0\n", "node"));
+    ck_assert_uint_ne(one, machine_number_of("4e1c\n", "other"));
+    ck_assert_uint_ne(machine_number_of("", "node"), machine_number_of("", "other"));
+    ck_assert_uint_eq(machine_number(), machine_number());
+    ck_assert_uint_ne(machine_number(), machine_number_of("", ""));
+}
+END_TEST
+
+/* What the first of two ranks that see one card tells the other, who has the same. */
+static char put_key[61], got_key[61];
+static char put_value[64];
+
+static weft_status put_value_of(const weft_host *h, const char *key, const void *bytes, size_t n, weft_error *err) {
+    (void)h, (void)err;
+    ck_assert_uint_le(n, sizeof put_value);
+    (void)snprintf(put_key, sizeof put_key, "%s", key);
+    memcpy(put_value, bytes, n);
+    return WEFT_OK;
+}
+static weft_status get_the_same(const weft_host *h, const char *key, void *bytes, size_t n, weft_error *err) {
+    (void)h, (void)err;
+    (void)snprintf(got_key, sizeof got_key, "%s", key);
+    memcpy(bytes, put_value, n);
+    return WEFT_OK;
+}
+static const void *two_ranks(const weft_host *h, const char *id) {
+    static const weft_host_world world = {.struct_size = sizeof world, .size = 2, .local_size = 2};
+    static const weft_host_exchange exchange = {sizeof exchange, 0, put_value_of, get_the_same};
+    (void)h;
+    if (strcmp(id, WEFT_HOST_WORLD) == 0) return &world;
+    return strcmp(id, WEFT_HOST_EXCHANGE) == 0 ? &exchange : NULL;
+}
+
+START_TEST(ranks_compare_cards_with_those_of_their_machine_alone) {
+    weft_host counting = counting_host();
+    weft_error err = WEFT_ERROR_INIT;
+    everything e = {0};
+    char key[61];
+    counting.extension = two_ranks;
+    ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
+    (void)snprintf(key, sizeof key, "cuda.card.%016llx.0", (unsigned long long)machine_number());
+    ck_assert_str_eq(put_key, key);
+    (void)snprintf(key, sizeof key, "cuda.card.%016llx.1", (unsigned long long)machine_number());
+    ck_assert_str_eq(got_key, key);
+    table->destroy(e.device);
+    ck_assert_int_eq(held, 0);
+}
+END_TEST
+
 static void fill(TCase *tests) {
     tcase_add_test(tests, one_of_everything_works);
     tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
@@ -796,6 +852,8 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, calls_run_in_the_stream_that_they_are_given);
     tcase_add_test(tests, what_is_missing_is_named);
     tcase_add_test(tests, ranks_may_share_a_card);
+    tcase_add_test(tests, machines_are_told_apart);
+    tcase_add_test(tests, ranks_compare_cards_with_those_of_their_machine_alone);
 }
 
 int main(void) {

@@ -107,6 +107,13 @@ JSON
     # Too small a card: which part takes most, and what would fit.
     stops "of it workspace, and a device has 1.0 MiB: nothing was started" WEFT_DOUBLE_MEMORY=1M $train
     stops "train.micro_batch=" WEFT_DOUBLE_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
+    # Of a proof no cell is started where one would find no room; told to start it, it is the card that says so.
+    large="train.micro_batch=16 train.global_batch=32 data.context=64 --steps 1"
+    stops "on 1 rank: 5.7 MiB are planned, 3.3 MiB of it workspace, and a device has 3.0 MiB: nothing was started. It would fit with train.micro_batch=" \
+        WEFT_DOUBLE_MEMORY=3M $weft prove run.ini --ranks 1 $large
+    stops "has no room for a buffer of" WEFT_DOUBLE_MEMORY=3M $weft prove run.ini --ranks 1 $large --no-fit
+    stops "on 2 ranks: 6.2 MiB are planned, 3.5 MiB of it workspace, and rank 1's device has 3.0 MiB: nothing was started. It would fit with train.micro_batch=" \
+        WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=3M $weft prove run.ini --ranks 2 comm.plugin=nccl $large
     # Two ranks on one card have half of it each, and so have two of three on two cards; what the plan cannot know of is
     # told where it is missing.
     share="device.cuda.share=yes comm.plugin=mpi-mpich strategy.plugin=fsdp"

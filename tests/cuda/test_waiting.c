@@ -203,13 +203,18 @@ typedef struct slot {
     weft_status (*ask)(weft_error *err);
 } slot;
 
-#define DEVICE(slot, does)   {#slot, OF_DEVICE, offsetof(weft_device_plugin, slot), does, ask_##slot}
-#define TRANSFER(slot, does) {"transfer's " #slot, OF_TRANSFER, offsetof(weft_device_transfer, slot), does, ask_##slot}
+#define DEVICE(slot, does)                                                                                             \
+    { #slot, OF_DEVICE, offsetof(weft_device_plugin, slot), does, ask_##slot }
+#define TRANSFER(slot, does)                                                                                           \
+    { "transfer's " #slot, OF_TRANSFER, offsetof(weft_device_transfer, slot), does, ask_##slot }
 #define CAPTURE(slot, does, ask)                                                                                       \
     { "capture's " #slot, OF_CAPTURE, offsetof(weft_device_capture, slot), does, ask }
-#define CHOICES(slot, ask)   {"choices' " #slot, OF_CHOICES, offsetof(weft_device_choices, slot), LETS, ask}
-#define NATIVE(slot, does)   {"native's " #slot, OF_NATIVE, offsetof(weft_device_native, slot), does, ask_##slot}
-#define DRY(slot, does, ask) {"dry_run's " #slot, OF_DRY_RUN, offsetof(weft_device_dry_run, slot), does, ask}
+#define CHOICES(slot, ask)                                                                                             \
+    { "choices' " #slot, OF_CHOICES, offsetof(weft_device_choices, slot), LETS, ask }
+#define NATIVE(slot, does)                                                                                             \
+    { "native's " #slot, OF_NATIVE, offsetof(weft_device_native, slot), does, ask_##slot }
+#define DRY(slot, does, ask)                                                                                           \
+    { "dry_run's " #slot, OF_DRY_RUN, offsetof(weft_device_dry_run, slot), does, ask }
 
 static const slot slots[] = {
     DEVICE(create, LETS),
@@ -526,8 +531,8 @@ END_TEST
 
 static const meeting *const plain = &meetings[0];
 
-/* What is queued, marked and waited for in another stream is in no order with the add, and does not launch it: so what a
- * communicator does there when bytes happen to come changes no step's launches. */
+/* What is queued, marked and waited for in another stream is in no order with the add, and does not launch it: so what
+ * a communicator does there when bytes happen to come changes no step's launches. */
 START_TEST(other_streams_let_it_wait) {
     const weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
@@ -552,7 +557,8 @@ END_TEST
 
 /* Two adds in two streams: one alone can wait. */
 START_TEST(an_add_of_another_stream_launches_it) {
-    const weft_add args = {.struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32};
+    const weft_add args = {
+        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(OUT), .n = N, .dtype = WEFT_F32};
     weft_error err = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
@@ -623,7 +629,8 @@ END_TEST
 
 /* In a stream that has joined, and waits for the first one at the end only. */
 START_TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
-    const weft_add args = {.struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
+    const weft_add args = {
+        .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
     weft_recording *recording = NULL;
     weft_error err = WEFT_ERROR_INIT;
     weft_mark *m = NULL;
@@ -703,7 +710,7 @@ START_TEST(a_dry_run_counts_what_would_be_launched) {
     norm.x = part(Y);
     fine(table->alloc(device, &norm.x.buffer, (PARTS - A) * PART, &err), &err); /* which launches it */
     begin_add();
-    fine(table->norm(device, NULL, &norm, &err), &err); /* x is as far from its buffer's begin, and it is another one */
+    fine(table->norm(device, NULL, &norm, &err), &err); /* as far into another buffer */
     ck_assert_int_eq(counted(), 5);
     table->release(device, norm.x.buffer);
     table->release(device, memory);

@@ -117,12 +117,27 @@ grep -q "nothing was started" log || failed "a run that does not fit" log
 [ ! -e out ] || failed "a run that was not started left its directory"
 refused "are planned" "$weft" profile run.ini --fit 100kB --steps 1
 refused "It would fit with train.micro_batch=" "$weft" eval run.ini --fit 900kB
+# a proof starts no cell where one of them does not fit; what it is told to change is what it leaves as it is, and enough
+prove="prove run.ini --ranks 1 --steps 1"
+# shellcheck disable=SC2086
+{
+    refused "It would fit with train.micro_batch=" "$weft" $prove --fit "$((planned / 2))B"
+    grep -q "on 1 rank: .* are planned, .* of it activations, and a device has .*: nothing was started" log || failed "a proof that does not fit" log
+    grep -qE "activation_checkpointing=|--ranks|fsdp|beside=" log && failed "a proof is told to change what it varies" log
+    grep -q "cells" log && failed "a proof that does not fit was started" log
+    change=$(sed -n 's/.*It would fit with \(train.micro_batch=[0-9]*\) .*/\1/p' log)
+    prints "$weft" $prove --fit "$((planned / 2))B" "$change"
+    told ", 0 different"
+    prints "$weft" $prove --no-fit
+    told ", 0 different"
+}
 prints "$weft" train run.ini --no-fit
 told "step 2/2"
 rm -r out
 prints "$weft" train run.ini --fit "${planned}B"
 told "fits       a device's"
 if has mpich; then
+    refused "on 2 ranks: 5.9 MiB are planned, 3.3 MiB of it activations, and rank 0's device has 293.0 KiB: nothing was started" "$weft" prove run.ini --ranks 2 --steps 1 comm.plugin=mpi-mpich --fit 300kB
     refused "nothing was started" "$weft" train run.ini --overwrite --ranks 2 comm.plugin=mpi-mpich strategy.plugin=ddp --fit 300kB
     prints "$weft" train run.ini --overwrite --ranks 2 comm.plugin=mpi-mpich strategy.plugin=ddp
     told "of 2 ranks; largest: "

@@ -1,6 +1,7 @@
 /* cards.c: see world.h. NCCL refuses a world in which two ranks have one card, by a few words to those two alone. Cards
  * are told apart as it does it, by their places on the bus of a machine: of a card that is divided (MIG) all parts are
  * one. */
+#include "../../common/machine.h"
 #include "world.h"
 
 #include <dlfcn.h>
@@ -107,7 +108,7 @@ weft_status nccl_compare_cards(const weft_comm *comm, const weft_host_exchange *
     card *cards = comm->host->alloc(comm->host, (size_t)size * sizeof *cards, 8);
     weft_status status = WEFT_OK;
     if (cards == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a list of %d cards.", (int)size);
-    cards[rank].machine = nccl_machine();
+    cards[rank].machine = machine_number();
     status = find_place(&cards[rank].place, comm, err);
     if (status == WEFT_OK)
         status = nccl_tell_all(&(nccl_told){comm->host, exchange, "card", cards, sizeof *cards, rank, size}, err);

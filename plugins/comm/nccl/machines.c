@@ -1,24 +1,7 @@
 /* machines.c: which ranks share a machine. Each tells rank 0 a number of its machine, and rank 0 tells all of them to
  * everybody, so that a rank asks for as many values as there are pages and not as there are ranks. */
+#include "../../common/machine.h"
 #include "world.h"
-
-#include <unistd.h>
-
-/* FNV-1a of host name and boot: containers of one machine may have other names, and then cards of their own. */
-static uint64_t add_text(uint64_t hash, const char *text) {
-    for (; *text != '\0'; text++) hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    return hash;
-}
-
-uint64_t nccl_machine(void) {
-    uint64_t hash = 14695981039346656037u;
-    char text[256] = "";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file != NULL && fgets(text, sizeof text, file) != NULL) hash = add_text(hash, text);
-    if (file != NULL) (void)fclose(file);
-    if (gethostname(text, sizeof text - 1) == 0) hash = add_text(hash, text);
-    return hash;
-}
 
 static weft_status gather_at_first(const nccl_told *t, weft_error *err) {
     char key[40];
@@ -76,7 +59,7 @@ weft_status nccl_find_machines(weft_comm_info *info, const weft_host *host, cons
     weft_status status = WEFT_OK;
     if (machines == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "No memory for a list of %d ranks.", (int)info->size);
-    machines[info->rank] = nccl_machine();
+    machines[info->rank] = machine_number();
     status =
         nccl_tell_all(&(nccl_told){host, exchange, "machine", machines, sizeof *machines, info->rank, info->size}, err);
     if (status == WEFT_OK) count_places(info, machines);

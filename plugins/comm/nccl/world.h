@@ -106,7 +106,6 @@ typedef struct nccl_told {
 } nccl_told;
 /* All ranks hear of all items. [collective] */
 weft_status nccl_tell_all(const nccl_told *told, weft_error *err);
-uint64_t nccl_machine(void); /* a number of this machine, which ranks of others do not have */
 /* Fills local_rank, local_size, node, nodes of info. [collective] */
 weft_status nccl_find_machines(weft_comm_info *info, const weft_host *host, const weft_host_exchange *exchange,
                                weft_error *err);

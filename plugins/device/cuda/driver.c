@@ -2,9 +2,8 @@
  *
  * What is asked before a device is made starts nothing on any card: the driver's version and the presence of libraries.
  */
+#include "../../common/machine.h"
 #include "cuda.h"
-
-#include <unistd.h>
 
 /* As CUDA writes versions: 1000 * major + 10 * minor. */
 #define MAJOR(version) ((version) / 1000)
@@ -76,15 +75,6 @@ static weft_status check_card(const struct cudaDeviceProp *card, int index, weft
 typedef struct card_name {
     char uuid[sizeof(cudaUUID_t)];
 } card_name;
-
-/* What ranks of this machine, and only they, call it. */
-static uint64_t machine_number(void) {
-    char name[256] = "";
-    uint64_t number = 14695981039346656037u;
-    (void)gethostname(name, sizeof name - 1);
-    for (const char *at = name; *at != 0; at++) number = (number ^ (unsigned char)*at) * 1099511628211u;
-    return number;
-}
 
 /* The ranks of this machine, by local rank, tell one another something of one name and size. */
 static weft_status tell_all(const weft_host *host, const weft_host_exchange *exchange, const char *what, char *all,
