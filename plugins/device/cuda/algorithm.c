@@ -1,6 +1,6 @@
-/* algorithm.c: see algorithm.h. The first of the ways that cuBLASLt's own estimate lists is taken: all of them add
- * in an
- * order that the way alone decides. */
+/* algorithm.c: see algorithm.h. The first of the ways that cuBLASLt's own estimate lists is taken: all of them add in
+ * an order that the way alone decides. A way that cuts the inner dimension may keep the sums of its parts in the type
+ * of the result (cublasLtReductionScheme_t: INPLACE, OUTPUT_TYPE); where that is not fp32, such a way is not taken. */
 #include "algorithm.h"
 
 static const cudaDataType_t *type_of(int32_t dtype) {
@@ -84,6 +84,38 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
 
 /* ---- choosing ---- */
 
+/* The schemes by which sums of parts may be brought together: in fp32 all the way. */
+static uint32_t schemes_of(const cuda_shape *s) {
+    return s->dtype_c == WEFT_F32 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+}
+
+static weft_status set_schemes(const weft_device *device, const cuda_shape *s, weft_error *err) {
+    const uint32_t schemes = schemes_of(s);
+    return cuda_judge_lt(device,
+                         device->libraries.cublasLtMatmulPreferenceSetAttribute(
+                             device->algorithms->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
+                             sizeof schemes),
+                         about_product("choosing a way of", s).text, err);
+}
+
+/* Of a way that came from elsewhere: another run, or another rank. */
+static weft_status judge_scheme(const weft_device *device, const cuda_algorithm *a, const cublasLtMatmulAlgo_t *way,
+                                weft_error *err) {
+    uint32_t scheme = 0;
+    size_t written = 0;
+    const weft_status status =
+        cuda_judge_lt(device,
+                      device->libraries.cublasLtMatmulAlgoConfigGetAttribute(way, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                                             &scheme, sizeof scheme, &written),
+                      about_product("reading the way of", &a->shape).text, err);
+    if (status != WEFT_OK || (scheme & ~schemes_of(&a->shape)) == 0) return status;
+    return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                          "%s: the way that was chosen for it adds in %s and not in fp32 (cuBLASLt's reduction scheme "
+                          "%u). Where it comes from a checkpoint, start anew with [model] weights of it.",
+                          about_product("Taking the way of", &a->shape).text, weft_dtype_name(a->shape.dtype_c),
+                          scheme);
+}
+
 /* In cuBLASLt's order, B comes first; what is added to and what is made are C. */
 static weft_status set_alignments(const weft_device *device, const cuda_shape *s, weft_error *err) {
     static const cublasLtMatmulPreferenceAttributes_t of[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
@@ -109,7 +141,8 @@ static weft_status choose(const weft_device *device, cuda_algorithm *out, weft_e
     cublasLtMatmulHeuristicResult_t best = {0};
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
     int found = 0;
-    const weft_status status = set_alignments(device, s, err);
+    weft_status status = set_alignments(device, s, err);
+    if (status == WEFT_OK) status = set_schemes(device, s, err);
     if (status != WEFT_OK) return status;
     code = device->libraries.cublasLtMatmulAlgoGetHeuristic(device->lt, out->product, out->b, out->a, out->c, out->c,
                                                             device->algorithms->preference, 1, &best, &found);
@@ -205,7 +238,7 @@ weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cu
     cublasLtMatmulHeuristicResult_t found = {0};
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
     char key[128] = "";
-    const weft_status status = describe(device, a, err);
+    weft_status status = describe(device, a, err);
     if (status != WEFT_OK) return status;
     cuda_shape_print(key, sizeof key, &a->shape);
     code = device->libraries.cublasLtMatmulAlgoCheck(device->lt, a->product, a->b, a->a, a->c, a->c, way, &found);
@@ -215,6 +248,8 @@ weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cu
                               "cuBLASLt of this machine cannot make a product in the way that was chosen for it: %s "
                               "(cublasLtMatmulAlgoCheck answered %s, %zu bytes of workspace).",
                               key, device->libraries.cublasLtGetStatusString(code), found.workspaceSize);
+    status = judge_scheme(device, a, way, err);
+    if (status != WEFT_OK) return status;
     a->way = *way;
     a->is_chosen = true;
     return WEFT_OK;

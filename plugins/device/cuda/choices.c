@@ -79,7 +79,8 @@ static void print_note(char *out, size_t size, const weft_device *device, const 
     } numbers[] = {{"way", CUBLASLT_ALGO_CONFIG_ID},
                    {", tile", CUBLASLT_ALGO_CONFIG_TILE_ID},
                    {", stages", CUBLASLT_ALGO_CONFIG_STAGES_ID},
-                   {", inner dimension in", CUBLASLT_ALGO_CONFIG_SPLITK_NUM}};
+                   {", parts", CUBLASLT_ALGO_CONFIG_SPLITK_NUM},
+                   {", reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME}};
     out[0] = 0;
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         char number[12] = "?";

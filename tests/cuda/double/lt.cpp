@@ -1,8 +1,8 @@
 /* lt.cpp: cuBLASLt, as far as Weft calls it. There are several ways for a product, which differ in bits: the inner
- * dimension is summed at once or in 2, 4 or 8 parts. Which of them the heuristic lists first depends on the shape,
- * on the
- * room for partial sums, and on how operands are aligned, as on a card; a way is refused for operands that lie worse
- * than those that it was chosen for. The workspace is overwritten by every product, whatever its way. */
+ * dimension is summed at once or in 2, 4 or 8 parts, whose sums are kept in the type of the result where the caller
+ * lets that be. Which of them the heuristic lists first depends on the shape, on the room for partial sums, and on
+ * how operands are aligned, as on a card; a way is refused for operands that lie worse than those that it was chosen
+ * for. The workspace is overwritten by every product, whatever its way. */
 #include <algorithm>
 #include <cstring>
 
@@ -241,6 +241,14 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
     }
 }
 
+/* What narrows sums comes first, as what takes the least memory. */
+static uint64_t scheme_of(uint32_t allowed) {
+    for (uint32_t scheme : {CUBLASLT_REDUCTION_SCHEME_INPLACE, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE,
+                            CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE})
+        if ((allowed & scheme) != 0) return scheme;
+    return CUBLASLT_REDUCTION_SCHEME_NONE;
+}
+
 EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
                                                      cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                                      cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -256,8 +264,8 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtM
         const int id = (first_way(p, alignment) + i) % N_WAYS;
         const size_t workspace = workspace_of(p, SPLITS[id]);
         if (workspace > preference->workspace || SPLITS[id] > p.k()) continue;
-        if (id > 0 && (preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) == 0) continue;
-        const uint64_t reduction = id > 0 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE : CUBLASLT_REDUCTION_SCHEME_NONE;
+        const uint64_t reduction = scheme_of(id > 0 ? preference->reductions : 0);
+        if (id > 0 && reduction == CUBLASLT_REDUCTION_SCHEME_NONE) continue;
         out[*found] = cublasLtMatmulHeuristicResult_t{};
         out[*found].algo = algo_of(
             {MARK, static_cast<uint64_t>(id), static_cast<uint64_t>(SPLITS[id]), alignment, 15, reduction, 0, 0});
@@ -351,6 +359,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     p.c_at = c;
     p.d_at = d;
     p.splits = static_cast<int64_t>(way.splits);
+    p.narrows = (way.reduction & (CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE)) != 0;
     if (product->epilogue == CUBLASLT_EPILOGUE_BIAS) p.bias = product->bias;
     if (product->has_bias_type && product->bias_type != p.d.type) status = CUBLAS_STATUS_NOT_SUPPORTED;
     if (status == CUBLAS_STATUS_SUCCESS) status = judge_operands(p, way, workspace, workspace_bytes);

@@ -18,7 +18,8 @@ struct Product {
     float alpha = 1, beta = 0;
     const void *a_at = nullptr, *b_at = nullptr, *c_at = nullptr, *bias = nullptr;
     void *d_at = nullptr;
-    int64_t splits = 1; /* the inner dimension in that many parts, each summed by itself */
+    int64_t splits = 1;   /* the inner dimension in that many parts, each summed by itself */
+    bool narrows = false; /* their sums are kept in D's type */
     int64_t m() const {
         return d.rows;
     }

@@ -1,6 +1,6 @@
-/* lt_product.cpp: the arithmetic of a product. Each element is a sum over the inner dimension in order, or of parts
- * of it
- * in order, in fp32 and without contraction; so a way decides the bits and nothing else does. */
+/* lt_product.cpp: the arithmetic of a product. Each element is a sum over the inner dimension in order, or of parts of
+ * it in order, in fp32 and without contraction, but for the sums of parts where the way keeps those in the type of the
+ * result; so a way decides the bits and nothing else does. */
 #include "double.h"
 #include "lt.h"
 
@@ -61,15 +61,29 @@ __attribute__((target_clones("avx2", "default"))) void sum_tile(eight sums[COLUM
         for (int h = 0; h < 2; h++) sums[j][h] = s[j][h];
 }
 
+float narrow(float x, cudaDataType type) {
+    float room = 0; /* for any of the types */
+    put(&room, 0, type, x);
+    return get(&room, 0, type);
+}
+void narrow_tile(eight sums[COLUMNS][2], const Product &p) {
+    for (int j = 0; j < COLUMNS && p.narrows; j++)
+        for (int h = 0; h < 2; h++)
+            for (int i = 0; i < 8; i++) sums[j][h][i] = narrow(sums[j][h][i], p.d.type);
+}
+
 /* The tile's sums over all of k, part by part. */
-void sum_parts(eight sums[COLUMNS][2], const float *a, const float *b, int64_t k, int64_t splits) {
-    const int64_t part = (k + splits - 1) / splits;
+void sum_parts(eight sums[COLUMNS][2], const float *a, const float *b, const Product &p) {
+    const int64_t k = p.k(), part = (k + p.splits - 1) / p.splits;
     eight more[COLUMNS][2];
     sum_tile(sums, a, b, part < k ? part : k);
+    if (part < k) narrow_tile(sums, p);
     for (int64_t from = part; from < k; from += part) {
         sum_tile(more, a + from * ROWS, b + from * COLUMNS, from + part < k ? part : k - from);
+        narrow_tile(more, p);
         for (int j = 0; j < COLUMNS; j++)
             for (int h = 0; h < 2; h++) sums[j][h] += more[j][h];
+        narrow_tile(sums, p);
     }
 }
 
@@ -93,7 +107,7 @@ void multiply(const Product &p) {
     for (int64_t row = 0; row < m; row += ROWS) {
         for (int64_t column = 0; column < n; column += COLUMNS) {
             eight sums[COLUMNS][2];
-            sum_parts(sums, a.data() + row * k, b.data() + column * k, k, p.splits);
+            sum_parts(sums, a.data() + row * k, b.data() + column * k, p);
             for (int64_t j = 0; j < COLUMNS && column + j < n; j++)
                 for (int64_t i = 0; i < ROWS && row + i < m; i++) finish(p, row + i, column + j, sums[j][i / 8][i % 8]);
         }
