@@ -430,6 +430,7 @@ typedef struct merger {
     int64_t number, rows; /* of the threads; of the site, which are merged */
     double until;
     int64_t differs; /* -1: none */
+    bool is_done;
     weft_status status;
     weft_error err;
 } merger;
@@ -462,10 +463,12 @@ static void *merge_till_late(void *context) {
         if (i >= LEAST_PASSES && weft_clock_seconds() >= m->until) break;
         merge_own(m);
     }
+    m->is_done = true;
     return NULL;
 }
 
 static weft_status judge_merger(const merger *m, weft_error *err) {
+    if (!m->is_done) return WEFT_LOST_THREAD(err, "merge");
     if (m->status != WEFT_OK)
         return WEFT_BROKEN(err, "merging %s fails while %d threads merge rows of it: %s", m->s->path, THREADS,
                            m->err.text);

@@ -452,6 +452,7 @@ typedef struct worker {
     weft_leaf got;
     uint32_t first;
     int differs; /* a request's number + 1; 0: none */
+    bool is_done;
 } worker;
 
 static void *take_all(void *context) {
@@ -463,6 +464,7 @@ static void *take_all(void *context) {
         if (take(&w->got, w->self, &request, &err) != WEFT_OK || !same_leaf(&w->got, &w->wanted[number]))
             w->differs = (int)number + 1;
     }
+    w->is_done = true;
     return NULL;
 }
 
@@ -480,6 +482,7 @@ static weft_status run_workers(const instance *self, const weft_leaf *wanted, we
     }
     for (uint32_t i = 0; i < n; i++) {
         (void)pthread_join(workers[i].thread, NULL);
+        if (!workers[i].is_done && status == WEFT_OK) status = WEFT_LOST_THREAD(err, "shape or leaf");
         if (workers[i].differs != 0 && status == WEFT_OK)
             status = WEFT_BROKEN(err, "leaf %d is another one while %d threads ask", workers[i].differs - 1, THREADS);
     }

@@ -38,6 +38,7 @@ static void become(const char *const *words) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setenv("WEFT_CODE_FILE", "code", 1);
     (void)setenv("WEFT_RANK_CODES", "code.ranks", 1);
+    (void)setenv("WEFT_CALL_FILE", "call", 1);
     (void)execv("/proc/self/exe", (char *const *)(uintptr_t)words);
     _exit(127);
 }
@@ -150,6 +151,42 @@ static bool await(int *status, char said[MOST_SAID], pid_t child, double seconds
     return ended == child;
 }
 
+/* ---- an end in its midst ---- */
+
+static bool has_code(void) {
+    char code[16];
+    read_end(code, sizeof code, "code");
+    return code[0] != '\0';
+}
+
+/* False: it was in no call of a plugin. */
+static bool read_call(weft_crumb *out) {
+    FILE *file = fopen("call", "rb");
+    const bool is_read = file != NULL && fread(out, sizeof *out, 1, file) == 1;
+    if (file != NULL) (void)fclose(file);
+    out->who[sizeof out->who - 1] = out->what[sizeof out->what - 1] = '\0';
+    return is_read && out->what[0] != '\0';
+}
+
+/* By exit, which has a line for it (plugin/ending.h), or past the C library, which leaves no word: then where it was is
+ * all that is known. */
+static bool was_ended(char said[MOST_SAID], int status) {
+    weft_crumb call = {.what = ""};
+    char *line = NULL;
+    if (!WIFEXITED(status) || has_code()) return false;
+    read_end(said, MOST_SAID, "log");
+    line = line_of(said, ": its work is not done");
+    if (line != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        line += strncmp(line, "weft: ", 6) == 0 ? 6 : 0;
+        memmove(said, line, strlen(line) + 1);
+    } else if (read_call(&call)) {
+        (void)snprintf(said, MOST_SAID, "%s ended the process in its %s, with status %d: its work is not done",
+                       call.who, call.what, WEXITSTATUS(status));
+    }
+    return line != NULL || call.what[0] != '\0';
+}
+
 /* ---- the command ---- */
 
 /* Why it has not ended well. */
@@ -176,6 +213,7 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     for (size_t i = 0; chosen && i < options->n_overrides && n < MOST_WORDS - 1; i++) all[n++] = options->overrides[i];
     (void)unlink("code");
     (void)unlink("code.ranks");
+    (void)unlink("call");
     child = fork();
     if (child == 0) become(all);
     if (child < 0 || !await(&status, said, child, call_seconds(subject)))
@@ -186,6 +224,7 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
                            "weft %s %s: standard output or error was closed, or led elsewhere, while it ran: "
                            "descriptors are the host's, and what it said is lost",
                            all[1], all[2]);
+    if (was_ended(said, status)) return WEFT_BROKEN(err, "weft %s %s: %s", all[1], all[2], said);
     has_run = has_run || (chosen && status == 0);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return WEFT_OK;
     find_reason(said);

@@ -29,4 +29,8 @@ extern const weft_rule weft_rules_optimizer[], weft_rules_policy[], weft_rules_s
 #define WEFT_MOOT(subject, err, ...) ((subject)->is_moot = true, weft_error_set(err, WEFT_E_UNSUPPORTED, __VA_ARGS__))
 #define WEFT_BROKEN(err, ...)        weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)
 
+/* Of several threads that a rule has started, one has not come to its end. */
+#define WEFT_LOST_THREAD(err, slot)                                                                                    \
+    WEFT_BROKEN(err, "a thread that has called its %s is gone: it ended the thread, which is the host's", slot)
+
 #endif

@@ -181,25 +181,35 @@ weft_status weft_subject_gives_back(weft_subject *subject, weft_status (*once)(w
 
 enum { MOST_QUESTION = 256 };
 
+typedef struct shared {
+    char question[MOST_QUESTION];
+    weft_crumb call;
+} shared;
+
 /* A page that children share; without one nothing is kept. */
-static char *shared_question(void) {
-    static char *page;
-    if (page == NULL) page = mmap(NULL, MOST_QUESTION, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+static shared *shared_page(void) {
+    static shared *page;
+    if (page == NULL) page = mmap(NULL, sizeof *page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     return page == MAP_FAILED ? NULL : page;
 }
 
 void weft_subject_asks(const char *format, ...) {
-    char *page = shared_question();
+    shared *page = shared_page();
     va_list args;
     if (page == NULL) return;
     va_start(args, format);
-    (void)vsnprintf(page, MOST_QUESTION, format, args);
+    (void)vsnprintf(page->question, MOST_QUESTION, format, args);
     va_end(args);
 }
 
 const char *weft_subject_asked(void) {
-    const char *page = shared_question();
-    return page == NULL ? "" : page;
+    const shared *page = shared_page();
+    return page == NULL ? "" : page->question;
+}
+
+weft_crumb *weft_subject_call(void) {
+    shared *page = shared_page();
+    return page == NULL ? NULL : &page->call;
 }
 
 /* ---- the plugin ---- */

@@ -4,6 +4,7 @@
 #define WEFT_HOST_CONFORM_SUBJECT_H
 
 #include "config/config.h"
+#include "plugin/crash.h"
 #include "plugin/plugin.h"
 
 /* What is looked at, and how. */
@@ -77,6 +78,9 @@ weft_status weft_subject_gives_back(weft_subject *subject, weft_status (*once)(w
  * process that waits for this one sees it. [main] */
 void weft_subject_asks(const char *format, ...) WEFT_PRINTF(1, 2);
 const char *weft_subject_asked(void);
+
+/* The slot that the process which tries a rule was in last: shared in the same way. NULL: nothing is kept. [main] */
+weft_crumb *weft_subject_call(void);
 
 enum { WEFT_POISON_ONE = 0xa5, WEFT_POISON_TWO = 0x5a };
 

@@ -565,6 +565,7 @@ typedef struct worker {
     const ids *wanted; /* [TEXTS] */
     uint32_t first;
     int differs; /* a text's number + 1; 0: none */
+    bool is_done;
 } worker;
 
 static void *encode_all(void *context) {
@@ -580,6 +581,7 @@ static void *encode_all(void *context) {
             w->differs = (int)t + 1;
     }
     free(got);
+    w->is_done = true;
     return NULL;
 }
 
@@ -593,6 +595,7 @@ static weft_status run_workers(const instance *self, const ids *wanted, weft_err
     }
     for (uint32_t i = 0; i < n; i++) {
         (void)pthread_join(workers[i].thread, NULL);
+        if (!workers[i].is_done && status == WEFT_OK) status = WEFT_LOST_THREAD(err, "encode");
         if (workers[i].differs != 0 && status == WEFT_OK)
             status = WEFT_BROKEN(err, "text %d has other ids while %d threads encode", workers[i].differs - 1, THREADS);
     }

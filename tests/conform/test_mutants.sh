@@ -107,6 +107,13 @@ answers 10 broken "standard output or error was closed" my-optimizer/mute.so --r
 optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    for (int i = 1; i < 256; i++) (void)close(i);\n/s; s/^/#include <unistd.h>\n/'
 answers 10 broken "it closes descriptors that it has not opened" my-optimizer/shut.so --rule R31
 
+optimizer raw 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 2) (void)syscall(SYS_exit_group, 0);\n/s; s/^/#include <sys\/syscall.h>\n#include <unistd.h>\n/'
+answers 11 crashes "optimizer:my-optimizer ended the process in its prepare, with status 0" my-optimizer/raw.so --rule R31
+answers 10 broken "optimizer:my-optimizer ended the process in its prepare, with status 0: its work" my-optimizer/raw.so --rule R27
+optimizer leaving 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 2) pthread_exit(NULL);\n/s; s/^/#include <pthread.h>\n/'
+answers 11 crashes "leaving.so) ended the main thread in its prepare: its work" my-optimizer/leaving.so --rule R31
+answers 10 broken "leaving.so) ended the main thread in its prepare, in training, at step 2: its work" my-optimizer/leaving.so --rule R27
+
 # A plugin that cannot work on this machine, and says so in works, in its entry or for what it is asked, is no broken one.
 policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that change
     perl -0pe "$2" my-policy/my_policy.c >"my-policy/$1.c"
