@@ -1,14 +1,14 @@
 /* host/conform/adapter_rules.c: what an adapter has to keep to, on the small model; and what its files mean, tried by
  * this program's own commands. */
-#include "conform/own_command.h"
-#include "conform/rule.h"
+#include "trial/own_command.h"
+#include "trial/rule.h"
 
 #include "adapter/attach.h"
 #include "adapter/tensors.h"
 #include "base/clock.h"
-#include "conform/later.h"
-#include "conform/other_key.h"
-#include "conform/recorded.h"
+#include "trial/later.h"
+#include "trial/other_key.h"
+#include "trial/recorded.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "tensor/record.h"

@@ -1,9 +1,9 @@
 /* host/conform/policy_rules.c: what a wrap policy has to keep to. */
-#include "conform/rule.h"
+#include "trial/rule.h"
 
-#include "conform/later.h"
-#include "conform/other_key.h"
-#include "conform/trees.h"
+#include "trial/later.h"
+#include "trial/other_key.h"
+#include "trial/trees.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>

@@ -5,8 +5,8 @@
 #include "base/join.h"
 #include "base/tree.h"
 #include "conform/leaves_process.h"
-#include "conform/own_command.h"
-#include "conform/usable.h"
+#include "trial/own_command.h"
+#include "trial/usable.h"
 #include "plugin/ending.h"
 #include "plugin/services.h"
 
