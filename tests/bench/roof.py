@@ -26,7 +26,9 @@ mean over the runs that count. An operator is held against the best of the libra
 is none of them, at all of the step's, and one without products against the memory.
 
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
---precision bf16 each pair holds a run of Weft in fp32 too, and all are held against the roof of fp32.
+--precision bf16 each pair holds a run of Weft in fp32 too, which is held against the roof of fp32; the others against
+that of bf16 where the processor has instructions for it (AVX512-BF16, AMX: the library's bf16 products, and what the
+registers or the tiles give), and against fp32's where it has none.
 
 After each size come the bars that were set for it, and which of them hold; the last line counts them. It ends with
 status 1 where one is missed, or a size was left out because the machine has no memory for it, and with 3 where none is
@@ -116,10 +118,20 @@ def run_torch(python, directory, size, options, **more):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def find_isa(weft, options):
+    """The device's instruction set, from one step of a small model."""
+    with tempfile.TemporaryDirectory() as temporary:
+        directory = pathlib.Path(temporary)
+        common.prepare(directory, weft, common.QUICK, common.QUICK.rows, one_batch=True)
+        few = argparse.Namespace(**dict(vars(options), steps=1, warmup=0))
+        return run_weft(weft, directory, common.QUICK, few, options.threads, "fp32", False)["device"]["isa"]
+
+
 def sides_of(directory, weft, python, size, options):
     """What a pair runs, in order: name -> function."""
     fp32 = options.precision == "fp32"
-    sides = {"weft": lambda: run_weft(weft, directory, size, options, options.threads, options.precision, fp32)}
+    own = fp32 or options.isa.endswith("bf16")
+    sides = {"weft": lambda: run_weft(weft, directory, size, options, options.threads, options.precision, own)}
     if not fp32:
         sides["fp32"] = lambda: run_weft(weft, directory, size, options, options.threads, "fp32", True)
     if python:
@@ -127,7 +139,7 @@ def sides_of(directory, weft, python, size, options):
     if python and options.compile:
         sides["compiled"] = lambda: run_torch(python, directory, size, options, compile=True)
     if options.scaling and options.threads > 1:
-        sides["one thread"] = lambda: run_weft(weft, directory, size, options, 1, options.precision, fp32)
+        sides["one thread"] = lambda: run_weft(weft, directory, size, options, 1, options.precision, own)
     return sides
 
 
@@ -204,7 +216,8 @@ def operators(results, roof):
 def summarize(size, runs):
     """Everything that is printed of a size."""
     weft = runs["weft"]
-    roof, pair_roofs = best_roof(runs.get("fp32", weft)), [best_roof([result]) for result in runs.get("fp32", weft)]
+    base = weft if "roof" in weft[0] else runs["fp32"]
+    roof, pair_roofs = best_roof(base), [best_roof([result]) for result in base]
     flops, places = weft[0]["flops"], weft[0]["places"]
     sides = {}
     for name, results in runs.items():
@@ -234,6 +247,7 @@ def summarize(size, runs):
         summary["least_times_eager"] = least_seconds(runs["eager"]) / least_seconds(weft)
     if "fp32" in runs:
         summary["times_fp32"] = pair_ratio(runs["fp32"], weft)
+        summary["fp32_roof"] = best_roof(runs["fp32"])
     if "one thread" in runs:
         summary["scaling"] = pair_ratio(runs["one thread"], weft)
         summary["scaling_of_least"] = least_seconds(runs["one thread"]) / least_seconds(weft)
@@ -360,7 +374,10 @@ def print_sides(summary):
     print(f"  the fastest step of weft: {1e3 * summary['least_seconds']:.1f} ms, "
           f"{100 * summary['least_of_best_roof']:.1f} % of the best roof{eager}")
     if "times_fp32" in summary:
-        print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32")
+        roof = summary["fp32_roof"]
+        print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32, whose roof is "
+              f"{roof['flops_per_second'] / 1e9:.1f} GFLOP/s, "
+              f"the registers' {roof['register_flops_per_second'] / 1e9:.1f}")
     if "scaling" in summary:
         print(f"  all threads are {summary['scaling']:.2f} times one, "
               f"the least of all steps {summary['scaling_of_least']:.2f} times")
@@ -389,6 +406,7 @@ def write_report(path, report):
 def main():
     options = parse_arguments()
     weft = common.find_weft()
+    options.isa = find_isa(weft, options)
     python, versions = common.find_torch(not options.no_torch)
     sizes = {name: SIZES[name] for name in options.sizes.split(",")}
     if options.quick:

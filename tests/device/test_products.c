@@ -273,6 +273,38 @@ START_TEST(the_roof_of_a_product_is_measured) {
 }
 END_TEST
 
+/* Where bf16 is not widened, in bf16 too: the library's product, and what the registers or the tiles give. */
+START_TEST(the_roof_in_bf16_is_measured) {
+    const weft_device_roof *roof = table->extension(devices[1], WEFT_DEVICE_ROOF);
+    const weft_roof_product p = {.struct_size = sizeof p,
+                                 .m = 37,
+                                 .n = 53,
+                                 .k = 29,
+                                 .transpose_a = _i & 1,
+                                 .transpose_b = _i >> 1,
+                                 .dtype = WEFT_BF16};
+    weft_device_info info = {.struct_size = sizeof info};
+    weft_error err = WEFT_ERROR_INIT;
+    double seconds = 0, peak = 0;
+    table->info(devices[1], &info);
+    if (!info.has_bf16) {
+        ck_assert_int_eq(roof->product(devices[1], &seconds, &p, &err), WEFT_E_UNSUPPORTED);
+        ck_assert_msg(strstr(err.text, info.isa) != NULL, "%s", err.text);
+        ck_assert_int_eq(roof->peak(devices[1], &peak, WEFT_BF16, &err), WEFT_E_UNSUPPORTED);
+        return;
+    }
+    ck_assert_msg(roof->product(devices[1], &seconds, &p, &err) == WEFT_OK, "%s", err.text);
+    ck_assert(seconds > 0 && seconds < 60);
+    ck_assert_int_eq(
+        roof->product(devices[1], &seconds,
+                      &(weft_roof_product){.struct_size = sizeof p, .m = 1, .n = 1, .k = 1, .dtype = WEFT_F16}, &err),
+        WEFT_E_UNSUPPORTED);
+    if (_i > 0) return;
+    ck_assert_msg(roof->peak(devices[1], &peak, WEFT_BF16, &err) == WEFT_OK, "%s", err.text);
+    ck_assert(peak > 1e8 && peak < 1e15);
+}
+END_TEST
+
 /* The inner dimension of the product is cut: the workspace has room for two parts or more beside each thread's own. */
 static void check_cut(types of, int64_t m, int64_t n, int64_t k, int form, int64_t pad) {
     const matmul_case t = {
@@ -561,6 +593,7 @@ static void fill(TCase *tests) {
     if (!is_slow()) tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, from, to);
     tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, from, to);
     if (is_cpu()) tcase_add_loop_test(tests, the_roof_of_a_product_is_measured, 0, 4);
+    if (is_cpu()) tcase_add_loop_test(tests, the_roof_in_bf16_is_measured, 0, 4);
     if (is_cpu()) tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, from, to);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, from, to);
     tcase_add_loop_test(tests, products_hand_on_what_is_not_finite, from, to);

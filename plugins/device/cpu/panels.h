@@ -61,6 +61,9 @@ typedef struct cpu_panels {
      * value. Where packs_a is set, a's rows lie along (a_step 1), inner dimensions are multiples of CPU_WIDTH, and a
      * and c have room for so many rows. */
     void (*small)(const cpu_small *p);
+    /* Products of pairs on operands that never leave the registers, `rounds` times as many as keep the units busy.
+     * Returns how many operations that were; *left depends on all of them. NULL where a word is one value. */
+    double (*peak)(float *left, int64_t rounds);
     int64_t values;      /* of a word: 1, or 2 where pairs of bf16 are multiplied */
     int packs_a;         /* a is never read where it lies */
     int64_t rows_of_a;   /* lanes of a slab of a; those of b have PANEL_LANES */

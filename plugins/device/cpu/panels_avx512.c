@@ -125,6 +125,22 @@ static void multiply_bf16(const panel_block *p) {
     multiply(p, 2);
 }
 
+static double peak_bf16(float *left, int64_t rounds) {
+    vec sum[BLOCK_ROWS * BLOCK_VECTORS], pairs = vec_set(0.0f);
+    int64_t round;
+    int i;
+    __asm__("" : "+v"(pairs)); /* not known to be zero */
+#pragma GCC unroll 24
+    for (i = 0; i < BLOCK_ROWS * BLOCK_VECTORS; i++) sum[i] = vec_set(0.0f);
+    for (round = 0; round < rounds; round++) {
+#pragma GCC unroll 24
+        for (i = 0; i < BLOCK_ROWS * BLOCK_VECTORS; i++) multiply_word(&sum[i], pairs, pairs, 2);
+    }
+    for (i = 1; i < BLOCK_ROWS * BLOCK_VECTORS; i++) sum[0] += sum[i];
+    *left = vec_sum(sum[0]);
+    return (double)rounds * BLOCK_ROWS * BLOCK_VECTORS * VEC_LANES * 4; /* two of each sort in a lane */
+}
+
 INLINE vec pair_step(vec left, vec right, vec sum) {
     return _mm512_dpbf16_ps(sum, (__m512bh)left, (__m512bh)right);
 }
@@ -160,6 +176,7 @@ const cpu_panels cpu_panels_bf16_avx512 = {.pack_a = pack_bf16,
                                            .rows_of_a = SLAB_ROWS,
                                            .multiply = multiply_bf16,
                                            .small = loop_small,
+                                           .peak = peak_bf16,
                                            .values = 2,
                                            .strip = STRIP,
                                            .rows = 1,

@@ -18,15 +18,21 @@
 #define MOST_BYTES  ((int64_t)512 << 20) /* bytes; a larger product is measured by a part of its rows */
 #define PAD         16                   /* floats between the rows of the second try */
 
-static weft_status only_f32(int32_t dtype, weft_error *err) {
-    if (dtype == WEFT_F32) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_UNSUPPORTED, "The roof of device cpu is measured in fp32, not in %s.",
-                          weft_dtype_name(dtype));
+static weft_status check_type(const weft_device *device, int32_t dtype, weft_error *err) {
+    if (dtype == WEFT_F32 || (dtype == WEFT_BF16 && cpu_multiplies_bf16(device))) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                          "The roof of device cpu is measured in fp32 and, where its instruction set (%s) multiplies "
+                          "it, in bf16, not in %s.",
+                          device->isa, weft_dtype_name(dtype));
+}
+static double multiply_in_registers(const weft_device *device, int32_t dtype, float *left) {
+    if (dtype == WEFT_BF16) return device->panels_bf16->peak(left, ROUNDS / 32);
+    return device->loops->multiply_add(left, ROUNDS, 0.999f, 0.001f);
 }
 
 static weft_status measure_peak(weft_device *device, double *out, int32_t dtype, weft_error *err) {
     double best = 0, rest = 0, spent = 0;
-    if (only_f32(dtype, err) != WEFT_OK) return WEFT_E_UNSUPPORTED;
+    if (check_type(device, dtype, err) != WEFT_OK) return WEFT_E_UNSUPPORTED;
     for (int i = 0; i < TRIALS || spent < SECONDS; i++) {
         double operations = 0, seconds = 0, begin = 0;
 #pragma omp parallel num_threads(device->threads) reduction(+ : operations, rest)
@@ -35,7 +41,7 @@ static weft_status measure_peak(weft_device *device, double *out, int32_t dtype,
 #pragma omp barrier
 #pragma omp master
             begin = omp_get_wtime();
-            operations += device->loops->multiply_add(&left, ROUNDS, 0.999f, 0.001f);
+            operations += multiply_in_registers(device, dtype, &left);
             rest += (double)left;
 #pragma omp barrier
 #pragma omp master
@@ -91,8 +97,16 @@ static int64_t elements_a(const library_operands *p) {
 static int64_t elements_b(const library_operands *p) {
     return p->ldb * (p->transpose_b ? p->n : p->k);
 }
+/* Of an element of a or b. */
+static int64_t element_bytes(const library_operands *p) {
+    return p->type == dnnl_bf16 ? 2 : 4;
+}
+/* Bytes, so that what follows begins on a line of the cache. */
+static int64_t bytes_of(const library_operands *p, int64_t elements) {
+    return size_round_up(elements * element_bytes(p), PANEL_LINE);
+}
 static int64_t operand_bytes(const library_operands *p) {
-    return (elements_a(p) + elements_b(p) + p->m * p->ldc) * (int64_t)sizeof(float);
+    return bytes_of(p, elements_a(p)) + bytes_of(p, elements_b(p)) + p->m * p->ldc * (int64_t)sizeof(float);
 }
 
 static library_operands operands_of(const weft_roof_product *p, int64_t m, int64_t pad) {
@@ -103,7 +117,8 @@ static library_operands operands_of(const weft_roof_product *p, int64_t m, int64
                                 .ldb = (p->transpose_b ? p->k : p->n) + pad,
                                 .ldc = p->n + pad,
                                 .transpose_a = p->transpose_a != 0,
-                                .transpose_b = p->transpose_b != 0};
+                                .transpose_b = p->transpose_b != 0,
+                                .type = p->dtype == WEFT_BF16 ? dnnl_bf16 : dnnl_f32};
     return o;
 }
 
@@ -122,19 +137,35 @@ static dnnl_status_t fastest_run(const library_run *run, double *best) {
     return status;
 }
 
+/* An element of a or of b. */
+static double number_at(const library_operands *p, const void *operand, int64_t i) {
+    uint32_t bits = 0;
+    float number = 0;
+    if (p->type == dnnl_bf16) bits = (uint32_t)((const uint16_t *)operand)[i] << 16;
+    else memcpy(&bits, (const float *)operand + i, sizeof bits);
+    memcpy(&number, &bits, sizeof number);
+    return (double)number;
+}
+
 /* One element of c, whose operands are whole numbers small enough for every sum of theirs to be exact (fill). */
 static bool last_is_right(const library_operands *p) {
     double sum = 0;
     for (int64_t k = 0; k < p->k; k++) {
-        sum += (double)p->a[p->transpose_a ? k * p->lda + p->m - 1 : (p->m - 1) * p->lda + k] *
-               (double)p->b[p->transpose_b ? (p->n - 1) * p->ldb + k : k * p->ldb + p->n - 1];
+        sum += number_at(p, p->a, p->transpose_a ? k * p->lda + p->m - 1 : (p->m - 1) * p->lda + k) *
+               number_at(p, p->b, p->transpose_b ? (p->n - 1) * p->ldb + k : k * p->ldb + p->n - 1);
     }
     return (double)p->c[(p->m - 1) * p->ldc + p->n - 1] == sum;
 }
 
 /* Products of them and sums of up to 1.8 million such are exact in fp32. */
-static void fill_with_small_numbers(float *memory, int64_t elements) {
-    for (int64_t i = 0; i < elements; i++) memory[i] = (float)(i % 7 - 3);
+static void fill_with_small_numbers(const library_operands *p, void *operand, int64_t elements) {
+    for (int64_t i = 0; i < elements; i++) {
+        const float number = (float)(i % 7 - 3);
+        uint32_t bits = 0;
+        memcpy(&bits, &number, sizeof bits);
+        if (p->type == dnnl_bf16) ((uint16_t *)operand)[i] = (uint16_t)(bits >> 16); /* which is all of it */
+        else ((float *)operand)[i] = number;
+    }
 }
 
 static weft_status try_way(library_way way, const library_operands *p, double *best, weft_error *err) {
@@ -156,15 +187,17 @@ static weft_status try_way(library_way way, const library_operands *p, double *b
 }
 
 /* Rows as they would lie in the model, and rows a little apart, which caches like better; the fastest counts. */
-static weft_status try_all(const weft_roof_product *product, int64_t m, float *memory, double *best, weft_error *err) {
+static weft_status try_all(const weft_roof_product *product, int64_t m, char *memory, double *best, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t pad = 0; pad <= PAD && status == WEFT_OK; pad += PAD) {
         library_operands p = operands_of(product, m, pad);
         p.a = memory;
-        p.b = p.a + elements_a(&p);
-        p.c = p.b + elements_b(&p);
-        fill_with_small_numbers(memory, operand_bytes(&p) / (int64_t)sizeof *memory);
-        status = try_way(LIBRARY_SGEMM, &p, best, err);
+        p.b = memory + bytes_of(&p, elements_a(&p));
+        p.c = (float *)(void *)((char *)p.b + bytes_of(&p, elements_b(&p)));
+        fill_with_small_numbers(&p, p.a, elements_a(&p));
+        fill_with_small_numbers(&p, p.b, elements_b(&p));
+        memset(p.c, 0, (size_t)(p.m * p.ldc) * sizeof *p.c); /* its pages are there when it is timed */
+        if (p.type == dnnl_f32) status = try_way(LIBRARY_SGEMM, &p, best, err);
         if (status == WEFT_OK) status = try_way(LIBRARY_MATMUL, &p, best, err);
     }
     return status;
@@ -189,7 +222,7 @@ static weft_status measure_rows(weft_device *device, double *best, const weft_ro
     weft_status status = cpu_alloc(device, &buffer, operand_bytes(&padded), err);
     if (status != WEFT_OK) return status;
     omp_set_num_threads(device->threads);
-    status = try_all(product, m, (float *)(void *)buffer->base, best, err);
+    status = try_all(product, m, buffer->base, best, err);
     omp_set_num_threads(threads);
     cpu_release(device, buffer);
     return status;
@@ -200,7 +233,7 @@ static weft_status measure_product(weft_device *device, double *out, const weft_
     operands c = OPERANDS("roof", weft_roof_product, product, err);
     int64_t m = 0;
     double best = 1e300;
-    if (c.status == WEFT_OK) c.status = only_f32(product->dtype, err);
+    if (c.status == WEFT_OK) c.status = check_type(device, product->dtype, err);
     operands_size(&c, "m", product->m, 1);
     operands_size(&c, "n", product->n, 1);
     operands_size(&c, "k", product->k, 1);

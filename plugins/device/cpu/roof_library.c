@@ -8,10 +8,11 @@
 
 typedef struct matrix {
     dnnl_dims_t sizes, strides;
+    dnnl_data_type_t type;
 } matrix;
 
-static matrix matrix_of(int64_t rows, int64_t columns, int64_t ld, bool transposed) {
-    const matrix m = {{rows, columns}, {transposed ? 1 : ld, transposed ? ld : 1}};
+static matrix matrix_of(dnnl_data_type_t type, int64_t rows, int64_t columns, int64_t ld, bool transposed) {
+    const matrix m = {{rows, columns}, {transposed ? 1 : ld, transposed ? ld : 1}, type};
     return m;
 }
 
@@ -20,7 +21,7 @@ static matrix matrix_of(int64_t rows, int64_t columns, int64_t ld, bool transpos
 typedef dnnl_memory_desc_t description;
 
 static dnnl_status_t describe_matrix(description *d, const matrix *m) {
-    return dnnl_memory_desc_create_with_strides(d, 2, m->sizes, dnnl_f32, m->strides);
+    return dnnl_memory_desc_create_with_strides(d, 2, m->sizes, m->type, m->strides);
 }
 
 static void forget_description(description *d) {
@@ -31,7 +32,7 @@ static dnnl_status_t choose_product(dnnl_primitive_desc_t *chosen, dnnl_engine_t
     return dnnl_matmul_primitive_desc_create(chosen, engine, d[0], d[1], NULL, d[2], NULL);
 }
 
-static dnnl_status_t wrap_operand(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, float *at) {
+static dnnl_status_t wrap_operand(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, void *at) {
     return dnnl_memory_create(memory, *d, engine, at);
 }
 
@@ -40,7 +41,7 @@ static dnnl_status_t wrap_operand(dnnl_memory_t *memory, const description *d, d
 typedef dnnl_memory_desc_t description;
 
 static dnnl_status_t describe_matrix(description *d, const matrix *m) {
-    return dnnl_memory_desc_init_by_strides(d, 2, m->sizes, dnnl_f32, m->strides);
+    return dnnl_memory_desc_init_by_strides(d, 2, m->sizes, m->type, m->strides);
 }
 
 static void forget_description(description *d) {
@@ -54,7 +55,7 @@ static dnnl_status_t choose_product(dnnl_primitive_desc_t *chosen, dnnl_engine_t
     return dnnl_primitive_desc_create(chosen, &operation, NULL, engine, NULL);
 }
 
-static dnnl_status_t wrap_operand(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, float *at) {
+static dnnl_status_t wrap_operand(dnnl_memory_t *memory, const description *d, dnnl_engine_t engine, void *at) {
     return dnnl_memory_create(memory, d, engine, at);
 }
 
@@ -73,8 +74,9 @@ static dnnl_status_t create_product(library_run *run, const description d[3]) {
 }
 
 dnnl_status_t library_begin(library_run *run, library_way way, const library_operands *of) {
-    const matrix m[3] = {matrix_of(of->m, of->k, of->lda, of->transpose_a),
-                         matrix_of(of->k, of->n, of->ldb, of->transpose_b), matrix_of(of->m, of->n, of->ldc, false)};
+    const matrix m[3] = {matrix_of(of->type, of->m, of->k, of->lda, of->transpose_a),
+                         matrix_of(of->type, of->k, of->n, of->ldb, of->transpose_b),
+                         matrix_of(dnnl_f32, of->m, of->n, of->ldc, false)};
     description d[3];
     dnnl_status_t status = dnnl_success;
     memset(run, 0, sizeof *run);

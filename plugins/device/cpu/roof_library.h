@@ -1,5 +1,5 @@
-/* roof_library.h: one fp32 product by the matrix library as a whole, in one of two ways. Its threads are those
- * that OpenMP has when it is begun and run. */
+/* roof_library.h: one product by the matrix library as a whole, in one of two ways, of which bf16 has the second alone.
+ * Its threads are those that OpenMP has when it is begun and run. */
 #ifndef WEFT_DEVICE_CPU_ROOF_LIBRARY_H
 #define WEFT_DEVICE_CPU_ROOF_LIBRARY_H
 
@@ -9,11 +9,13 @@
 
 typedef enum library_way { LIBRARY_SGEMM, LIBRARY_MATMUL } library_way;
 
-/* c (m, n; rows ldc apart) = op(a) op(b), row-major; op(a) is (m, k) and op(b) (k, n). */
+/* c (m, n; rows ldc apart) = op(a) op(b), row-major; op(a) is (m, k) and op(b) (k, n), of `type`; c is fp32. */
 typedef struct library_operands {
     int64_t m, n, k, lda, ldb, ldc;
     bool transpose_a, transpose_b;
-    float *a, *b, *c;
+    dnnl_data_type_t type; /* dnnl_f32 or dnnl_bf16 */
+    void *a, *b;
+    float *c;
 } library_operands;
 
 typedef struct library_run {

@@ -66,7 +66,7 @@ typedef struct weft_device_info {
     uint32_t struct_size;
     uint32_t flags;   /* WEFT_DEVICE_SHARES_MACHINE */
     char name[64];    /* "AMD EPYC ...", "NVIDIA H200" */
-    char isa[32];     /* "avx2", "avx512", "avx512-bf16", "sm_90": part of the identity that bits are promised for */
+    char isa[32];     /* "avx2", "avx512", "amx-bf16", "sm_90": part of the identity that bits are promised for */
     char backend[64]; /* "oneDNN 2.6.3" */
     int64_t memory;   /* bytes in all; where ranks share a device that is not the machine's memory, this rank's part */
     int32_t threads;  /* that kernels use; 0 where it has no meaning */
