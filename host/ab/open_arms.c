@@ -153,7 +153,7 @@ static weft_status meet(weft_ab_contest *self, const weft_session *session, weft
     status = weft_coherence_data(peers, open ? session->engine->plan.declared : NULL,
                                  open ? session->data_info.fingerprint : 0, status, err);
     if (status == WEFT_OK) status = weft_coherence_weights(peers, session->run, status, err);
-    if (status == WEFT_OK) status = weft_coherence_programs(peers, session->engine, status, err);
+    if (status == WEFT_OK) status = weft_coherence_answers(peers, session->engine, status, err);
     return status;
 }
 

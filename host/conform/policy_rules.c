@@ -118,21 +118,26 @@ typedef struct desk {
 
 typedef weft_status (*on_tree)(desk *d, const weft_subject *subject, uint32_t number, weft_error *err);
 
-/* A tree that a policy refuses, with a sentence, is passed over; one that it refuses each time cannot be tried. */
-static weft_status each_tree(const weft_subject *subject, on_tree holds, weft_error *err) {
+enum { ONE_TREE_IN = 2 }; /* has to be taken */
+
+/* A tree that a policy refuses, with a sentence, is passed over. */
+static weft_status each_tree(weft_subject *subject, on_tree holds, weft_error *err) {
     desk *d = malloc(sizeof *d);
+    weft_tried tried = {0};
     weft_status status = WEFT_OK;
-    uint32_t tried = 0;
     if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
         weft_tree_draw(&d->tree, number, false);
         weft_subject_asks("tree %u of %u modules", number, d->tree.job.n_modules);
         status = holds(d, subject, number, err);
-        tried += status == WEFT_OK;
-        if (status == WEFT_E_USER) status = WEFT_OK;
+        tried.tried += status == WEFT_OK;
+        if (status != WEFT_E_USER) continue;
+        weft_tried_refused(&tried, weft_subject_asked(), err);
+        err->text[0] = '\0';
+        status = WEFT_OK;
     }
     free(d);
-    return status == WEFT_OK && tried == 0 ? WEFT_E_UNSUPPORTED : status;
+    return status == WEFT_OK ? weft_tried_judge(&tried, subject, "trees", ONE_TREE_IN, err) : status;
 }
 
 static weft_status claims_once(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
@@ -281,7 +286,7 @@ static weft_status rule_memory(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_policy[] = {
-    {"R40", "policy", "claims each parameter of 27 trees once", rule_claims, false},
+    {"R40", "policy", "claims each parameter of a tree once", rule_claims, false},
     {"R41", "policy", "makes the same units whenever it is asked", rule_alike, false},
     {"R42", "policy", "makes the same units in a host whose structs are longer", rule_later, false},
     {"R43", "policy", "gives its memory back", rule_memory, false},

@@ -12,6 +12,7 @@
 typedef struct asked {
     weft_drawn_job job;
     weft_program *programs[WEFT_DRAWN_WORLD];
+    bool is_none; /* no job to ask this strategy for */
 } asked;
 
 static void asked_clear(asked *self) {
@@ -46,10 +47,12 @@ static weft_status ask(asked *out, const weft_subject *subject, uint32_t number,
     out->job.spec.view.reduce = reduce;
     weft_subject_asks("job %u (%s)", number, out->job.says);
     status = weft_job_spec_check(&out->job.spec, err);
+    out->is_none = status != WEFT_OK;
     if (status != WEFT_OK) return weft_error_set(err, WEFT_E_USER, "the job trains nothing");
     status = weft_job_replicas(&out->job.spec, host, table, subject->config, err);
     if (status == WEFT_OK) status = weft_job_place(&out->job.spec, host, table, subject->config, err);
-    if (is_split(&out->job.spec)) return weft_error_set(err, WEFT_E_USER, "its units would be split");
+    out->is_none = status == WEFT_OK && is_split(&out->job.spec);
+    if (out->is_none) return weft_error_set(err, WEFT_E_USER, "its units would be split");
     for (int32_t rank = 0; rank < out->job.spec.view.world && status == WEFT_OK; rank++)
         status = weft_program_compile(&out->programs[rank], host, table, subject->config, &out->job.spec, rank, err);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "it fails without a sentence");
@@ -58,23 +61,29 @@ static weft_status ask(asked *out, const weft_subject *subject, uint32_t number,
 
 typedef weft_status (*on_job)(asked *a, const weft_subject *subject, uint32_t number, int32_t mode, weft_error *err);
 
-/* A job that a strategy refuses, with a sentence, is passed over; one that it refuses each time cannot be tried. */
-static weft_status each_job(const weft_subject *subject, on_job holds, weft_error *err) {
+enum { ONE_JOB_IN = 20 }; /* has to be taken: a strategy may be for one rank alone */
+
+/* A job that a strategy refuses, with a sentence, is passed over. */
+static weft_status each_job(weft_subject *subject, on_job holds, weft_error *err) {
     static const int32_t modes[] = {WEFT_MODE_TRAIN, WEFT_MODE_EVALUATE, WEFT_MODE_GENERATE};
     asked *a = calloc(1, sizeof *a);
+    weft_tried tried = {0};
     weft_status status = WEFT_OK;
-    uint32_t tried = 0;
     if (a == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for jobs");
     for (uint32_t i = 0; i < 3 * WEFT_DRAWN_JOBS && status == WEFT_OK; i++) {
         status = holds(a, subject, i / 3, modes[i % 3], err);
-        tried += status == WEFT_OK;
+        tried.tried += status == WEFT_OK;
         if (status != WEFT_OK && status != WEFT_E_USER)
             (void)weft_error_prefix(err, "job %u (%s): ", i / 3, a->job.says);
-        if (status == WEFT_E_USER) status = WEFT_OK;
+        if (status == WEFT_E_USER) {
+            if (!a->is_none) weft_tried_refused(&tried, weft_subject_asked(), err);
+            err->text[0] = '\0';
+            status = WEFT_OK;
+        }
         asked_clear(a);
     }
     free(a);
-    return status == WEFT_OK && tried == 0 ? WEFT_E_UNSUPPORTED : status;
+    return status == WEFT_OK ? weft_tried_judge(&tried, subject, "jobs in a mode", ONE_JOB_IN, err) : status;
 }
 
 /* ---- the rules ---- */
@@ -223,7 +232,7 @@ static weft_status rule_memory(weft_subject *subject, weft_error *err) {
 }
 
 const weft_rule weft_rules_strategy[] = {
-    {"R50", "strategy", "is proved for 108 jobs of 1 to 16 ranks, in each mode", rule_proved, false},
+    {"R50", "strategy", "is proved for jobs of 1 to 16 ranks, in each mode", rule_proved, false},
     {"R51", "strategy", "is proved with reduce = tree and fast, if it offers them", rule_reduced, false},
     {"R52", "strategy", "gives the same programs whenever it is asked", rule_alike, false},
     {"R53", "strategy", "gives its memory back", rule_memory, false},

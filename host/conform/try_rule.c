@@ -34,6 +34,26 @@ const weft_rule *weft_rule_at(const char *kind, size_t i) {
     return i < 2 ? &weft_rules_all[1 + i] : NULL;
 }
 
+/* ---- what was tried ---- */
+
+void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *said) {
+    if (self->refused++ == 0) (void)snprintf(self->first, sizeof self->first, "%s: %.300s", asked, said->text);
+}
+
+weft_status weft_tried_judge(const weft_tried *self, weft_subject *subject, const char *what, uint32_t most,
+                             weft_error *err) {
+    const uint32_t all = self->tried + self->refused;
+    subject->note[0] = '\0';
+    if (self->tried > 0 && self->refused == 0) return WEFT_OK;
+    if (self->tried == 0 || self->tried * most < all)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "tried on %u of %u %s, which is too few to say that it holds: it refuses %u, first %s",
+                              self->tried, all, what, self->refused, self->first);
+    (void)snprintf(subject->note, sizeof subject->note, "tried on %u of %u %s: it refuses %u, first %s", self->tried,
+                   all, what, self->refused, self->first);
+    return WEFT_OK;
+}
+
 /* ---- in the child ---- */
 
 typedef struct question {
@@ -78,8 +98,9 @@ static void try_rule(int end, void *context) {
     if (status == WEFT_E_DEVICE) status = WEFT_E_UNSUPPORTED; /* so says its entry: a machine's, and no mistake */
     if (status == WEFT_OK) status = hold(asked->rule, &subject, &err);
     verdict = subject.refused ? REFUSED : answer_of(status, &subject);
+    if (status == WEFT_OK) (void)snprintf(err.text, sizeof err.text, "%s", subject.note);
     weft_subject_close(&subject);
-    if (dprintf(end, "%c%s", verdict, status == WEFT_OK ? "" : err.text) < 0) _exit(MUTE);
+    if (dprintf(end, "%c%s", verdict, err.text) < 0) _exit(MUTE);
 }
 
 /* ---- in the parent ---- */

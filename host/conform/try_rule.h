@@ -18,7 +18,7 @@ const char *weft_verdict_name(int32_t verdict);
 typedef struct weft_trial {
     const weft_rule *rule;
     int32_t verdict;
-    char why[2048]; /* "": it holds */
+    char why[2048]; /* where it holds: what it was not tried on, or "" */
 } weft_trial;
 
 /* Tries the rule. An error is this host's own; WEFT_E_USER: a key that the user gave is refused. [main] */

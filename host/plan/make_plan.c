@@ -6,6 +6,7 @@
 #include "adapter/tensors.h"
 #include "base/join.h"
 #include "base/text.h"
+#include "plan/answered.h"
 #include "plan/save_place.h"
 #include "plan/budget.h"
 #include "plan/stage.h"
@@ -40,6 +41,7 @@ static weft_status lay_out_units(weft_plan *plan, weft_error *err) {
     const weft_status status = weft_layout_create(&plan->layout, plan->declared, run->host,
                                                   weft_run_table(run, WEFT_PART_POLICY, policy),
                                                   run->parts[WEFT_PART_POLICY].config, &why);
+    if (status == WEFT_OK) weft_answers_note_units(plan);
     if (status == WEFT_OK) return WEFT_OK;
     (void)weft_plugin_blame(weft_run_table(run, WEFT_PART_POLICY, policy), status, &why);
     if (status == WEFT_E_PLUGIN)
@@ -156,7 +158,9 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
     status = weft_family_explain(run, status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
+    if (status == WEFT_OK) weft_answers_note_model(plan);
     if (status == WEFT_OK) status = attach_adapters(plan, err);
+    if (status == WEFT_OK) weft_answers_note_adapters(plan);
     if (status == WEFT_OK) status = select_trained(plan, err);
     if (status == WEFT_OK) status = weft_storage_choose(plan, err);
     if (status != WEFT_OK) return status;
@@ -300,6 +304,7 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     }
     if (status == WEFT_OK) status = note_all_products(self, err);
     if (status != WEFT_OK) return status;
+    weft_answers_note_programs(self);
     self->draws = self->train.graphs != NULL && weft_graph_set_draws(self->train.graphs);
     weft_save_place_decide(self, kernels, device);
     weft_plan_budget(self);

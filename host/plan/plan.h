@@ -9,6 +9,7 @@
 
 #include "adapter/origin.h"
 #include "model/hold.h"
+#include "plan/answers.h"
 #include "plan/graphs.h"
 #include "plan/make_job.h"
 #include "program/terms.h"
@@ -117,6 +118,7 @@ typedef struct weft_plan {
     weft_save_place saves;
     bool visible; /* the host sees the device's memory */
     weft_plan_bytes bytes;
+    weft_plan_answers answers; /* of plugins */
 } weft_plan;
 
 /* What a save of the run has: the base's weights, unless adapters stand on those of [model] path, which stay as they

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "checkpoint/checkpoint.h"
+#include "plan/answered.h"
 #include "prove/marks.h"
 
 #include <stdlib.h>
@@ -102,18 +103,42 @@ static weft_status train_steps(runner *self, int64_t steps, weft_error *err) {
     return status;
 }
 
+static const weft_loaded *plugin_of(const weft_session *session, int32_t part) {
+    return session->run->parts[part].loaded;
+}
+
+void weft_course_note(weft_cell *out, const weft_session *session) {
+    (void)snprintf(out->policy_file, sizeof out->policy_file, "%s", plugin_of(session, WEFT_PART_POLICY)->sha256);
+    (void)snprintf(out->strategy_file, sizeof out->strategy_file, "%s", plugin_of(session, WEFT_PART_STRATEGY)->sha256);
+    out->answers = session->engine->plan.answers;
+    out->identity = session->engine->plan.train.identity;
+}
+
+static weft_status check_file(const weft_loaded *mine, const char *theirs, int32_t by, weft_error *err) {
+    if (strcmp(mine->sha256, theirs) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PEER,
+                          "%s:%s (%s) is another file on this rank (sha256 %.12s...) than on rank %d, which compiled "
+                          "the cell for all (sha256 %.12s...)",
+                          mine->plugin->kind, mine->plugin->id, mine->path, mine->sha256, (int)by, theirs);
+}
+
 /* A cell was compiled by one rank for all, as if it ran on the first ranks: over as many machines the programs are the
  * same wherever it runs. */
 static weft_status check_programs(const weft_session *session, const weft_cell *cell, const weft_seat *seat,
                                   weft_error *err) {
-    const uint64_t identity = session->engine->plan.train.identity;
-    if (identity == cell->identity || weft_platform_nodes(seat->platform, seat->base, seat->world) !=
-                                          weft_platform_nodes(seat->platform, 0, seat->world))
+    const weft_plan *plan = &session->engine->plan;
+    const int32_t part = weft_answers_part(&plan->answers, &cell->answers);
+    char by[64];
+    weft_status status = WEFT_OK;
+    if (part == WEFT_N_ANSWERS || weft_platform_nodes(seat->platform, seat->base, seat->world) !=
+                                      weft_platform_nodes(seat->platform, 0, seat->world))
         return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PEER,
-                          "this rank compiles programs %016llx, and the one that compiled them for all %016llx: a "
-                          "plugin is another file here",
-                          (unsigned long long)identity, (unsigned long long)cell->identity);
+    status = check_file(plugin_of(session, WEFT_PART_POLICY), cell->policy_file, cell->by, err);
+    if (status == WEFT_OK)
+        status = check_file(plugin_of(session, WEFT_PART_STRATEGY), cell->strategy_file, cell->by, err);
+    if (status != WEFT_OK) return status;
+    (void)snprintf(by, sizeof by, "on rank %d, which compiled the cell for all", (int)cell->by);
+    return weft_answers_blame(plan, part, "on this rank", &plan->answers, by, &cell->answers, err);
 }
 
 weft_status weft_course_run(weft_course_end *out, double *losses, weft_course *course, bool keep,

@@ -43,6 +43,9 @@ weft_status weft_course_overrides(const char ***out, size_t *n, const weft_cours
 weft_status weft_course_open(weft_session **out, const weft_course_spec *spec, const weft_cell *cell,
                              const weft_seat *seat, weft_error *err);
 
+/* What a rank that compiled a cell knows of the plugins' files and answers, for those that run it. */
+void weft_course_note(weft_cell *out, const weft_session *session);
+
 /* keep: this is the reference, and written to; else it is compared with. losses: [steps]. [collective: the seat] */
 weft_status weft_course_run(weft_course_end *out, double *losses, weft_course *course, bool keep,
                             const weft_course_spec *spec, const weft_cell *cell, const weft_seat *seat,

@@ -7,6 +7,7 @@
 #define WEFT_HOST_PROVE_GRID_H
 
 #include "fit/need.h"
+#include "plan/answers.h"
 #include "program/program.h"
 
 /* What is varied. */
@@ -41,8 +42,11 @@ typedef struct weft_cell {
     bool checkpointing;
     weft_grid_keys keys;
     /* Known once the cell is compiled. */
-    int32_t replicas, leaves; /* R, A */
-    uint64_t identity;        /* of its programs */
+    int32_t replicas, leaves;                /* R, A */
+    uint64_t identity;                       /* of its programs */
+    int32_t by;                              /* the rank that compiled it for all */
+    char policy_file[65], strategy_file[65]; /* what it was compiled with: SHA-256 */
+    weft_plan_answers answers;
     weft_coverage coverage;
     weft_need need; /* of its fullest rank, or machine; nothing where no room is looked at */
 } weft_cell;

@@ -31,6 +31,7 @@ static weft_status open_lender(weft_proof *self, const weft_prove_options *optio
     status = weft_coherence_data(&self->meeting.peers, status == WEFT_OK ? self->lender->engine->plan.declared : NULL,
                                  status == WEFT_OK ? self->lender->data_info.fingerprint : 0, status, err);
     status = weft_coherence_weights(&self->meeting.peers, self->meeting.run, status, err);
+    if (status == WEFT_OK) status = weft_coherence_answers(&self->meeting.peers, self->lender->engine, status, err);
     if (status != WEFT_OK) return status;
     self->spec.lender = self->lender;
     self->spec.steps = options->steps > 0 ? options->steps : WEFT_PROVE_STEPS;
@@ -44,23 +45,17 @@ static weft_status open_lender(weft_proof *self, const weft_prove_options *optio
 
 /* ---- the grid ---- */
 
-/* What is known of a cell once it is compiled. */
-typedef struct compiled {
-    uint64_t identity;
-    int32_t replicas, leaves;
-    weft_coverage coverage;
-    weft_need need;
-} compiled;
-
-static weft_status compile_cell(compiled *out, const weft_proof *self, const weft_cell *cell, weft_error *err) {
+/* *out: room for what is known of a cell once it is compiled. */
+static weft_status compile_cell(weft_cell *out, const weft_proof *self, const weft_cell *cell, weft_error *err) {
     const weft_seat seat = {self->meeting.platform, 0, 0, cell->ranks};
     weft_session *session = NULL;
     char text[400];
     weft_status status = weft_course_open(&session, &self->spec, cell, &seat, err);
-    memset(out, 0, sizeof *out);
+    *out = *cell;
     if (status == WEFT_OK) {
         const weft_stage *stage = &session->engine->plan.train;
-        out->identity = stage->identity;
+        weft_course_note(out, session);
+        out->by = weft_platform_rank(self->meeting.platform);
         out->replicas = stage->job->spec.view.replicas;
         out->leaves = stage->job->spec.view.leaves;
         out->coverage = stage->coverage;
@@ -76,22 +71,16 @@ static weft_status compile_cell(compiled *out, const weft_proof *self, const wef
 static weft_status compile_all(weft_proof *self, weft_error *err) {
     const int32_t size = weft_platform_size(self->meeting.platform), rank = weft_platform_rank(self->meeting.platform);
     const int32_t rows = (self->grid.n + size - 1) / size;
-    compiled *mine = calloc((size_t)rows + 1, sizeof *mine);
-    compiled *all = calloc((size_t)(rows * size) + 1, sizeof *all);
+    weft_cell *mine = calloc((size_t)rows + 1, sizeof *mine);
+    weft_cell *all = calloc((size_t)(rows * size) + 1, sizeof *all);
     weft_status status = WEFT_OK;
     if (mine == NULL || all == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells");
     for (int32_t i = rank; i < self->grid.n && status == WEFT_OK; i += size)
         status = compile_cell(&mine[i / size], self, &self->grid.cells[i], err);
     status = weft_peers_agree(&self->meeting.peers, status, err);
     if (status == WEFT_OK) status = weft_meeting_share(&self->meeting, all, mine, rows * (int64_t)sizeof *mine, err);
-    for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++) {
-        const compiled *from = &all[i % size * rows + i / size];
-        self->grid.cells[i].identity = from->identity;
-        self->grid.cells[i].replicas = from->replicas;
-        self->grid.cells[i].leaves = from->leaves;
-        self->grid.cells[i].coverage = from->coverage;
-        self->grid.cells[i].need = from->need;
-    }
+    for (int32_t i = 0; i < self->grid.n && status == WEFT_OK; i++)
+        self->grid.cells[i] = all[i % size * rows + i / size];
     free(mine);
     free(all);
     return status;

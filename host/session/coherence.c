@@ -2,13 +2,16 @@
 #include "session/coherence.h"
 
 #include "base/hash.h"
+#include "base/words.h"
 #include "files/safetensors.h"
+#include "plan/answered.h"
 #include "session/facts.h"
 #include "session/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 /* ---- the run ---- */
@@ -74,7 +77,7 @@ weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, con
     return status;
 }
 
-/* ---- model, data and programs ---- */
+/* ---- model and data ---- */
 
 weft_status weft_coherence_data(const weft_peers *peers, const weft_declared *declared, uint64_t rows,
                                 weft_status status, weft_error *err) {
@@ -106,17 +109,59 @@ weft_status weft_coherence_weights(const weft_peers *peers, const weft_run *run,
     return status;
 }
 
-weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *engine, weft_status status,
-                                    weft_error *err) {
-    const weft_stage *train = &engine->plan.train, *evaluate = &engine->plan.evaluate;
-    weft_facts facts = {0};
+/* ---- what plugins have answered ---- */
+
+/* The lowest rank that has another answer to the first question on which any differs; -1: there is none. numbers: of
+ * each rank 1 + the question, 0: none. */
+static int32_t find_other(const int32_t *numbers, int32_t world, int32_t *n) {
+    int32_t found = -1;
+    for (int32_t rank = 1; rank < world; rank++)
+        if (numbers[rank] != 0 && (found < 0 || numbers[rank] < numbers[found])) found = rank;
+    *n = 0;
+    for (int32_t rank = 1; rank < world && found >= 0; rank++) *n += numbers[rank] == numbers[found];
+    return found;
+}
+
+/* first: rank 0's answers; rank 0 has the sentence. [collective] */
+static weft_status tell_other(const weft_peers *peers, const weft_plan *plan, const weft_plan_answers *first,
+                              const int32_t *numbers, weft_error *err) {
+    int32_t n = 0;
+    const int32_t other = find_other(numbers, peers->world, &n);
+    weft_plan_answers theirs = plan->answers;
+    char here[64];
+    weft_status status = WEFT_OK;
+    if (other < 0) return WEFT_OK;
+    status = peers->share(peers->context, &theirs, (int64_t)sizeof theirs, other, err);
+    if (status != WEFT_OK) return status;
+    (void)snprintf(here, sizeof here, "on rank %d", (int)other);
+    if (n > 1) weft_words_append(here, sizeof here, " and %d more", (int)n - 1);
+    status = weft_answers_blame(plan, numbers[other] - 1, here, &theirs, "on rank 0", first, err);
+    if (err != NULL) weft_words_append(err->text, sizeof err->text, "; nothing was trained");
+    if (peers->rank == 0) return status;
+    if (err != NULL) {
+        err->code = WEFT_E_PEER;
+        err->text[0] = '\0'; /* said once */
+    }
+    return WEFT_E_PEER;
+}
+
+weft_status weft_coherence_answers(const weft_peers *peers, const weft_engine *engine, weft_status status,
+                                   weft_error *err) {
+    weft_plan_answers first = {0};
+    int32_t part = 0, *numbers = NULL;
     if (weft_peers_alone(peers)) return status;
-    if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
-    if (status == WEFT_OK && train->program != NULL)
-        weft_facts_add(&facts, "programs of training, all ranks'", "%016" PRIx64, train->identity);
-    if (status == WEFT_OK && evaluate->program != NULL)
-        weft_facts_add(&facts, "programs of evaluation, all ranks'", "%016" PRIx64, evaluate->identity);
-    status = compare_facts(peers, &facts, status, "programs", err);
-    weft_facts_drop(&facts);
+    numbers = calloc((size_t)peers->world, sizeof *numbers);
+    if (status == WEFT_OK && numbers == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d ranks", (int)peers->world);
+    status = weft_peers_agree(peers, status, err);
+    if (status != WEFT_OK) goto done;
+    if (peers->rank == 0) first = engine->plan.answers;
+    status = weft_peers_share(peers, &first, (int64_t)sizeof first, err);
+    if (status != WEFT_OK) goto done;
+    part = weft_answers_part(&first, &engine->plan.answers);
+    status = peers->gather(peers->context, numbers, part < WEFT_N_ANSWERS ? 1 + part : 0, err);
+    if (status == WEFT_OK) status = tell_other(peers, &engine->plan, &first, numbers, err);
+done:
+    free(numbers);
     return status;
 }

@@ -1,6 +1,6 @@
 /* host/session/coherence.h: before anything is trained, the ranks prove to each other that they are about to do the
- * same: the same host, plugin files, configuration, device, model, weights and data, and the same programs of all
- * ranks. */
+ * same: the same host, plugin files, configuration, device, model, weights and data, and the same answers of plugins,
+ * to the programs of all ranks. */
 #ifndef WEFT_HOST_SESSION_COHERENCE_H
 #define WEFT_HOST_SESSION_COHERENCE_H
 
@@ -15,8 +15,10 @@ weft_status weft_coherence_data(const weft_peers *peers, const weft_declared *de
                                 weft_status status, weft_error *err);
 /* Of the files that the run starts from, names, sizes and all bytes, as files.h says; nothing under start = fresh. */
 weft_status weft_coherence_weights(const weft_peers *peers, const weft_run *run, weft_status status, weft_error *err);
-weft_status weft_coherence_programs(const weft_peers *peers, const weft_engine *engine, weft_status status,
-                                    weft_error *err);
+/* What plugins have answered by now, from the model's parameters to the programs: a difference is told with the name of
+ * the first that answers otherwise. */
+weft_status weft_coherence_answers(const weft_peers *peers, const weft_engine *engine, weft_status status,
+                                   weft_error *err);
 
 /* The peers of an engine that has the platform to itself; NULL: it has a seat among others. */
 const weft_peers *weft_coherence_peers(const weft_engine *engine);

@@ -11,6 +11,7 @@ weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const we
     if (status != WEFT_OK) return status;
     status = weft_coherence_run(weft_coherence_peers(engine), run, &engine->device_info,
                                 weft_engine_open_optimizer(engine, err), err);
+    if (status == WEFT_OK) status = weft_coherence_answers(weft_coherence_peers(engine), engine, status, err);
     if (status == WEFT_OK) *out = engine;
     else weft_engine_close(engine);
     return status;
@@ -34,7 +35,7 @@ static weft_status meet_others(weft_engine *engine, weft_error *err) {
 
 weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
     weft_status status =
-        weft_coherence_programs(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
+        weft_coherence_answers(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
     if (status != WEFT_OK || engine->own_platform == NULL) return status;
     status = meet_others(engine, err);
     return status == WEFT_OK ? settle_choices(engine, err) : status;

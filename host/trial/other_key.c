@@ -76,7 +76,30 @@ typedef struct trial {
     const weft_subject *subject, *other;
     const weft_answers *answers;
     company company;
+    const char *rank; /* that the environment says; NULL: what it says here */
 } trial;
+
+/* What launchers, and frameworks that are launched, tell a process of its rank by. */
+static const char *const rank_names[] = {"PMI_RANK",
+                                         "PMIX_RANK",
+                                         "OMPI_COMM_WORLD_RANK",
+                                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "OMPI_COMM_WORLD_NODE_RANK",
+                                         "MPI_LOCALRANKID",
+                                         "MV2_COMM_WORLD_RANK",
+                                         "MV2_COMM_WORLD_LOCAL_RANK",
+                                         "PALS_RANKID",
+                                         "FLUX_TASK_RANK",
+                                         "SLURM_PROCID",
+                                         "SLURM_LOCALID",
+                                         "WEFT_RANK",
+                                         "RANK",
+                                         "LOCAL_RANK"};
+
+static void become_rank(const char *rank) {
+    for (size_t i = 0; rank != NULL && i < sizeof rank_names / sizeof *rank_names; i++)
+        (void)setenv(rank_names[i], rank, 1);
+}
 
 /* The other one is asked as well: what it keeps it may keep when it answers. */
 static weft_status add_company(const trial *asked, void *beside, weft_error *err) {
@@ -107,6 +130,7 @@ static void answer_there(int end, void *context) {
     weft_status status = WEFT_E_MEMORY;
     bool refused = false; /* the keys as they are: then nobody is beside it */
     weft_crash_to(end);
+    become_rank(asked->rank);
     if (beside != NULL && instance != NULL) {
         status = ask_in_company(&out, &refused, asked, beside, instance, &err);
         asked->answers->close(instance);
@@ -152,6 +176,41 @@ static weft_status compare(const trial *asked, const char *key, const char *valu
     return status;
 }
 
+static weft_status say_apart(const char *rank, const weft_child *there, weft_error *err) {
+    const int why = there->n < ANSWER || there->text[0] != 'y' ? 300 : 0;
+    const char *said = there->n > ANSWER ? there->text + ANSWER : "";
+    if (rank == NULL)
+        return WEFT_BROKEN(err,
+                           "two processes that ask it the same get different answers: they depend on the process, on "
+                           "its number, an address, the time, or memory that nobody wrote%.*s",
+                           why, said);
+    return WEFT_BROKEN(err,
+                       "it answers something else where PMI_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID, RANK and their "
+                       "like are %s than where the environment is as here: ranks that get different answers train "
+                       "apart, so an answer depends on nothing but what is asked%.*s",
+                       rank, why, said);
+}
+
+/* Which rank a process is plugins learn from the job, if they are to know it; the environment tells it apart. */
+static weft_status compare_ranks(const weft_subject *subject, const weft_answers *answers, weft_error *err) {
+    static const char *const ranks[] = {NULL, "0", "1", "2", "3"};
+    const trial asked = {.subject = subject, .other = subject, .answers = answers};
+    weft_child here = {0}, there = {0};
+    weft_status status = run_trial(&here, &asked, ALONE, err);
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks && status == WEFT_OK; i++) {
+        trial other = asked;
+        other.rank = ranks[i];
+        if (here.n < ANSWER || here.text[0] != 'y') break; /* other rules ask for more of it */
+        status = run_trial(&there, &other, ALONE, err);
+        if (status == WEFT_OK && (there.n < ANSWER || strncmp(here.text, there.text, ANSWER) != 0))
+            status = say_apart(other.rank, &there, err);
+        free(there.text);
+        there = (weft_child){0};
+    }
+    free(here.text);
+    return status;
+}
+
 /* *tried: the keys take the value. */
 static weft_status try_value(bool *tried, const weft_subject *subject, const weft_answers *answers, const weft_key *key,
                              const char *value, weft_error *err) {
@@ -173,7 +232,7 @@ static weft_status try_value(bool *tried, const weft_subject *subject, const wef
 
 weft_status weft_other_keys(const weft_subject *subject, const weft_answers *answers, weft_error *err) {
     const weft_plugin *plugin = subject->loaded->plugin;
-    weft_status status = WEFT_OK;
+    weft_status status = compare_ranks(subject, answers, err);
     for (uint64_t i = 0; i < plugin->n_keys && status == WEFT_OK; i++) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
         const weft_key *key = (const weft_key *)(const void *)at;

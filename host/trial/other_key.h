@@ -1,4 +1,5 @@
-/* host/trial/other_key.h: an instance keeps to its own keys, whatever instances with other ones are beside it. */
+/* host/trial/other_key.h: an instance keeps to its own keys, whatever instances with other ones are beside it, and
+ * whatever rank the environment says that the process is. */
 #ifndef WEFT_HOST_TRIAL_OTHER_KEY_H
 #define WEFT_HOST_TRIAL_OTHER_KEY_H
 
@@ -23,8 +24,9 @@ typedef struct weft_answers {
 
 /* For each key of the plugin that is a number, yes or no, or one of several names: an instance with another value of it
  * answers in a process that has an instance with the keys as they are, made before it or after it, as it does in one
- * where it is alone. A value that is refused there says nothing. Each of them is a process of its own, so no instance
- * is to have been made in this one. [main] */
+ * where it is alone. A value that is refused there says nothing. Before that: an instance answers in a process that
+ * launchers would have called another rank as it does here. Each of them is a process of its own, so no instance is to
+ * have been made in this one. [main] */
 weft_status weft_other_keys(const weft_subject *subject, const weft_answers *answers, weft_error *err);
 
 #endif

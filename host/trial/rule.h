@@ -27,7 +27,20 @@ extern const weft_rule weft_rules_optimizer[], weft_rules_policy[], weft_rules_s
 /* What a rule is about is something that this plugin does not have, and need not. A broken rule: WEFT_E_PLUGIN with the
  * sentence. */
 #define WEFT_MOOT(subject, err, ...) ((subject)->is_moot = true, weft_error_set(err, WEFT_E_UNSUPPORTED, __VA_ARGS__))
-#define WEFT_BROKEN(err, ...)        weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)
+/* How much of what a rule asks was tried; what a plugin refuses, with a sentence, is passed over. */
+typedef struct weft_tried {
+    uint32_t tried, refused;
+    char first[400]; /* refusal: what was asked, and what it said */
+} weft_tried;
+
+/* After it has refused something. asked: "tree 3 of 12 modules". */
+void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *said);
+/* What it comes to, of "trees": where some were refused the subject's note says so, and WEFT_E_UNSUPPORTED where fewer
+ * than one in `most` was tried. */
+weft_status weft_tried_judge(const weft_tried *self, weft_subject *subject, const char *what, uint32_t most,
+                             weft_error *err);
+
+#define WEFT_BROKEN(err, ...) weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)
 
 /* Of several threads that a rule has started, one has not come to its end. */
 #define WEFT_LOST_THREAD(err, slot)                                                                                    \

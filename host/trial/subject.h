@@ -22,9 +22,10 @@ typedef struct weft_subject {
     const weft_subject_options *options;
     const weft_loaded *loaded;
     weft_config *parsed;
-    void *config; /* filled; what its texts point to belongs to `parsed` */
-    bool refused; /* opening it has failed for what the user gave */
-    bool is_moot; /* the rule has found that it does not apply */
+    void *config;   /* filled; what its texts point to belongs to `parsed` */
+    bool refused;   /* opening it has failed for what the user gave */
+    bool is_moot;   /* the rule has found that it does not apply */
+    char note[640]; /* what a reader has to know of a rule that holds: what it was not tried on; "": nothing */
 } weft_subject;
 
 /* Loads the file and fills the keys. WEFT_E_UNSUPPORTED: a key without a default is not given. `refused` is set where

@@ -127,6 +127,16 @@ grep -qE '^  R26 +holds' printed || failed "a plugin that cannot work here is no
 policy shy "s/WEFT_PLUGIN\\(policy/#define weft_plugin_entry real_entry\n\$&/; s/\\z/\n#undef weft_plugin_entry\nWEFT_EXPORT weft_plugin_entry_fn weft_plugin_entry;\nconst weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err) { (void)host; (void)weft_error_set(err, WEFT_E_DEVICE, \"no loom is connected here\"); return NULL; }\n/"
 answers 13 untried "no loom is connected here" my-policy/shy.so
 
+# What a plugin refuses was not tried: of how much the rule holds is said, and a policy that refuses most is untried.
+policy picky 's/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    if (job->n_modules > 3) return weft_error_set(err, WEFT_E_USER, "%u modules are too many", job->n_modules);/'
+answers 13 untried "tried on 1 of 27 trees, which is too few to say that it holds: it refuses 26, first tree 1 of 5 modules: 5 modules are too many" \
+    my-policy/picky.so --rule R40
+policy fussy 's/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    if (job->n_modules > 1000) return weft_error_set(err, WEFT_E_USER, "%u modules are too many", job->n_modules);/'
+answers 0 holds "tried on 26 of 27 trees: it refuses 1, first tree 25 of" my-policy/fussy.so --rule R41
+answers 0 holds "jobs in a mode: it refuses" "$WEFT_BUILD/plugins/weft-strategy-single.so" --rule R50
+prints "$weft" plugins check my-policy/sound.so --rule R40
+! grep -q "tried on" printed || failed "a policy that takes all trees is said to refuse some" printed
+
 # What is built and what is kept holds the rules, or they are not tried.
 for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
     is_full || break
