@@ -63,8 +63,7 @@ static weft_status add_row(weft_data *data, const weft_data_job *job, const char
     if (status != WEFT_OK && data->is_full)
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: has more than [data] context = %lld tokens",
                               data->config.path, (unsigned long long)line, (long long)data->config.context);
-    if (status != WEFT_OK)
-        return weft_error_prefix(err, "%s:%llu: ", data->config.path, (unsigned long long)line);
+    if (status != WEFT_OK) return weft_error_prefix(err, "%s:%llu: ", data->config.path, (unsigned long long)line);
     for (i = 0; i < to->n; i++) data->hash = (data->hash ^ (uint64_t)to->ids[i]) * 0x9E3779B97F4A7C15u;
     data->tokens += (uint64_t)to->n;
     to->n -= to->n > 0;
