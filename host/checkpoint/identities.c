@@ -208,6 +208,15 @@ static void add_sums(collector *self, const weft_engine *engine) {
     add_identity(self, true, text, "the contract of equal bits");
 }
 
+/* Processors with one instruction set give the same bits, whoever made them. Of other devices the model decides with
+ * it: how many parts of a card work on a product is the library's choice by that. */
+static void add_device(collector *self, const weft_device_info *device) {
+    if ((device->flags & WEFT_DEVICE_SHARES_MACHINE) == 0)
+        add_identity(self, false, device->name, "the device's model");
+    add_identity(self, false, device->isa, "the device's instruction set");
+    add_identity(self, false, device->backend, "the device's backend");
+}
+
 static void add_numbers(collector *self, const weft_engine *engine, uint64_t data_fingerprint) {
     char text[64];
     print_whole(text, engine->plan.layout->grid);
@@ -217,8 +226,7 @@ static void add_numbers(collector *self, const weft_engine *engine, uint64_t dat
     add_identity(self, false, text, "[run] seed");
     (void)snprintf(text, sizeof text, "%016" PRIx64, data_fingerprint);
     add_identity(self, false, text, "the rows of the data");
-    add_identity(self, false, engine->device_info.isa, "the device's instruction set");
-    add_identity(self, false, engine->device_info.backend, "the device's backend");
+    add_device(self, &engine->device_info);
 }
 
 weft_status weft_identities_collect(weft_identities *out, const weft_engine *engine, uint64_t data_fingerprint,

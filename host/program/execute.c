@@ -65,6 +65,7 @@ static weft_status run_event(const weft_program *program, int32_t i, const weft_
     trace->event = i;
     if (table->begin != NULL) table->begin(table->context, i);
     status = perform_event(program, i, table, err);
+    if (status == WEFT_OK && table->settle != NULL) status = table->settle(table->context, err);
     weft_trace_record(trace, step, start, now_ns());
     if (status == WEFT_OK && trace->bad_slot != -1) status = bad_use(trace, err);
     return status;

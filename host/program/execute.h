@@ -19,6 +19,8 @@ typedef struct weft_exec_table {
     void (*begin)(void *context, int32_t index); /* is told of each event before it is looked at; NULL: nobody is */
     weft_exec_fn *run[WEFT_EVENT_REFRESH + 1];
     weft_exec_fn *finish[WEFT_EVENT_REFRESH + 1]; /* NULL: the event has ended when its function returns */
+    /* Called behind each event, of whose time in the trace it is a part; NULL: nothing is. */
+    weft_status (*settle)(void *context, weft_error *err);
 } weft_exec_table;
 
 /* One pass over the events of a placed program. An error is given the step and the event's name. A callback that wants

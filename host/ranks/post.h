@@ -29,7 +29,9 @@ typedef struct weft_post {
 /* post lives as long as the peers do. */
 weft_status weft_post_open(weft_post *post, weft_peers *out, const weft_ranks *ranks, const weft_device_plugin *kernels,
                            weft_device *device, weft_error *err);
-/* Ways to the first rank, where the communicator has to be told of them: all that the post ever opens. [collective] */
+/* Ways to the first rank, where the communicator has to be told of them: all that the post ever opens. Before it `swap`
+ * fails there, while `gather` and `share` work: an engine in a seat of somebody else's swaps nothing, and takes no
+ * memory for ways. [collective] */
 weft_status weft_post_connect(const weft_post *post, weft_error *err);
 void weft_post_close(weft_post *post, weft_peers *peers); /* zeroed ones are fine */
 

@@ -49,6 +49,8 @@ static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_de
     weft_facts_add(facts, "weft's compiler", "%s", __VERSION__);
     add_plugins(facts, run);
     weft_config_each_same(run->config, add_key, facts);
+    if ((device->flags & WEFT_DEVICE_SHARES_MACHINE) == 0)
+        weft_facts_add(facts, "the device's model", "%s", device->name);
     weft_facts_add(facts, "the device's instruction set", "%s", device->isa);
     weft_facts_add(facts, "the device's backend", "%s", device->backend);
     return WEFT_OK;

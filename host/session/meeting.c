@@ -4,6 +4,14 @@
 #include "ranks/guard.h"
 #include "session/coherence.h"
 
+/* Rows are brought to rank 0, so its ways are there before the device is asked what is left for the sessions. */
+static weft_status connect_post(weft_meeting *self, weft_error *err) {
+    weft_platform *platform = self->platform;
+    const weft_status status = weft_post_connect(&self->post, err);
+    if (status != WEFT_OK || self->ranks.world == 1) return status;
+    return weft_device_measure(&platform->device_info, platform->kernels, platform->device, err);
+}
+
 static weft_status meet(weft_meeting *self, weft_error *err) {
     weft_platform *platform = self->platform;
     const weft_seat all = weft_platform_seat(platform);
@@ -13,8 +21,11 @@ static weft_status meet(weft_meeting *self, weft_error *err) {
     if (status == WEFT_OK && platform->comm != NULL)
         status = weft_guard_arrange(&self->peers, &platform->comm_info, err);
     self->failed = status != WEFT_OK;
-    return status == WEFT_OK ? weft_coherence_run(&self->peers, self->run, &platform->device_info, status, err)
-                             : status;
+    if (status == WEFT_OK) status = weft_coherence_run(&self->peers, self->run, &platform->device_info, status, err);
+    if (status != WEFT_OK) return status;
+    status = connect_post(self, err);
+    self->failed = status != WEFT_OK;
+    return status;
 }
 
 weft_status weft_meeting_open(weft_meeting *out, const char *path, const char *const *overrides, size_t n_overrides,

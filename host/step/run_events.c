@@ -62,10 +62,18 @@ static weft_status on_count(void *context, const weft_event *event, const weft_e
                            weft_dtype_bytes(WEFT_F64) + weft_dtype_bytes(WEFT_F32), NULL, err);
 }
 
-/* Between the calls of a segment exchanges that are under way are driven. */
+/* Where each event is timed, what it has queued is no other one's: a device that queues is waited for. */
+static weft_status settle(void *context, weft_error *err) {
+    const weft_stepper *self = context;
+    return weft_order_finish(&self->order, err);
+}
+
+/* Between the calls of a segment exchanges that are under way are driven. A leaf on its way to the device is no part of
+ * the segment's first call. */
 static weft_status bind_event(weft_stepper *self, weft_graph_binding *out, const weft_graph **graph,
                               const weft_event *event, const weft_event_slots *slots, weft_error *err) {
-    const weft_status status = weft_step_bind(self, out, graph, event, slots, err);
+    weft_status status = weft_step_bind(self, out, graph, event, slots, err);
+    if (status == WEFT_OK && self->sink != NULL) status = settle(self, err);
     if (status != WEFT_OK || !weft_flight_under_way(self)) return status;
     out->between = weft_flight_poke;
     out->between_context = self;
@@ -183,6 +191,7 @@ static weft_exec_table exec_table(weft_stepper *self) {
     table.run[WEFT_EVENT_NORM] = on_norm;
     table.run[WEFT_EVENT_STEP] = on_step;
     weft_travel_table(&table);
+    if (self->sink != NULL) table.settle = settle;
     return table;
 }
 

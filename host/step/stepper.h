@@ -63,7 +63,8 @@ typedef struct weft_stepper {
     weft_flights *flights;
     struct weft_hidden *hidden;    /* collects the last hidden states of evaluations (hidden.h); NULL: nobody does */
     weft_recorder *recorder;       /* NULL: passes are not recorded */
-    const weft_call_sink *sink;    /* is told of each device call of the segments; NULL: nothing is timed */
+    const weft_call_sink *sink;    /* is told of each device call of the segments, and the trace has each event's own
+                                    * time, on a device that queues as well; NULL: nothing is timed */
     const weft_value_sink *values; /* is told what the events of a training step leave; NULL: nothing is read back */
     weft_step_result result;
 } weft_stepper;

@@ -154,6 +154,18 @@ JSON
     stops "and rank 0's device has 1.0 MiB: nothing was started" WEFT_DOUBLE_APART=1 WEFT_DOUBLE_MEMORY=1M $train \
         --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
 
+    # Cards of two models are no ranks of one run, though they have one instruction set.
+    stops "differ in host, plugins, configuration or device" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MODELS="H100,H200" \
+        $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    grep -qE "the device's model +H100 +H200" log || failed "nothing says that a rank has another card" log
+    # Nor is one run to be continued on another model, unless that is said.
+    limit env WEFT_DOUBLE_MODELS=H100 $train train.steps=2 checkpoint.every=1 >log 2>&1 || failed "a run on one card" log
+    rm -rf out/checkpoints/step-2
+    refused "the device's model is H200, was H100" env WEFT_DOUBLE_MODELS=H200 $train train.steps=2 checkpoint.every=1 --resume
+    limit env WEFT_DOUBLE_MODELS=H200 $train train.steps=2 checkpoint.every=1 --resume=inexact >log 2>&1 || failed "an inexact resume" log
+    says log "the device's model is H200, was H100"
+    rm -rf out
+
     # NCCL moves what lies on cards; without its plugin, and without its library.
     stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     mkdir -p without broken

@@ -2,9 +2,18 @@
 #include "late.h"
 
 #include <stdlib.h>
+#include <time.h>
+
+/* Sleeps before it does anything. */
+static void late_linger(const char *kernel) {
+    const struct timespec time = {0, LATE_SLOW_MS * 1000000};
+    const char *slow = getenv("WEFT_LATE_SLOW");
+    if (slow != NULL && strcmp(slow, kernel) == 0) (void)nanosleep(&time, NULL);
+}
 
 #define KERNEL(name, type)                                                                                             \
     static weft_status run_##name(weft_device *device, void *payload, weft_error *err) {                               \
+        late_linger(#name);                                                                                            \
         const weft_status status = late_real.name(device->real, NULL, payload, err);                                   \
         late_count(device, -1);                                                                                        \
         return status;                                                                                                 \
@@ -40,6 +49,7 @@ KERNEL(clip, weft_clip)
 static weft_status run_update(weft_device *device, void *payload, weft_error *err) {
     weft_update *args = payload;
     args->regions = (const weft_update_region *)(const void *)(args + 1);
+    late_linger("update");
     const weft_status status = late_real.update(device->real, NULL, args, err);
     late_count(device, -1);
     return status;
@@ -84,6 +94,7 @@ typedef struct moving {
 
 static weft_status run_copy(weft_device *device, void *payload, weft_error *err) {
     const moving *m = payload;
+    late_linger("copy");
     return late_real.copy(device->real, NULL, m->to, m->from, m->n, err);
 }
 

@@ -16,6 +16,8 @@
  *   WEFT_LATE_MODE=any     nothing runs before the host waits, and then whatever can, drawn by WEFT_LATE_SEED
  *   WEFT_LATE_MODE=soon    all runs as soon as it can, drawn by WEFT_LATE_SEED (what is not set is drawn from the seed)
  *
+ * Each call of the kernel WEFT_LATE_SLOW takes LATE_SLOW_MS more, when it runs.
+ *
  * It records passes (weft/capture.h) where WEFT_LATE_FORGETS is not set.
  *
  * So an order that the executor has not asked for is one that does not hold, and what reads too early reads something
@@ -77,6 +79,8 @@ struct weft_recording {
     int marks;
     weft_error failure; /* of a call that cannot be recorded */
 };
+
+enum { LATE_SLOW_MS = 40 };
 
 enum { LATE_LAST, LATE_AHEAD, LATE_BEHIND, LATE_ANY, LATE_SOON, LATE_MODES };
 

@@ -3,6 +3,7 @@
  *   WEFT_DOUBLE_DEVICES=1        how many; 0: a driver without a card; -1: no driver
  *   WEFT_DOUBLE_DRIVER=13000     the newest CUDA that the driver serves
  *   WEFT_DOUBLE_CAPABILITY=90    compute capability 9.0
+ *   WEFT_DOUBLE_MODELS=A,B       what models they are, one after the other; unset: all the same
  *   WEFT_DOUBLE_MEMORY=16G       of each
  *   WEFT_DOUBLE_CONTEXT=300M     of it, what a process's context takes
  *   WEFT_DOUBLE_APART=0          1: each process is shown another card of the same machine
@@ -68,9 +69,17 @@ pid_t shown_to() {
     return number("WEFT_DOUBLE_APART", 0) != 0 ? getpid() : 0;
 }
 
+/* The device-th of the names in WEFT_DOUBLE_MODELS; the last one of those beyond. */
+void put_name(char *out, size_t bytes, int device) {
+    const char *names = setting("WEFT_DOUBLE_MODELS", "");
+    for (; device > 0 && std::strchr(names, ',') != nullptr; device--) names = std::strchr(names, ',') + 1;
+    if (*names == 0) (void)snprintf(out, bytes, "CUDA double sm_%d", device_capability());
+    else (void)snprintf(out, bytes, "%.*s", static_cast<int>(std::strcspn(names, ",")), names);
+}
+
 void describe(cudaDeviceProp *p, int device) {
     *p = cudaDeviceProp{};
-    (void)snprintf(p->name, sizeof p->name, "CUDA double sm_%d", device_capability());
+    put_name(p->name, sizeof p->name, device);
     p->uuid.bytes[0] = static_cast<char>(device + 1);
     const pid_t shown = shown_to();
     std::memcpy(p->uuid.bytes + 8, &shown, sizeof shown);

@@ -1,0 +1,48 @@
+#!/bin/sh
+# `weft ab` among ranks with a card each, over NCCL: what a step's leaves came to is told to rank 0, strategies have one
+# another's bits, and where a key changes them it is said where they part. On the CUDA double. ctest sets WEFT_BUILD and
+# WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins" WEFT_DOUBLE_DEVICES=2
+make_model model 32 8 56 1 512
+make_text 40
+cat >run.ini <<INI
+[run]
+out = out
+[model]
+plugin = llama
+path   = model
+start  = fresh
+[data]
+path     = games.txt
+document = line
+context  = 16
+[train]
+steps        = 4
+global_batch = 2
+micro_batch  = 1
+[device]
+plugin = cuda
+[device.cuda]
+workspace = 1Mi
+cache     = $WEFT_BUILD/tests/cuda/compiled
+[comm]
+plugin = nccl
+INI
+
+ab() { # ab STATUS argument...: output in said
+    wanted=$1
+    shift
+    status=0
+    limit "$weft" ab run.ini --steps 1 --rounds 1 --learn 0 "$@" >said 2>err || status=$?
+    [ "$status" = "$wanted" ] || failed "status $status, not $wanted: weft ab $*" said err
+    [ ! -e out ] || failed "[run] out is touched: weft ab $*"
+}
+ab 21 strategy.plugin=fsdp,mp --ranks 2
+says said "numbers  B has the bits of A after each of 3 steps"
+ab 20 strategy.plugin=fsdp --vary train.precision=fp32,bf16 --ranks 2
+says said "numbers  B parts from A at step 1, leaf 0: its loss"
+exit $((failures > 0))
