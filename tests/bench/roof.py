@@ -406,7 +406,7 @@ def write_report(path, report):
 def main():
     options = parse_arguments()
     weft = common.find_weft()
-    options.isa = find_isa(weft, options)
+    options.isa = find_isa(weft, options) if options.precision == "bf16" else ""
     python, versions = common.find_torch(not options.no_torch)
     sizes = {name: SIZES[name] for name in options.sizes.split(",")}
     if options.quick:
