@@ -53,8 +53,7 @@ void weft_answers_note_model(weft_plan *plan) {
     note_parameters(out, declared, 0);
     out->number = mix(mix(mix(out->number, info->vocab_size), info->max_context), info->n_layers);
     out->number = mix(out->number, declared->carry_width);
-    for (int32_t s = 0; s < declared->n_segments; s++)
-        out->number = mix_text(out->number, declared->segments[s].name);
+    for (int32_t s = 0; s < declared->n_segments; s++) out->number = mix_text(out->number, declared->segments[s].name);
 }
 
 void weft_answers_note_adapters(weft_plan *plan) {

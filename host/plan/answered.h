@@ -16,8 +16,7 @@ int32_t weft_answers_part(const weft_plan_answers *a, const weft_plan_answers *b
 
 /* "policy:mine (/home/you/weft-policy-mine.so) makes other units on rank 1 than on rank 0: ...", of what one of them
  * is known to differ in. here, there: "on rank 1", "on rank 0". Gives WEFT_E_PLUGIN. */
-weft_status weft_answers_blame(const weft_plan *plan, int32_t kind, const char *here,
-                               const weft_plan_answers *mine, const char *there, const weft_plan_answers *theirs,
-                               weft_error *err);
+weft_status weft_answers_blame(const weft_plan *plan, int32_t kind, const char *here, const weft_plan_answers *mine,
+                               const char *there, const weft_plan_answers *theirs, weft_error *err);
 
 #endif

@@ -7,8 +7,8 @@
 
 /* In the order in which one follows from those before it. */
 typedef enum weft_answer_kind {
-    WEFT_ANSWER_MODEL = 0,    /* the parameters that the model declares */
-    WEFT_ANSWER_ADAPTERS = 1, /* and that each adapter adds */
+    WEFT_ANSWER_MODEL = 0,                                         /* the parameters that the model declares */
+    WEFT_ANSWER_ADAPTERS = 1,                                      /* and that each adapter adds */
     WEFT_ANSWER_UNITS = WEFT_ANSWER_ADAPTERS + WEFT_MOST_ADAPTERS, /* as the policy makes them */
     WEFT_ANSWER_SEGMENTS,                                          /* parameters that they read */
     WEFT_ANSWER_PLACES,                                            /* replicas, and where units and segments lie */
