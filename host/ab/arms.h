@@ -70,6 +70,14 @@ typedef struct weft_ab_alone {
     int32_t rounds; /* the first's steps of these come before those of all arms */
 } weft_ab_alone;
 
+/* What ended the rounds, where they did not decide all. */
+typedef enum weft_ab_end {
+    WEFT_AB_END_MINUTES = 0,
+    WEFT_AB_END_ROUNDS = 1, /* as many as were asked for */
+    WEFT_AB_END_MOST = 2,   /* as many as there are at all */
+    WEFT_AB_END_SIGNAL = 3
+} weft_ab_end;
+
 typedef struct weft_ab_contest {
     weft_meeting meeting;
     weft_ab_arm *arms;
@@ -82,7 +90,8 @@ typedef struct weft_ab_contest {
     /* Of blocks, as times: of a step, and targets a second. */
     double (*step)[WEFT_AB_MOST_ROUNDS], (*rate)[WEFT_AB_MOST_ROUNDS], (*exchange)[WEFT_AB_MOST_ROUNDS];
     double seconds; /* of all rounds */
-    bool stopped;   /* by a signal: what is there is told */
+    weft_ab_end end;
+    bool stopped; /* by a signal: what is there is told */
     struct {
         int64_t steps, leaves; /* steps 0: nothing was measured, and `why` says why */
         int32_t seeds;
@@ -91,11 +100,14 @@ typedef struct weft_ab_contest {
 } weft_ab_contest;
 
 typedef struct weft_ab_options {
-    int64_t steps;    /* of a block; 0: as many as half a second holds */
-    double minutes;   /* at most */
-    int64_t rounds;   /* at most */
-    uint64_t seed;    /* of the order of blocks */
-    double within;    /* percent: an interval that reaches farther is no answer */
+    int64_t steps;  /* of a block; 0: as many as half a second holds */
+    double minutes; /* at most */
+    int64_t rounds; /* at most */
+    uint64_t seed;  /* of the order of blocks */
+    double within;  /* percent: an interval that reaches farther is no answer */
+    /* For the end of a call of a plugin that does not come back, of which nothing else can be told; ends the process.
+     * stopped: a signal asked for it. */
+    void (*give_up)(bool stopped, const char *call);
     const char *page; /* a file that can be written, or nothing is begun; NULL: none */
     int64_t learn;    /* optimizer steps before what was learned is measured; 0: it is not; -1: where numbers part */
     int64_t seeds;    /* of it */

@@ -48,7 +48,7 @@ static void add_beside(json_t *object, const weft_ab_contest *contest, int32_t i
     const weft_median_interval *time = &arm->verdict.ratio;
     const weft_median_interval speed = {-time->median, -time->high, -time->low, time->bounded};
     (void)json_object_set_new(object, "outcome", json_string(weft_ab_outcome_name(arm->outcome)));
-    (void)json_object_set_new(object, "verdict", json_string(weft_ab_answer_name(arm->verdict.answer)));
+    (void)json_object_set_new(object, "verdict", json_string(weft_ab_time_name(contest, i)));
     (void)json_object_set_new(object, "time_beside_first", interval_object(time));
     (void)json_object_set_new(object, "speed_beside_first", interval_object(&speed));
     (void)json_object_set_new(object, "exchange_beside_first",

@@ -49,7 +49,7 @@ static void print_tiles(const weft_ab_contest *contest, FILE *to) {
         if (!isnan(arm->verdict.ratio.median))
             (void)snprintf(value, sizeof value, "%+.1f %%", 100 * weft_ab_share(arm->verdict.ratio.median));
         (void)snprintf(about, sizeof about, "time of %c beside A: %s", weft_ab_letter(i),
-                       weft_ab_answer_name(arm->verdict.answer));
+                       weft_ab_time_name(contest, i));
         weft_html_tile(to, value, about);
         (void)snprintf(about, sizeof about, "outcome of %c", weft_ab_letter(i));
         weft_html_tile(to, weft_ab_outcome_name(arm->outcome), about);

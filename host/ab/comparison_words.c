@@ -14,9 +14,10 @@ double weft_ab_share(double log_ratio) {
     return expm1(log_ratio);
 }
 
-const char *weft_ab_answer_name(int32_t answer) {
+const char *weft_ab_time_name(const weft_ab_contest *contest, int32_t i) {
     static const char *const names[] = {"undecided", "faster", "slower", "no difference"};
-    return names[answer];
+    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+    return names[evidence.loose ? WEFT_AB_UNDECIDED : evidence.time];
 }
 
 const char *weft_ab_outcome_name(int32_t outcome) {
@@ -139,6 +140,15 @@ static void say_divergence(char *text, size_t size, const weft_ab_contest *conte
                       arm->diverged.why);
 }
 
+/* What ended the rounds is what there has to be more of. */
+static const char *say_more(const weft_ab_contest *contest) {
+    static const char *const words[] = {[WEFT_AB_END_MINUTES] = "give more --minutes",
+                                        [WEFT_AB_END_ROUNDS] = "give more --rounds",
+                                        [WEFT_AB_END_MOST] = "there are no more rounds: give more --steps to a block",
+                                        [WEFT_AB_END_SIGNAL] = "a signal ended it before its time"};
+    return words[contest->end];
+}
+
 void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
     const weft_ab_verdict *verdict = &contest->arms[i].verdict;
     const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
@@ -152,8 +162,8 @@ void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, i
     switch (verdict->answer) {
     case WEFT_AB_FASTER:
     case WEFT_AB_SLOWER:
-        weft_words_append(text, size, "is %s than A: a %s takes %.1f %% %s time", weft_ab_answer_name(verdict->answer),
-                          what, 100 * fabs(weft_ab_share(verdict->ratio.median)),
+        weft_words_append(text, size, "is %s than A: a %s takes %.1f %% %s time", weft_ab_time_name(contest, i), what,
+                          100 * fabs(weft_ab_share(verdict->ratio.median)),
                           verdict->answer == WEFT_AB_FASTER ? "less" : "more");
         break;
     case WEFT_AB_NO_DIFFERENCE:
@@ -162,13 +172,13 @@ void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, i
                                          : "and A: no difference above %.1f %%",
                           100 * weft_ab_share(verdict->bound));
         if (evidence.loose)
-            weft_words_append(text, size,
-                              " is all that %d rounds tell, and --within asks for %g %%; give more --minutes",
-                              (int)verdict->rounds, 100 * weft_ab_share(contest->within));
+            weft_words_append(text, size, " is all that %d %s, and --within asks for %g %%; %s", (int)verdict->rounds,
+                              verdict->rounds == 1 ? "round tells" : "rounds tell",
+                              100 * weft_ab_share(contest->within), say_more(contest));
         break;
     default:
-        weft_words_append(text, size, "is not decided: %d %s too few; give more --minutes", (int)verdict->rounds,
-                          verdict->rounds == 1 ? "round is" : "rounds are");
+        weft_words_append(text, size, "is not decided: %d %s too few; %s", (int)verdict->rounds,
+                          verdict->rounds == 1 ? "round is" : "rounds are", say_more(contest));
     }
 }
 
@@ -187,7 +197,7 @@ static void say_not_comparable(char *text, size_t size, const weft_ab_contest *c
     else
         (void)snprintf(text, size,
                        "%c and A are not comparable: %c is %s and %s; which of the two counts is yours to say", letter,
-                       letter, weft_ab_answer_name(evidence.time), weft_ab_learning_name(evidence.learning));
+                       letter, weft_ab_time_name(contest, i), weft_ab_learning_name(evidence.learning));
 }
 
 /* Where it is not, say_time says so. */

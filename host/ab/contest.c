@@ -6,6 +6,7 @@
 #include "ab/open_arms.h"
 #include "ab/page_place.h"
 #include "base/clock.h"
+#include "launch/lasting.h"
 #include "launch/signals.h"
 #include "plugin/crash.h"
 #include "program/phases.h"
@@ -227,6 +228,12 @@ static bool are_left(const weft_ab_contest *self) {
     return left && !has_diverged(self, 0);
 }
 
+static weft_ab_end find_end(const weft_ab_contest *self, const weft_ab_options *options) {
+    if (self->stopped) return WEFT_AB_END_SIGNAL;
+    if (self->times.rounds < options->rounds) return WEFT_AB_END_MINUTES;
+    return options->rounds < WEFT_AB_MOST_ROUNDS ? WEFT_AB_END_ROUNDS : WEFT_AB_END_MOST;
+}
+
 /* Rank 0 has the times, and says when it is enough. */
 static weft_status run_rounds(weft_ab_contest *self, const weft_ab_options *options, weft_error *err) {
     const double begin = weft_clock_seconds();
@@ -243,6 +250,7 @@ static weft_status run_rounds(weft_ab_contest *self, const weft_ab_options *opti
         status = weft_peers_share(&self->meeting.peers, &go_on, (int64_t)sizeof go_on, err);
     }
     show_progress(self, options, 0, true);
+    self->end = find_end(self, options);
     self->seconds = weft_clock_seconds() - begin;
     if (status == WEFT_OK && weft_ab_look(self->times.rounds) == 0) judge_arms(self, looks + 1);
     return status;
@@ -332,10 +340,13 @@ static void close_sessions(weft_ab_contest *self) {
 static weft_status time_arms(weft_ab_contest *self, const weft_ab_options *options, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_signals_install("block");
+    weft_lasting_gives_up(options->give_up, 60 * options->minutes);
     status = warm_up_all(self, err);
     if (status == WEFT_OK) status = choose_block(self, options->steps, err);
     if (status == WEFT_OK) status = run_alone(self, options, err);
-    return status == WEFT_OK ? run_rounds(self, options, err) : status;
+    if (status == WEFT_OK) status = run_rounds(self, options, err);
+    weft_lasting_gives_up(options->give_up, INFINITY); /* what follows has no such limit */
+    return status;
 }
 
 static weft_status take_memory(weft_ab_contest *out, int32_t n, weft_error *err) {

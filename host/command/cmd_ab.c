@@ -5,10 +5,13 @@
 #include "ab/comparison_table.h"
 #include "ab/contest.h"
 #include "launch/voice.h"
+#include "launch/world.h"
 #include "plugin/services.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 static const weft_flag flags[] = {
     {"ranks", "N", false, "Start N ranks of this program here, or check that a launcher started as many."},
@@ -150,6 +153,15 @@ static bool vary_files(arms *out, const weft_args *args, weft_error *err) {
     return true;
 }
 
+/* An override with several values, which is an axis if the user says so: some keys are lists. NULL: there is none. */
+static const char *find_list(const weft_args *args) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    for (size_t i = 0; i < n; i++)
+        if (strchr(overrides[i] + strcspn(overrides[i], "="), ',') != NULL) return overrides[i];
+    return NULL;
+}
+
 static bool make_arms(arms *out, const weft_args *args, weft_error *err) {
     const char *axis = NULL;
     size_t at = 0;
@@ -162,6 +174,13 @@ static bool make_arms(arms *out, const weft_args *args, weft_error *err) {
     if (axis != NULL) return vary_key(out, args, axis, at, err);
     if (!vary_files(out, args, err)) return false;
     if (out->n > 1) return true;
+    if (find_list(args) != NULL) {
+        (void)weft_error_set(err, WEFT_E_USER,
+                             "one arm is nothing to compare: if the values of %.200s are to be the arms, say so: "
+                             "--vary %.200s",
+                             find_list(args), find_list(args));
+        return false;
+    }
     (void)weft_error_set(err, WEFT_E_USER,
                          "one arm is nothing to compare: name a second INI file, or a list as in "
                          "strategy.plugin=ddp,fsdp or --vary train.micro_batch=1,2");
@@ -203,6 +222,22 @@ static int answer_of(const weft_ab_contest *contest) {
     return unknown ? UNDECIDED : WEFT_EXIT_DONE;
 }
 
+/* By another thread, while the main one is in a plugin. What has been measured would be told by that one. */
+static void give_up(bool stopped, const char *call) {
+    const struct timespec moment = {0, 300000000}; /* MPICH's launcher forgets what it has not passed on yet */
+    if (stopped)
+        (void)fprintf(stderr, "weft ab: stopped by a signal in a call that does not come back: %s; nothing is told\n",
+                      call);
+    else
+        (void)fprintf(stderr,
+                      "weft ab: --minutes are over, in a call that does not come back: %s; nothing is told. Have the "
+                      "plugin corrected, or give more --minutes or [plugins] call_seconds if it only takes long\n",
+                      call);
+    (void)fflush(stderr);
+    if (weft_world_get()->size > 1) (void)nanosleep(&moment, NULL);
+    _exit(stopped ? WEFT_EXIT_STOPPED : WEFT_EXIT_FAILED);
+}
+
 static weft_exit compare(const arms *all, const weft_ab_options *options, const weft_args *args, weft_error *err) {
     weft_ab_contest contest;
     int answer = WEFT_EXIT_DONE;
@@ -214,7 +249,7 @@ static weft_exit compare(const arms *all, const weft_ab_options *options, const 
 }
 
 static weft_exit run_ab(const weft_args *args, weft_error *err) {
-    weft_ab_options options = {.progress = true};
+    weft_ab_options options = {.progress = true, .give_up = give_up};
     arms all = {.n = 0};
     int64_t asked = 0, seed = 1;
     weft_exit status = WEFT_EXIT_USAGE;

@@ -86,6 +86,15 @@ static weft_status find_directory(check *c, weft_error *err) {
 
 /* ---- what is printed ---- */
 
+/* Under what it is of; nothing, where it is "". */
+static void print_reason(const char *why) {
+    while (*why != '\0') {
+        const int n = (int)strcspn(why, "\n");
+        (void)printf("                %.*s\n", n, why);
+        why += n + (why[n] == '\n');
+    }
+}
+
 static void keep(check *c, json_t *rules, const weft_trial *trial) {
     if (trial->verdict > c->worst) c->worst = trial->verdict;
     c->lacks = c->lacks || trial->verdict == WEFT_VERDICT_UNTRIED;
@@ -94,7 +103,7 @@ static void keep(check *c, json_t *rules, const weft_trial *trial) {
                                                  "reason", trial->why));
     if (c->json) return;
     (void)printf("  %-4s %-8s %s\n", trial->rule->number, weft_verdict_name(trial->verdict), trial->rule->says);
-    if (trial->why[0] != '\0') (void)printf("                %s\n", trial->why);
+    print_reason(trial->why);
     (void)fflush(stdout);
 }
 

@@ -3,6 +3,7 @@
 
 #include "launch/proc.h"
 #include "launch/pulse.h"
+#include "launch/signals.h"
 #include "plugin/ending.h"
 #include "plugin/services.h"
 
@@ -13,15 +14,19 @@
 #include <time.h>
 #include <unistd.h>
 
+enum { UNTOLD_SECONDS = 60 };
+
 static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    double seconds;
+    double seconds; /* that a call lasts before it is told or given up */
     int32_t users;
-    bool is_begun, is_over;
+    bool is_begun, is_over, tells;
     weft_doing told; /* the last one */
-} self = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    void (*give_up)(bool stopped, const char *call);
+    double until; /* it is given up without a signal */
+} self = {.lock = PTHREAD_MUTEX_INITIALIZER, .until = INFINITY};
 
 static double now(void) {
     struct timespec time;
@@ -29,26 +34,45 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s in training, in step 12, at event
- * 33, STEP, and goes on ..." */
-static void tell(const weft_doing *call) {
+/* "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12, at event
+ * 33, STEP" */
+static void describe(char *line, size_t size, const weft_doing *call) {
     const char *const mode = weft_crash_current_mode(), *const arm = weft_crash_current_arm();
-    char line[1700], place[WEFT_PULSE_TEXT + 96] = "";
+    char place[WEFT_PULSE_TEXT + 96] = "";
     weft_pulse_place(place, sizeof place);
-    (void)snprintf(line, sizeof line,
-                   "%s:%s (%s) has been in its %s for %g s%s%s%s%.256s, %s, " WEFT_LASTING_WORDS
-                   ". [plugins] call_seconds says after how long that is told",
-                   call->kind, call->id, call->file == NULL ? "of the program itself" : call->file, call->what,
-                   self.seconds, mode == NULL ? "" : ", in ", mode == NULL ? "" : mode, arm == NULL ? "" : ", in arm ",
+    (void)snprintf(line, size, "%s:%s (%s) has been in its %s for %g s%s%s%s%.256s, %s", call->kind, call->id,
+                   call->file == NULL ? "of the program itself" : call->file, call->what, self.seconds,
+                   mode == NULL ? "" : ", in ", mode == NULL ? "" : mode, arm == NULL ? "" : ", in arm ",
                    arm == NULL ? "" : arm, place);
+}
+
+static void tell(const weft_doing *call) {
+    char said[1400], line[1700];
+    describe(said, sizeof said, call);
+    (void)snprintf(line, sizeof line,
+                   "%s, " WEFT_LASTING_WORDS ". [plugins] call_seconds says after how long that is told", said);
     weft_services_say(WEFT_LOG_WARN, line); /* also of a rank that says nothing else */
     self.told = *call;
 }
 
-/* Not again of each step; and what waits for another rank is not the one to name. */
+/* What waits for another rank is not the one to name. */
+static bool is_plugins(const weft_doing *call) {
+    return call->kind != NULL && call->what != NULL && !weft_pulse_waits();
+}
+
+/* Not again of each step. */
 static bool is_news(const weft_doing *call) {
-    return call->kind != NULL && call->what != NULL && !weft_pulse_waits() &&
-           (call->id != self.told.id || call->what != self.told.what);
+    return self.tells && (call->id != self.told.id || call->what != self.told.what);
+}
+
+static void judge(const weft_doing *call) {
+    const bool stopped = weft_signals_stop();
+    char said[1400];
+    if (!is_plugins(call)) return;
+    if (is_news(call)) tell(call);
+    if (self.give_up == NULL || !(stopped || now() >= self.until)) return;
+    describe(said, sizeof said, call);
+    self.give_up(stopped, said);
 }
 
 static void wait_a_little(double seconds) {
@@ -77,28 +101,42 @@ static void *look(void *unused) {
         if (!weft_crash_main_call(&call, &number) || number != last) {
             last = number;
             since = now();
-        } else if (now() - since >= self.seconds && is_news(&call)) tell(&call);
+        } else if (now() - since >= self.seconds) judge(&call);
     }
     (void)pthread_mutex_unlock(&self.lock);
     return NULL;
 }
 
 /* Signals are for the threads that there were. */
-void weft_lasting_begin(double seconds) {
+static void start(void) {
     pthread_condattr_t by_clock;
     sigset_t all, before;
-    if (self.users++ > 0 || !(seconds > 0)) return;
     (void)pthread_condattr_init(&by_clock);
     (void)pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&self.ended, &by_clock);
     (void)pthread_condattr_destroy(&by_clock);
-    self.seconds = seconds;
     self.is_over = false;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     self.is_begun = pthread_create(&self.thread, NULL, look, NULL) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!self.is_begun) (void)pthread_cond_destroy(&self.ended);
+}
+
+void weft_lasting_begin(double seconds) {
+    if (self.users++ > 0) return;
+    self.tells = seconds > 0;
+    self.seconds = self.tells ? seconds : UNTOLD_SECONDS;
+    if (self.tells) start();
+}
+
+void weft_lasting_gives_up(void (*end)(bool stopped, const char *call), double most) {
+    if (self.users == 0) return;
+    if (!self.is_begun && end != NULL) start();
+    (void)pthread_mutex_lock(&self.lock);
+    self.give_up = end;
+    self.until = now() + most;
+    (void)pthread_mutex_unlock(&self.lock);
 }
 
 void weft_lasting_end(void) {
@@ -110,4 +148,5 @@ void weft_lasting_end(void) {
     (void)pthread_join(self.thread, NULL);
     (void)pthread_cond_destroy(&self.ended);
     self.is_begun = false;
+    self.give_up = NULL;
 }

@@ -26,6 +26,7 @@ void weft_services_say(int32_t level, const char *text) {
     static const char *const names[] = {"error: ", "warning: ", "", ""};
     char *tame = NULL;
     if (level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
+    if (level > WEFT_LOG_WARN && getenv(WEFT_NO_NEWS) != NULL) return;
     tame = strdup(text);
     if (tame == NULL) return;
     weft_words_tame(tame);

@@ -16,6 +16,9 @@ void weft_services_offer_exchange(const weft_host_exchange *offered);
 /* Lines above this level are not printed; WEFT_LOG_INFO at first. Returns what was so before. [main] */
 int32_t weft_services_log_level(int32_t level);
 
+/* Set in the environment: whatever a command's flags say, there are no lines but warnings and errors. */
+#define WEFT_NO_NEWS "WEFT_SAYS_NO_NEWS"
+
 /* A line that is printed at any level. [any-thread] */
 void weft_services_say(int32_t level, const char *text);
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "trial/rule.h"
 #include "launch/lasting.h"
+#include "plugin/services.h"
 
 #include <fcntl.h>
 #include <jansson.h>
@@ -20,12 +21,19 @@ enum { MOST_WORDS = 40, MOST_SAID = 1700 };
 /* The last words of a command's output. */
 static void read_end(char *out, size_t size, const char *path) {
     FILE *file = fopen(path, "rb");
+    bool is_cut;
     size_t n = 0;
     out[0] = '\0';
     if (file == NULL) return;
-    if (fseek(file, -(long)size + 1, SEEK_END) != 0) rewind(file);
+    is_cut = fseek(file, -(long)size + 1, SEEK_END) == 0;
+    if (!is_cut) rewind(file);
     n = fread(out, 1, size - 1, file);
     out[n] = '\0';
+    if (is_cut && strchr(out, '\n') != NULL) { /* from the first whole line on */
+        const char *whole = strchr(out, '\n') + 1;
+        n -= (size_t)(whole - out);
+        memmove(out, whole, n + 1);
+    }
     while (n > 0 && out[n - 1] == '\n') out[--n] = '\0';
     (void)fclose(file);
 }
@@ -39,6 +47,7 @@ static void become(const char *const *words) {
     (void)setenv("WEFT_CODE_FILE", "code", 1);
     (void)setenv("WEFT_RANK_CODES", "code.ranks", 1);
     (void)setenv("WEFT_CALL_FILE", "call", 1);
+    (void)setenv(WEFT_NO_NEWS, "1", 1);
     (void)execv("/proc/self/exe", (char *const *)(uintptr_t)words);
     _exit(127);
 }
@@ -75,13 +84,28 @@ static bool is_users_fault(bool has_run) {
     return !has_run && (strtol(code, NULL, 10) == WEFT_E_USER || ranks_say_so());
 }
 
-/* What ranks warned of is no reason. */
-static void drop_warnings(char *said) {
+/* "3 of 12 cells" */
+static bool is_progress(const char *line, size_t n) {
+    static const char cells[] = " cells";
+    return n > sizeof cells && line[0] >= '0' && line[0] <= '9' &&
+           memcmp(line + n - sizeof cells + 1, cells, sizeof cells - 1) == 0;
+}
+
+static bool has(const char *line, size_t n, const char *words) {
+    const char *at = strstr(line, words);
+    return at != NULL && at < line + n;
+}
+
+/* No reason: what was warned of, how far it had come, and that the ranks have said why. */
+static bool is_chatter(const char *line, size_t n) {
+    return has(line, n, "weft: warning: ") || has(line, n, "; what they said stands above") || is_progress(line, n);
+}
+
+static void drop_chatter(char *said) {
     char *from = said, *to = said;
     while (*from != '\0') {
         const size_t n = strcspn(from, "\n"), whole = n + (from[n] == '\n');
-        const char *warning = strstr(from, "weft: warning: ");
-        const bool is_dropped = warning != NULL && warning < from + n;
+        const bool is_dropped = is_chatter(from, n);
         if (!is_dropped) memmove(to, from, whole);
         to += is_dropped ? 0 : whole;
         from += whole;
@@ -192,6 +216,7 @@ static bool was_ended(char said[MOST_SAID], int status) {
 /* Why it has not ended well. */
 static void find_reason(char said[MOST_SAID]) {
     read_end(said, MOST_SAID, "log");
+    drop_chatter(said);
     if (said[0] == '\0') read_end(said, MOST_SAID, "answer"); /* a proof that fails is no error of the program's */
     if (said[0] == '\0') (void)snprintf(said, MOST_SAID, "it has said nothing");
 }
@@ -229,7 +254,6 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return WEFT_OK;
     find_reason(said);
     if (WIFEXITED(status) && is_users_fault(has_run)) {
-        drop_warnings(said);
         keep_reason(said);
         return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said);
     }

@@ -41,6 +41,10 @@ sed '/^validation/d' run.ini >blind.ini
 ab 20 blind.ini --vary optimizer.lr=0.01,0.02 --rounds 1 --steps 1
 says said "(there are no rows to measure it on: set [data] validation)"
 
+# A list of values is an axis where --vary says so, and the error knows.
+ab 2 run.ini optimizer.lr=0.01,0.02
+says err "say so: --vary optimizer.lr=0.01,0.02"
+
 # What differs by far is told by either side, and by the status. That takes as long as the machine is busy.
 if is_full; then
     for pair in no,yes yes,no; do
@@ -57,7 +61,7 @@ ab 21 run.ini policy.plugin=block,whole --rounds 1 --steps 1
 says said "A policy.plugin=block"
 says said "B policy.plugin=whole"
 says said "numbers  B has the bits of A after each of 3 steps"
-says said "verdict  B is not decided: 1 round is too few; give more --minutes"
+says said "verdict  B is not decided: 1 round is too few; give more --rounds"
 grep -q '^policy.plugin  *block  *whole$' said || fail "the keys that differ"
 grep -q '^events REDUCE  *8  *2 ' said || fail "the events that differ"
 says said "then A has REDUCE model.layers.2 rank leaf 0, and this one BACKWARD layers.1.mlp leaf 0"
@@ -85,8 +89,13 @@ ab 21 run.ini policy.plugin=block,whole --rounds 1 --steps 1
 ! grep -q 'made no difference' said || fail "a policy is asked why it makes no difference"
 
 # A difference that nobody could have seen is no answer, and one within what is asked for is.
-ab 21 run.ini --vary optimizer.weight_decay=0,1e-9 --rounds 8 --steps 1 --within 0.0001 --learn 2 --json
+ab 21 run.ini --vary optimizer.weight_decay=0,1e-9 --rounds 8 --steps 1 --within 0.0001 --learn 2 --json \
+    --html within.html
 grep -q '"outcome": "undecided"' said || fail "a useless interval decides"
+grep -q '"verdict": "undecided"' said || fail "a verdict that the outcome does not have"
+grep -q 'time of B beside A: undecided' within.html || fail "the page has another verdict"
+ab 21 run.ini policy.plugin=block,whole --minutes 0.00001 --steps 1
+says said "verdict  B is not decided: 1 round is too few; give more --minutes"
 ab 0 run.ini run.ini --rounds 8 --steps 1 --within 100000
 says said "verdict  B and A: no difference above"
 quiet

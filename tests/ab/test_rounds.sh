@@ -36,6 +36,7 @@ static double late(const void *who, unsigned long long update, double lr) {
         fprintf(to, "%p %.17g\n", who, lr);
         fclose(to);
     }
+    while (getenv("HANG_AT") != NULL && update == strtoull(getenv("HANG_AT"), NULL, 10)) (void)*(volatile double *)&lr;
     return at != NULL && update >= strtoull(at, NULL, 10) ? 1e300 * 1e300 : lr;
 }
 C
@@ -116,6 +117,24 @@ esac
 says said '"stopped": true'
 says err "weft: stopping after this block; again to stop at once"
 grep -q '"why": "a signal came before"' said || grep -q '"why": "a signal came while' said || fail "what is not learned"
+
+# A call that does not come back: the end of the minutes ends it, and one signal does.
+HANG_AT=6 ab 1 optimizer.plugin=adamw,$late --steps 1 --learn 0 --minutes 0.001 plugins.call_seconds=0.5
+says err "weft ab: --minutes are over, in a call that does not come back: optimizer:late ("
+says err "has been in its prepare for 0.5 s, in training, in arm optimizer.plugin=$late, in step "
+[ ! -s said ] || fail "something is told of what was not measured"
+HANG_AT=2 "$weft" ab run.ini train.global_batch=2 device.threads=1 optimizer.plugin=$late,adamw --minutes 100 \
+    plugins.call_seconds=0.5 >said 2>err &
+pid=$!
+for _ in $(seq 600); do
+    ! grep -q "goes on; whoever needs" err || break
+    sleep 0.1
+done
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+[ "$status" = 75 ] || fail "status $status after a signal in a call that hangs"
+says err "weft ab: stopped by a signal in a call that does not come back: optimizer:late ("
 
 if has mpich; then
     LATE_AT=8 ab 22 optimizer.plugin=adamw,$late --rounds 3 --steps 2 --learn 0 --ranks 2 strategy.plugin=fsdp \

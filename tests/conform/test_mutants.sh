@@ -137,6 +137,16 @@ answers 0 holds "jobs in a mode: it refuses" "$WEFT_BUILD/plugins/weft-strategy-
 prints "$weft" plugins check my-policy/sound.so --rule R40
 ! grep -q "tried on" printed || failed "a policy that takes all trees is said to refuse some" printed
 
+# A reason is the error alone, without what was warned of or told before it, and its further lines stand below the first.
+policy loner 's/const int64_t blocks = (.*?);/const char *own = getenv("PMI_RANK"), *rank = own != NULL ? own : getenv("OMPI_COMM_WORLD_RANK"); const int64_t blocks = 1 + (rank == NULL ? 0 : atoi(rank));/; s/^/#include <stdlib.h>\n/'
+chmod o+w my-policy/loner.so # which is warned of
+answers 10 broken "ends with status 1: [0] weft prove: policy:my-policy ($dir/my-policy/loner.so) makes other units on rank 1 than on rank 0: " \
+    my-policy/loner.so --rule R28
+optimizer dies 's/    \(void\)err;\n    out->lr/    if (step->update == 2) *(volatile int *)0 = 1;\n    out->lr/'
+answers 10 broken "weft prove: rank" my-optimizer/dies.so --rule R28
+grep -q "signal 11" printed || failed "the crash is not told" printed
+! grep -vE '^( |optimizer:)' printed || failed "a line of the reason stands under no rule" printed
+
 # What is built and what is kept holds the rules, or they are not tried.
 for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
     is_full || break
