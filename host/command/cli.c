@@ -2,7 +2,9 @@
 #include "command/cli.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -10,6 +12,7 @@
 #include "base/words.h"
 #include "config/nearest.h"
 #include "launch/world.h"
+#include "plugin/crash.h"
 
 #define WEFT_COMMAND(name) extern const weft_command weft_command_##name;
 #include "command/commands.def"
@@ -180,6 +183,20 @@ static void take_code_file(void) {
     for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
 }
 
+/* For the same: which plugin's slot this process is in, in a file that it maps. An end past the C library leaves no
+ * other word. */
+static void share_call(void) {
+    const char *named = getenv("WEFT_CALL_FILE");
+    const int file = named == NULL ? -1 : open(named, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *call = MAP_FAILED;
+    (void)unsetenv("WEFT_CALL_FILE");
+    if (file < 0) return;
+    if (ftruncate(file, sizeof(weft_crumb)) == 0)
+        call = mmap(NULL, sizeof(weft_crumb), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    (void)close(file);
+    if (call != MAP_FAILED) weft_crash_crumb(call);
+}
+
 /* Ranks lead their own output elsewhere (launch/voice.h), but close it nowhere. */
 static bool keeps_streams(void) {
     bool keeps = true;
@@ -248,6 +265,7 @@ static weft_exit dispatch(int argc, char **argv) {
 int weft_cli_main(int argc, char **argv) {
     weft_exit status = WEFT_EXIT_DONE;
     take_code_file();
+    share_call();
     status = dispatch(argc, argv);
     flush_output();
     if (output_lost != NULL && status == WEFT_EXIT_DONE) {

@@ -2,7 +2,7 @@
 #include "command/spawn.h"
 
 #include "conform/exchanges.h"
-#include "conform/later.h"
+#include "trial/later.h"
 #include "plugin/services.h"
 
 static const weft_flag flags[] = {

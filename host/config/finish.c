@@ -88,17 +88,25 @@ static void advise_key(const weft_config *self, const weft_item *item, char *out
     if (*out == '\0' && elsewhere != NULL) (void)snprintf(out, size, "; [%s] has a key of that name.", elsewhere);
 }
 
-/* more: what follows the list of keys. */
-static weft_status unknown_key(const weft_config *self, const weft_item *item, const char *more, weft_error *err) {
-    char meant[200], list[1024] = "";
+/* The keys that the section may have. its_plugin: and those of its plugin, which is not known yet. */
+static void say_keys(char *out, size_t size, const char *list, bool its_plugin) {
+    static const char more[] = "those of its plugin";
+    if (list[0] == '\0' && !its_plugin) (void)snprintf(out, size, "It has no keys");
+    else if (list[0] == '\0') (void)snprintf(out, size, "Its keys are %s", more);
+    else (void)snprintf(out, size, "Its keys are: %s%s%s", list, its_plugin ? ", and " : "", its_plugin ? more : "");
+}
+
+static weft_status unknown_key(const weft_config *self, const weft_item *item, bool its_plugin, weft_error *err) {
+    char meant[200], list[1024] = "", keys[1100];
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
         if (strcmp(key->section, item->section) != 0 || weft_config_is_moot(self, key->section, key->row)) continue;
         append_name(list, sizeof list, key->row->name);
     }
     advise_key(self, item, meant, sizeof meant);
-    return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s Its keys are: %s%s", item->source,
-                          item->section, item->key, *meant == '\0' ? "." : meant, list, more);
+    say_keys(keys, sizeof keys, list, its_plugin);
+    return weft_error_set(err, WEFT_E_USER, "%s: [%s] has no key %.80s%s %s", item->source, item->section, item->key,
+                          *meant == '\0' ? "." : meant, keys);
 }
 
 static bool is_unknown(const weft_item *item, const char *section) {
@@ -118,7 +126,7 @@ weft_status weft_config_misspelt(const weft_config *self, const char *section, w
         for (size_t i = 0; i < self->n_items; i++) {
             const weft_item *item = &self->items[i];
             if (is_unknown(item, section) && item_means_key(self, item, keys[k]))
-                return unknown_key(self, item, ", and those of its plugin", err);
+                return unknown_key(self, item, true, err);
         }
     }
     return WEFT_OK;
@@ -143,7 +151,7 @@ const char *weft_config_stray(const weft_config *self, const char *section) {
 
 weft_status weft_config_unknown(const weft_config *self, const char *section, weft_error *err) {
     const weft_item *item = find_first_unknown(self, section);
-    return item != NULL ? unknown_key(self, item, "", err) : WEFT_OK;
+    return item != NULL ? unknown_key(self, item, false, err) : WEFT_OK;
 }
 
 static bool is_of_kinds(const char *section, const allowed *may) {
@@ -182,7 +190,7 @@ weft_status weft_config_finish(const weft_config *self, weft_error *err) {
     const weft_status status = check_sections(self, err);
     if (status != WEFT_OK) return status;
     for (size_t i = 0; i < self->n_items; i++) {
-        if (!self->items[i].claimed) return unknown_key(self, &self->items[i], "", err);
+        if (!self->items[i].claimed) return unknown_key(self, &self->items[i], false, err);
     }
     return WEFT_OK;
 }

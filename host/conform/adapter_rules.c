@@ -1,14 +1,14 @@
 /* host/conform/adapter_rules.c: what an adapter has to keep to, on the small model; and what its files mean, tried by
  * this program's own commands. */
-#include "conform/own_command.h"
-#include "conform/rule.h"
+#include "trial/own_command.h"
+#include "trial/rule.h"
 
 #include "adapter/attach.h"
 #include "adapter/tensors.h"
 #include "base/clock.h"
-#include "conform/later.h"
-#include "conform/other_key.h"
-#include "conform/recorded.h"
+#include "trial/later.h"
+#include "trial/other_key.h"
+#include "trial/recorded.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "tensor/record.h"
@@ -430,6 +430,7 @@ typedef struct merger {
     int64_t number, rows; /* of the threads; of the site, which are merged */
     double until;
     int64_t differs; /* -1: none */
+    bool is_done;
     weft_status status;
     weft_error err;
 } merger;
@@ -462,10 +463,12 @@ static void *merge_till_late(void *context) {
         if (i >= LEAST_PASSES && weft_clock_seconds() >= m->until) break;
         merge_own(m);
     }
+    m->is_done = true;
     return NULL;
 }
 
 static weft_status judge_merger(const merger *m, weft_error *err) {
+    if (!m->is_done) return WEFT_LOST_THREAD(err, "merge");
     if (m->status != WEFT_OK)
         return WEFT_BROKEN(err, "merging %s fails while %d threads merge rows of it: %s", m->s->path, THREADS,
                            m->err.text);

@@ -1,7 +1,7 @@
 /* host/conform/comm_rules.c: what a communicator has to keep to beyond what R28 proves: the sums that a run leaves to
  * it. */
-#include "conform/own_command.h"
-#include "conform/rule.h"
+#include "trial/own_command.h"
+#include "trial/rule.h"
 
 #include "plugin/load.h"
 

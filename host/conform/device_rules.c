@@ -1,9 +1,9 @@
 /* host/conform/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes beside
  * this project's own CPU device. */
-#include "conform/device_calls.h"
-#include "conform/later.h"
-#include "conform/later_struct.h"
-#include "conform/rule.h"
+#include "trial/device_calls.h"
+#include "trial/later.h"
+#include "trial/later_struct.h"
+#include "trial/rule.h"
 #include "model/convert.h"
 #include "plugin/device_asks.h"
 #include "plugin/enter.h"

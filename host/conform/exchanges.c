@@ -1,7 +1,7 @@
 /* host/conform/exchanges.c: see exchanges.h. */
 #include "conform/exchanges.h"
 
-#include "conform/rule.h"
+#include "trial/rule.h"
 #include "model/convert.h"
 #include "plugin/enter.h"
 

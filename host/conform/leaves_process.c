@@ -1,7 +1,7 @@
 /* host/conform/leaves_process.c: see leaves_process.h. */
 #include "conform/leaves_process.h"
 
-#include "conform/rule.h"
+#include "trial/rule.h"
 
 #include <errno.h>
 #include <sys/wait.h>

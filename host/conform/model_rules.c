@@ -1,12 +1,12 @@
 /* host/conform/model_rules.c: what a model has to keep to before it computes. What it computes is tried by training. */
-#include "conform/rule.h"
+#include "trial/rule.h"
 
 #include "base/file.h"
 #include "base/join.h"
 #include "base/text.h"
-#include "conform/later.h"
-#include "conform/other_key.h"
-#include "conform/recorded.h"
+#include "trial/later.h"
+#include "trial/other_key.h"
+#include "trial/recorded.h"
 #include "model/declare.h"
 #include "plugin/enter.h"
 

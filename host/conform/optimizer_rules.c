@@ -1,9 +1,9 @@
 /* host/conform/optimizer_rules.c: what an optimizer has to keep to. */
-#include "conform/rule.h"
+#include "trial/rule.h"
 
 #include "engine/judge_optimizer.h"
-#include "conform/later.h"
-#include "conform/other_key.h"
+#include "trial/later.h"
+#include "trial/other_key.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 

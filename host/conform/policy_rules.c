@@ -1,9 +1,9 @@
 /* host/conform/policy_rules.c: what a wrap policy has to keep to. */
-#include "conform/rule.h"
+#include "trial/rule.h"
 
-#include "conform/later.h"
-#include "conform/other_key.h"
-#include "conform/trees.h"
+#include "trial/later.h"
+#include "trial/other_key.h"
+#include "trial/trees.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -187,6 +187,60 @@ static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) 
     return weft_other_keys(subject, &answers, err);
 }
 
+/* ---- lists of names ---- */
+
+#define NOBODY "no_such_module_of_any_model"
+
+enum { LISTED_TREES = 6 }; /* some of those with blocks */
+
+/* One tree after another, until one is refused. */
+static weft_status must_refuse(const weft_subject *subject, const char *key, weft_error *err) {
+    desk *d = malloc(sizeof *d);
+    weft_error said = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
+    for (uint32_t number = 2; number < LISTED_TREES && status == WEFT_OK; number++) {
+        weft_tree_draw(&d->tree, number, false);
+        status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, &said);
+    }
+    free(d);
+    if (status == WEFT_OK)
+        return WEFT_BROKEN(err,
+                           "with %s = %s it makes units as if the name were not there: a name that nothing in the "
+                           "model has is refused, with those that there are",
+                           key, NOBODY);
+    if (strstr(said.text, NOBODY) == NULL)
+        return WEFT_BROKEN(err, "with %s = %s it refuses by a sentence that does not name it: %s", key, NOBODY,
+                           said.text);
+    return WEFT_OK;
+}
+
+/* A value that the keys themselves do not take is refused already. */
+static weft_status heeds_list(const weft_subject *subject, const char *key, weft_error *err) {
+    weft_subject_other other = {0};
+    weft_error said = WEFT_ERROR_INIT;
+    weft_status status = weft_subject_open_word(&other, subject, key, NOBODY, &said);
+    weft_subject_asks("%s = %s", key, NOBODY);
+    if (status == WEFT_OK) status = must_refuse(&other.subject, key, err);
+    else if (status == WEFT_E_MEMORY) (void)weft_error_set(err, status, "%s", said.text);
+    else status = WEFT_OK;
+    weft_subject_close_other(&other);
+    return status;
+}
+
+/* Of each key that is a list of names, and of no files. */
+static weft_status rule_lists(weft_subject *subject, weft_error *err) {
+    const weft_plugin *plugin = subject->loaded->plugin;
+    weft_status status = WEFT_OK;
+    for (uint64_t i = 0; i < plugin->n_keys && status == WEFT_OK; i++) {
+        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
+        const weft_key *key = (const weft_key *)(const void *)at;
+        if (key->type == WEFT_KEY_LIST && (key->flags & (WEFT_REMOVED | WEFT_PATHS)) == 0)
+            status = heeds_list(subject, key->name, err);
+    }
+    return status;
+}
+
 static weft_status answers_later(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
     const weft_subject *later = weft_later(subject);
     weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
@@ -231,4 +285,5 @@ const weft_rule weft_rules_policy[] = {
     {"R41", "policy", "makes the same units whenever it is asked", rule_alike, false},
     {"R42", "policy", "makes the same units in a host whose structs are longer", rule_later, false},
     {"R43", "policy", "gives its memory back", rule_memory, false},
+    {"R44", "policy", "refuses a name in a list that nothing in the model has", rule_lists, false},
     {NULL, NULL, NULL, NULL, false}};

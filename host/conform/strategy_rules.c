@@ -1,10 +1,10 @@
 /* host/conform/strategy_rules.c: what a strategy has to keep to. Its programs are proved by the checker that every run
  * goes through; here for jobs that no run has asked for. */
-#include "conform/rule.h"
+#include "trial/rule.h"
 
-#include "conform/jobs.h"
-#include "conform/later.h"
-#include "conform/other_key.h"
+#include "trial/jobs.h"
+#include "trial/later.h"
+#include "trial/other_key.h"
 #include "program/job.h"
 
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #include "base/join.h"
 #include "base/tree.h"
 #include "conform/leaves_process.h"
-#include "conform/own_command.h"
-#include "conform/usable.h"
-#include "plugin/crash.h"
+#include "trial/own_command.h"
+#include "trial/usable.h"
+#include "plugin/ending.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -70,6 +70,8 @@ static void try_rule(int end, void *context) {
     weft_status status = WEFT_OK;
     char verdict = REFUSED;
     weft_crash_to(end);
+    weft_crash_crumb(weft_subject_call());
+    weft_ending_to(end);
     (void)weft_services_log_level(WEFT_LOG_ERROR);
     if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
     status = weft_subject_open(&subject, asked->options, &err);
@@ -88,15 +90,33 @@ static void add_question(weft_trial *out, const char *asked) {
     if (asked[0] != '\0') (void)snprintf(out->why + n, sizeof out->why - n, ", %s", asked);
 }
 
-static void tell_crash(weft_trial *out, const weft_child *child) {
-    static const char head[] = "weft: "; /* the crash handler's line is the answer then */
-    out->verdict = WEFT_VERDICT_CRASHED;
-    if (child->n > sizeof head && strncmp(child->text, head, sizeof head - 1) == 0)
-        (void)snprintf(out->why, sizeof out->why, "%.*s", (int)strcspn(child->text, "\n") - (int)sizeof head + 1,
-                       child->text + sizeof head - 1);
+/* The line of the crash handler (plugin/crash.h), or of who has ended the process (plugin/ending.h). False: it has said
+ * none. */
+static bool take_last_words(weft_trial *out, const weft_child *child) {
+    static const char head[] = "weft: ";
+    if (child->n <= sizeof head || strncmp(child->text, head, sizeof head - 1) != 0) return false;
+    (void)snprintf(out->why, sizeof out->why, "%.*s", (int)strcspn(child->text, "\n") - (int)sizeof head + 1,
+                   child->text + sizeof head - 1);
+    return true;
+}
+
+/* Past the C library, where it has no words. */
+static void tell_end(weft_trial *out, int status) {
+    const weft_crumb *call = weft_subject_call();
+    if (call == NULL || call->what[0] == '\0')
+        (void)snprintf(out->why, sizeof out->why, "it ends the process, with status %d", status);
     else
-        (void)snprintf(out->why, sizeof out->why, "signal %d (%s)", WTERMSIG(child->status),
-                       strsignal(WTERMSIG(child->status)));
+        (void)snprintf(out->why, sizeof out->why, "%s ended the process in its %s, with status %d", call->who,
+                       call->what, status);
+}
+
+static void tell_crash(weft_trial *out, const weft_child *child) {
+    const int status = child->status;
+    out->verdict = WEFT_VERDICT_CRASHED;
+    if (take_last_words(out, child)) return;
+    if (WIFSIGNALED(status))
+        (void)snprintf(out->why, sizeof out->why, "signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else tell_end(out, WEXITSTATUS(status));
 }
 
 static void judge_child(weft_trial *out, const weft_child *child, double seconds, const char *asked) {
@@ -112,12 +132,8 @@ static void judge_child(weft_trial *out, const weft_child *child, double seconds
         out->verdict = WEFT_VERDICT_BROKEN;
         (void)snprintf(out->why, sizeof out->why, "it closes descriptors that it has not opened: those are the host's");
         add_question(out, asked);
-    } else if (WIFSIGNALED(child->status)) {
-        tell_crash(out, child);
-        add_question(out, asked);
     } else {
-        out->verdict = WEFT_VERDICT_CRASHED;
-        (void)snprintf(out->why, sizeof out->why, "it ends the process, with status %d", WEXITSTATUS(child->status));
+        tell_crash(out, child);
         add_question(out, asked);
     }
 }
@@ -149,6 +165,7 @@ weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_sub
     out->rule = rule;
     if (status != WEFT_OK) return status;
     weft_subject_asks("%s", "");
+    if (weft_subject_call() != NULL) *weft_subject_call() = (weft_crumb){.what = ""};
     status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, seconds, err);
     if (status == WEFT_OK && child.n > 0 && child.text[0] == REFUSED)
         status = weft_error_set(err, WEFT_E_USER, "%s", child.text + 1);

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_CONFORM_TRY_RULE_H
 #define WEFT_HOST_CONFORM_TRY_RULE_H
 
-#include "conform/rule.h"
+#include "trial/rule.h"
 
 typedef enum weft_verdict {
     WEFT_VERDICT_HOLDS = 0,

@@ -1,8 +1,8 @@
 /* host/conform/whole_rules.c: rules of every kind: it is loaded, and runs with it are what runs have to be. Those are
  * this program's own commands, on a small model. */
-#include "conform/own_command.h"
-#include "conform/rule.h"
-#include "conform/usable.h"
+#include "trial/own_command.h"
+#include "trial/rule.h"
+#include "trial/usable.h"
 
 #include "files/safetensors.h"
 #include "prove/prove.h"

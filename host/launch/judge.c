@@ -26,11 +26,21 @@ static void say_place(char *out, size_t size, const weft_rank_view *rank) {
     weft_pulse_say_place(out, size, rank->evaluates, rank->step, rank->event, rank->text);
 }
 
-static void say_end(char *out, size_t size, int32_t status) {
-    if (status >= 0 && WIFSIGNALED(status)) weft_words_append(out, size, "died by signal %d", WTERMSIG(status));
-    else if (status >= 0 && WIFEXITED(status))
+/* No signal is a plugin's by itself: what it was in is told of one that has ended by itself, or as nobody knows. */
+static void say_end(char *out, size_t size, const weft_rank_view *rank) {
+    const int32_t status = rank->status;
+    const bool was_called = rank->call.what[0] != '\0';
+    if (status >= 0 && WIFSIGNALED(status)) {
+        weft_words_append(out, size, "died by signal %d", WTERMSIG(status));
+    } else if (status >= 0 && WIFEXITED(status) && was_called) {
+        weft_words_append(out, size, "was ended by %s in its %s, with status %d,", rank->call.who, rank->call.what,
+                          WEXITSTATUS(status));
+    } else if (status >= 0 && WIFEXITED(status)) {
         weft_words_append(out, size, "ended with status %d", WEXITSTATUS(status));
-    else weft_words_append(out, size, "is gone without a word, as after kill -9 or when memory runs out,");
+    } else {
+        weft_words_append(out, size, "is gone without a word, as after kill -9 or when memory runs out,");
+        if (was_called) weft_words_append(out, size, " while %s was in its %s,", rank->call.who, rank->call.what);
+    }
 }
 
 bool weft_rank_has_failed(const weft_rank_view *rank) {
@@ -75,7 +85,7 @@ static void say_failed(char *out, size_t size, const weft_rank_view *rank) {
     say_place(place, sizeof place, rank);
     (void)snprintf(out, size, "rank %d ", (int)rank->rank);
     if (rank->condition == WEFT_RANK_ENDED) weft_words_append(out, size, "ended with status %d", (int)rank->status);
-    else say_end(out, size, rank->status);
+    else say_end(out, size, rank);
     weft_words_append(out, size, " %s", place);
 }
 

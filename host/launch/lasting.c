@@ -1,8 +1,9 @@
 /* host/launch/lasting.c: see lasting.h. */
 #include "launch/lasting.h"
 
+#include "launch/proc.h"
 #include "launch/pulse.h"
-#include "plugin/crash.h"
+#include "plugin/ending.h"
 #include "plugin/services.h"
 
 #include <math.h>
@@ -10,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 static struct {
     pthread_t thread;
@@ -57,6 +59,11 @@ static void wait_a_little(double seconds) {
     (void)pthread_cond_timedwait(&self.ended, &self.lock, &time);
 }
 
+/* By a system call, which no handler of its thread hears of; the process stays for the others. */
+static bool is_main_gone(void) {
+    return weft_proc_read((int32_t)getpid()).state == 'Z';
+}
+
 static void *look(void *unused) {
     const double tick = fmin(self.seconds / 4, 1);
     weft_doing call = {0};
@@ -66,6 +73,7 @@ static void *look(void *unused) {
     (void)pthread_mutex_lock(&self.lock);
     while (!self.is_over) {
         wait_a_little(tick);
+        if (is_main_gone() && weft_crash_main_call(&call, &number)) weft_ending_of_main(&call);
         if (!weft_crash_main_call(&call, &number) || number != last) {
             last = number;
             since = now();

@@ -118,6 +118,7 @@ void weft_pulse_move(weft_pulse *to) {
     memcpy(to->texts, from->texts, sizeof to->texts);
     own = to;
     weft_crash_note(&to->crash);
+    weft_crash_crumb(&to->call);
     store_relaxed(&to->pid, (int32_t)getpid()); /* the rest is there now */
 }
 

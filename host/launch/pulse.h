@@ -10,6 +10,8 @@
 #include <sys/un.h>
 #include <weft/base.h>
 
+#include "plugin/crash.h"
+
 /* Set for the ranks by the parent that watches them: the file in which rank r has the r-th record. */
 #define WEFT_WATCHED "WEFT_WATCHED_BY"
 
@@ -34,6 +36,7 @@ typedef struct weft_pulse {
     _Atomic uint64_t progress; /* grows with each event that begins and each wait that ends */
     _Atomic int32_t text;      /* which of the two is whole */
     char texts[2][WEFT_PULSE_TEXT];
+    weft_crumb call; /* the plugin's slot that it is in */
 } weft_pulse;
 
 /* This process is a rank. Where WEFT_WATCHED_BY is set its record lies there from now on. When the process ends by exit

@@ -168,6 +168,8 @@ static void read_pulse(weft_rank_view *view, const weft_pulse *pulse) {
     view->progress = atomic_load(&pulse->progress);
     memcpy(view->text, pulse->texts[atomic_load(&pulse->text) & 1], sizeof view->text);
     view->text[sizeof view->text - 1] = '\0';
+    view->call = pulse->call;
+    view->call.who[sizeof view->call.who - 1] = view->call.what[sizeof view->call.what - 1] = '\0';
 }
 
 /* A rank, ms after the last look; woken: its process has ended. That it is seen to have ended does not say that it was

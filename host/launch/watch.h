@@ -39,6 +39,7 @@ typedef struct weft_rank_view {
     int64_t over_at; /* ENDED, GONE: when that was seen, microseconds of CLOCK_REALTIME, to compare those of machines */
     uint64_t step, progress;
     char text[WEFT_PULSE_TEXT];
+    weft_crumb call; /* the plugin's slot that it is in, or was at its end */
 } weft_rank_view;
 
 /* It did not come to a good end. */

@@ -1,6 +1,7 @@
 /* host/model/wrap.c: see wrap.h. The view of the model that a policy gets, and the three calls by which it answers. */
 #include "model/wrap.h"
 
+#include "config/nearest.h"
 #include "plugin/enter.h"
 #include "plugin/mistake.h"
 #include "plugin/slow.h"
@@ -190,6 +191,63 @@ static void check_whole(weft_wrap_ctx *ctx) {
                           ctx->declared->parameters[first].name, more, (int)ctx->declared->n_parameters);
 }
 
+/* ---- names that are no module's ---- */
+
+enum { SHOWN = 240 };
+
+static bool is_module(const weft_declared *declared, const char *path, size_t n) {
+    char *copy = strndup(path, n);
+    const bool is = copy == NULL || weft_declared_module(declared, copy) >= 0;
+    free(copy);
+    return is;
+}
+
+/* "model.layers.3", or "model.layers.0..model.layers.1". */
+static bool names_modules(const weft_declared *declared, const char *name) {
+    const char *dots = strstr(name, "..");
+    if (is_module(declared, name, strlen(name))) return true;
+    return dots != NULL && is_module(declared, name, (size_t)(dots - name)) &&
+           is_module(declared, dots + 2, strlen(dots + 2));
+}
+
+/* The modules, as many as fit. */
+static void list_modules(char *out, size_t size, const weft_declared *declared) {
+    size_t used = 0;
+    for (int32_t m = 0; m < declared->n_modules; m++) {
+        const char *path = declared->modules[m]->path;
+        if (path[0] == '\0') continue;
+        if (used + strlen(path) + 8 > size) {
+            (void)snprintf(out + used, size - used, ", ...");
+            return;
+        }
+        used += (size_t)snprintf(out + used, size - used, "%s%s", used == 0 ? "" : ", ", path);
+    }
+}
+
+/* A unit may be called anything, and a name that was meant for a module would be lost. Told once: a command may ask
+ * again and again. */
+static void tell_names(const weft_wrapping *self, const weft_declared *declared, const weft_host *host,
+                       const weft_policy_plugin *policy) {
+    static bool is_told;
+    char title[700], near[96], all[SHOWN] = "";
+    int32_t u = 0;
+    while (u < self->n_units && names_modules(declared, self->names[u])) u++;
+    if (u == self->n_units || is_told) return;
+    {
+        weft_nearest nearest = {self->names[u], "", 0};
+        for (int32_t m = 0; m < declared->n_modules; m++)
+            weft_nearest_offer(&nearest, declared->modules[m]->path, strlen(declared->modules[m]->path));
+        weft_nearest_print(&nearest, near, sizeof near);
+    }
+    weft_plugin_title(title, sizeof title, policy);
+    list_modules(all, sizeof all, declared);
+    weft_log(host, WEFT_LOG_WARN,
+             "%s calls a unit %.200s, which is no module of this model%s A unit is called by its module's path, or "
+             "\"first..last\" of several. The modules are: %s",
+             title, self->names[u], near[0] == '\0' ? "." : near, all);
+    is_told = true;
+}
+
 /* ---- the whole ---- */
 
 weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared, const weft_host *host,
@@ -221,6 +279,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     weft_slow_end(&slow);
     if (status == WEFT_OK) check_whole(&ctx);
     status = weft_mistake_tell(&ctx.first, status, err);
+    if (status == WEFT_OK) tell_names(out, declared, host, policy);
 done:
     weft_lookup_free(&ctx.units_by_name);
     free(ctx.last_below);

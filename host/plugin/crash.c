@@ -8,6 +8,7 @@
 #include <link.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -94,6 +95,30 @@ void weft_crash_add(const char *sha256, const void *address) {
     take_picture();
 }
 
+/* ---- for another process ---- */
+
+static weft_crumb *_Atomic crumb;
+
+/* The name is written where it is another one than before; both stay texts at any time. */
+static void drop_crumb(weft_crumb *out, const weft_doing *now) {
+    static const char *named;
+    if (now->what == NULL || now->kind == NULL) {
+        out->what[0] = '\0';
+        return;
+    }
+    if (named != now->id || out->who[0] == '\0') (void)snprintf(out->who, sizeof out->who, "%s:%s", now->kind, now->id);
+    named = now->id;
+    (void)strncpy(out->what, now->what, sizeof out->what - 1);
+}
+
+void weft_crash_crumb(weft_crumb *where) {
+    weft_crumb *before = NULL;
+    if (where != NULL) memset(where, 0, sizeof *where);
+    if (where != NULL && first != NULL) drop_crumb(where, first);
+    before = atomic_exchange(&crumb, where);
+    if (before != NULL) before->what[0] = '\0';
+}
+
 /* Odd while the record of the first thread changes. */
 static _Atomic uint64_t changes;
 
@@ -104,9 +129,12 @@ static void note_change(void) {
 
 weft_doing weft_crash_doing(weft_doing now) {
     const weft_doing before = doing;
+    weft_crumb *shared = NULL;
     note_change();
     doing = now;
     note_change();
+    if (first == &doing) shared = atomic_load_explicit(&crumb, memory_order_relaxed);
+    if (shared != NULL) drop_crumb(shared, &now);
     return before;
 }
 

@@ -56,6 +56,16 @@ uint64_t weft_crash_current_step(void); /* [any-thread] */
 /* The rank of this process among several, for the line; -1, as at first: it is alone. [main] */
 void weft_crash_rank(int32_t rank);
 
+/* What the thread of weft_crash_install has called, as another process reads it that shares the memory: one that has
+ * ended says nothing more. */
+typedef struct weft_crumb {
+    char who[96];  /* "optimizer:lion" */
+    char what[32]; /* "prepare"; "": nothing worth naming */
+} weft_crumb;
+
+/* It stands there from now on, at each change; NULL, as at first: nowhere. [main] */
+void weft_crash_crumb(weft_crumb *where);
+
 enum { WEFT_CRASH_IN_COMM = 0x100 };
 /* The signal of a crash is stored there, too, before the process ends; with WEFT_CRASH_IN_COMM if a communicator had
  * been called. [main] */

@@ -1,8 +1,7 @@
 /* host/plugin/ending.c: see ending.h. */
 #include "plugin/ending.h"
 
-#include "plugin/crash.h"
-
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,35 +9,75 @@
 
 static pid_t guarded; /* the process; 0: none */
 static bool reached;
+static int line_to = STDERR_FILENO;
 
 bool weft_ending_is_early(void) {
     return getpid() == guarded && !reached;
 }
 
-static void at_exit(void) {
-    const weft_doing now = weft_crash_current();
+/* "in training, in arm plugin=ddp, at step 12", each behind a comma. */
+static void say_when(char *out, size_t size, const weft_doing *call) {
     const uint64_t step = weft_crash_current_step();
     const char *mode = weft_crash_current_mode(), *arm = weft_crash_current_arm();
+    size_t n;
+    (void)snprintf(out, size, "%s%s", mode != NULL && call->kind != NULL ? ", in " : "",
+                   mode != NULL && call->kind != NULL ? mode : "");
+    n = strlen(out);
+    if (arm != NULL) (void)snprintf(out + n, size - n, ", in arm %.256s", arm);
+    n = strlen(out);
+    if (step != 0) (void)snprintf(out + n, size - n, ", at step %llu", (unsigned long long)step);
+}
+
+/* what: "the process". */
+static void end_with_words(const weft_doing *call, const char *what) {
     char when[400] = "";
-    if (!weft_ending_is_early()) return;
     (void)fflush(stdout);
-    (void)snprintf(when, sizeof when, "%s%s", mode != NULL && now.kind != NULL ? ", in " : "",
-                   mode != NULL && now.kind != NULL ? mode : "");
-    if (arm != NULL) (void)snprintf(when + strlen(when), sizeof when - strlen(when), ", in arm %.256s", arm);
-    if (step != 0)
-        (void)snprintf(when + strlen(when), sizeof when - strlen(when), ", at step %llu", (unsigned long long)step);
-    if (now.kind == NULL)
-        (void)fprintf(stderr, "weft: %s ended the process%s: its work is not done\n",
-                      now.what != NULL ? now.what : "something", when);
+    say_when(when, sizeof when, call);
+    if (call->kind == NULL)
+        (void)dprintf(line_to, "weft: %s ended %s%s: its work is not done\n",
+                      call->what != NULL ? call->what : "something", what, when);
     else
-        (void)fprintf(stderr, "weft: %s:%s (%s) ended the process in its %s%s: its work is not done\n", now.kind,
-                      now.id, now.file != NULL ? now.file : "of no known file", now.what, when);
+        (void)dprintf(line_to, "weft: %s:%s (%s) ended %s in its %s%s: its work is not done\n", call->kind, call->id,
+                      call->file != NULL ? call->file : "of no known file", what, call->what, when);
     _exit(1);
 }
 
-void weft_ending_guard(void) {
+static void at_exit(void) {
+    const weft_doing now = weft_crash_current();
+    if (weft_ending_is_early()) end_with_words(&now, "the process");
+}
+
+void weft_ending_of_main(const weft_doing *call) {
+    if (weft_ending_is_early()) end_with_words(call, "the main thread");
+}
+
+/* Of the thread that has called weft_ending_guard: pthread_exit gets here, and neither exit nor the end of main does.
+ */
+static void at_thread_end(void *unused) {
+    const weft_doing now = weft_crash_current();
+    (void)unused;
+    weft_ending_of_main(&now);
+}
+
+static void guard(void) {
+    static pthread_key_t key;
+    static bool has_key;
+    if (!has_key) has_key = pthread_key_create(&key, at_thread_end) == 0;
+    if (has_key) (void)pthread_setspecific(key, &guarded);
     guarded = getpid();
+}
+
+void weft_ending_guard(void) {
+    guard();
     (void)atexit(at_exit);
+}
+
+void weft_ending_to(int descriptor) {
+    const bool is_first = guarded == 0;
+    line_to = descriptor;
+    reached = false;
+    guard();
+    if (is_first) (void)atexit(at_exit);
 }
 
 void weft_ending_reached(void) {

@@ -20,6 +20,7 @@ static void end_process(const weft_limit *self) {
                    "ends here",
                    title, self->slot, self->seconds, self->key);
     weft_services_say(WEFT_LOG_ERROR, line);
+    weft_crash_crumb(NULL); /* it is the host that ends */
     _exit(1);
 }
 

@@ -132,6 +132,7 @@ prints "$weft" train run.ini run.out=six train.steps=6 --quiet
 cmp six/model/model.safetensors resumed/model/model.safetensors || failed "a resume under another strategy"
 
 # ---- what is refused
+refused '[policy.block] has no key size. It has no keys' "$weft" config check run.ini policy.block.size=1
 says_of 'schedule = gpipe' 'schedule = gpip' \
     'edited.ini:37: [strategy.mp] schedule = gpip is not one of: naive,gpipe,1f1b; did you mean gpipe?'
 says_of 'prefetch = 2' 'prefetch = 99' 'edited.ini:35: [strategy.fsdp] prefetch = 99 is outside [0,16]'

@@ -57,7 +57,7 @@ grep -qF 'classes is missing' printed || failed "the missing key is not named" p
 refuses_rule() { # refuses_rule RULE: of a policy, with the ones that it has
     status=0
     "$weft" plugins check my-policy/sound.so --rule "$1" >printed 2>&1 || status=$?
-    { [ "$status" = 2 ] && grep -qF "R26, R40, R41, R42, R43" printed; } || failed "--rule $1 gives status $status" printed
+    { [ "$status" = 2 ] && grep -qF "R26, R40, R41, R42, R43, R44" printed; } || failed "--rule $1 gives status $status" printed
 }
 refuses_rule R99
 refuses_rule 26
@@ -106,6 +106,13 @@ optimizer mute 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    (void
 answers 10 broken "standard output or error was closed" my-optimizer/mute.so --rule R27
 optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    for (int i = 1; i < 256; i++) (void)close(i);\n/s; s/^/#include <unistd.h>\n/'
 answers 10 broken "it closes descriptors that it has not opened" my-optimizer/shut.so --rule R31
+
+optimizer raw 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 2) (void)syscall(SYS_exit_group, 0);\n/s; s/^/#include <sys\/syscall.h>\n#include <unistd.h>\n/'
+answers 11 crashes "optimizer:my-optimizer ended the process in its prepare, with status 0" my-optimizer/raw.so --rule R31
+answers 10 broken "optimizer:my-optimizer ended the process in its prepare, with status 0: its work" my-optimizer/raw.so --rule R27
+optimizer leaving 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 2) pthread_exit(NULL);\n/s; s/^/#include <pthread.h>\n/'
+answers 11 crashes "leaving.so) ended the main thread in its prepare: its work" my-optimizer/leaving.so --rule R31
+answers 10 broken "leaving.so) ended the main thread in its prepare, in training, at step 2: its work" my-optimizer/leaving.so --rule R27
 
 # A plugin that cannot work on this machine, and says so in works, in its entry or for what it is asked, is no broken one.
 policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that change

@@ -155,6 +155,53 @@ START_TEST(size_gives_a_large_module_a_unit_of_its_own) {
 }
 END_TEST
 
+/* ---- names ---- */
+
+static char told[2000];
+
+static void keep_line(const weft_host *host, int32_t level, const char *text) {
+    (void)host;
+    if (level == WEFT_LOG_WARN) (void)snprintf(told, sizeof told, "%s", text);
+}
+
+/* The name of the one unit. */
+static weft_status name_one(const weft_host *host, const void *config, const weft_policy_job *job,
+                            const weft_wrap *wrap, weft_error *err) {
+    (void)host, (void)job, (void)err;
+    wrap->claim(wrap->ctx, wrap->unit(wrap->ctx, config), 0);
+    wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
+    return WEFT_OK;
+}
+
+/* In a process of its own, which has told nothing so far. */
+START_TEST(a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are) {
+    static const struct {
+        const char *name, *says;
+    } rows[] = {
+        {"model.layers.1", NULL},
+        {"model.layers.0..model.layers.2", NULL},
+        {"model.lyaers.1",
+         "calls a unit model.lyaers.1, which is no module of this model; did you mean model.layers.1? A "
+         "unit is called by its module's path, or \"first..last\" of several. The modules are: model, "
+         "model.embed_tokens, model.layers, model.layers.0, "},
+        {"model.layers.0..model.lyaers.1", "calls a unit model.layers.0..model.lyaers.1, which is no module"},
+        {"everything", "calls a unit everything, which is no module of this model. A unit is called"},
+    };
+    static const weft_policy_plugin policy = {(uint32_t)sizeof policy, 0, name_one};
+    weft_host host = fixture_host;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_layout *layout = NULL;
+    host.log = keep_line;
+    for (int time = 0; time < 2; time++) {
+        told[0] = '\0';
+        ck_assert_ok(weft_layout_create(&layout, declared, &host, &policy, rows[_i].name, &err), err);
+        weft_layout_destroy(layout);
+        if (rows[_i].says == NULL || time == 1) ck_assert_str_eq(told, "");
+        else ck_assert_msg(strstr(told, rows[_i].says) != NULL, "%s", told);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("model.policies");
     TCase *tcase = tcase_create("policies");
@@ -168,6 +215,7 @@ int main(void) {
     tcase_add_test(tcase, size_packs_what_follows_one_another);
     tcase_add_test(tcase, size_cuts_a_block_that_is_too_large_but_no_module_that_fits);
     tcase_add_test(tcase, size_gives_a_large_module_a_unit_of_its_own);
+    tcase_add_loop_test(tcase, a_unit_with_a_name_that_no_module_has_is_told_with_those_that_there_are, 0, 5);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

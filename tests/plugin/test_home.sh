@@ -24,12 +24,12 @@ esac
 pc=$(find "$HOME/.local" -name weft.pc)
 [ "$(PKG_CONFIG_PATH=${pc%/*} pkg-config --modversion weft)" = "$version" ] || failed "weft.pc is of another version" "$pc"
 prints weft plugins new policy mine
-sed -i "s/find_package(Weft REQUIRED)/find_package(Weft $sdk REQUIRED)\nmessage(STATUS \"Weft is \${Weft_VERSION}\")/" mine/CMakeLists.txt
+sed -i "s/find_package(Weft 1.0 QUIET)/find_package(Weft $sdk QUIET)\nmessage(STATUS \"Weft is \${Weft_VERSION}\")/" mine/CMakeLists.txt
 
 # ---- with CMake, which is told nothing
 prints cmake -S mine -B made
 grep -qF "Weft is $version" printed || failed "the CMake package is of another version than $version" printed
-refused "Could not find" sh -c "sed 's/Weft $sdk REQUIRED/Weft 99.0 REQUIRED/' mine/CMakeLists.txt >mine/Next.txt &&
+refused "-DCMAKE_PREFIX_PATH=/path/to/prefix" sh -c "sed 's/Weft $sdk QUIET/Weft 99.0 QUIET/' mine/CMakeLists.txt >mine/Next.txt &&
     mkdir -p next && cp mine/Next.txt next/CMakeLists.txt && cmake -S next -B next/made"
 prints cmake --build made
 prints cmake --install made

@@ -163,7 +163,11 @@ START_TEST(a_plugin_that_calls_exit_does_not_end_a_run_well) {
         const char *flags, *sentence;
     } rows[] = {{"-DIN_PREPARE='exit(0)'", ".so) ended the process in its prepare, in training, at step 1: its"},
                 {"-DIN_CREATE='exit(0)'", ".so) ended the process in its create: its work is not"},
-                {"-DIN_ENTRY='exit(0)'", ".so ended the process: its work is not done"}};
+                {"-DIN_ENTRY='exit(0)'", ".so ended the process: its work is not done"},
+                {"-pthread -include pthread.h -DIN_PREPARE='pthread_exit(0)'",
+                 ".so) ended the main thread in its prepare, in training, at step 1: its"},
+                {"-include sys/syscall.h -include unistd.h -DIN_PREPARE='syscall(SYS_exit, 0)'",
+                 ".so) ended the main thread in its prepare, in training, at step 1: its"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char name[64], command[4 * PATH_MAX], text[4096] = "";
         FILE *said = NULL;
