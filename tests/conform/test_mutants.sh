@@ -129,6 +129,12 @@ grep -qE '^  R26 +holds' printed || failed "a plugin that cannot work here is no
 policy shy "s/WEFT_PLUGIN\\(policy/#define weft_plugin_entry real_entry\n\$&/; s/\\z/\n#undef weft_plugin_entry\nWEFT_EXPORT weft_plugin_entry_fn weft_plugin_entry;\nconst weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err) { (void)host; (void)weft_error_set(err, WEFT_E_DEVICE, \"no loom is connected here\"); return NULL; }\n/"
 answers 13 untried "no loom is connected here" my-policy/shy.so
 
+# A run that finds nothing to evaluate says whose split it is.
+perl -0pe 's/    if \(split == WEFT_SPLIT_VALIDATION\) return;.*\n//' my-data/my_data.c >my-data/empty.c
+make_plugin my-data/empty.c my-data/empty.so || failed "data without a target in validation do not compile" log
+refused "[data] plugin = my-data gives of its split validation have no target" "$weft" train my-data/try/run.ini \
+    data.plugin="$dir/my-data/empty.so" eval.every=2
+
 # What is built and what is kept holds the rules, or they are not tried.
 for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
     is_full || break
