@@ -107,44 +107,6 @@ static weft_status rule_row(weft_subject *subject, weft_error *err) {
     return weft_data_each_request(subject, row_stays, err);
 }
 
-/* ---- counts ---- */
-
-static weft_status epoch_counts(weft_subject *subject, weft_error *err) {
-    weft_data_desk d;
-    uint64_t targets = 0;
-    weft_status status = weft_data_desk_open(&d, subject, err);
-    const weft_split_info *split = &d.self.splits[WEFT_SPLIT_TRAIN];
-    if (status == WEFT_OK && split->rows > 200000)
-        status = weft_error_set(err, WEFT_E_UNSUPPORTED, "an epoch of %llu rows is too long to be counted here",
-                                (unsigned long long)split->rows);
-    for (uint64_t row = 0; status == WEFT_OK && row < split->rows; row++) {
-        const weft_leaf_request request = {(uint32_t)sizeof request, 0, WEFT_SPLIT_TRAIN, 1, row};
-        status = weft_data_take(&d.one, &d.self, &request, err);
-        targets += status == WEFT_OK ? (uint64_t)d.one.n_targets : 0;
-    }
-    if (status == WEFT_OK && targets != split->targets)
-        status = WEFT_BROKEN(err, "the rows of an epoch have %llu targets, and split_info says %llu",
-                             (unsigned long long)targets, (unsigned long long)split->targets);
-    weft_data_desk_close(&d);
-    return status;
-}
-
-/* Rows past the end of a split that is read once. */
-static weft_status ends_in_padding(weft_subject *subject, weft_error *err) {
-    weft_data_desk d;
-    weft_status status = weft_data_desk_open(&d, subject, err);
-    for (int32_t split = WEFT_SPLIT_VALIDATION; split <= WEFT_SPLIT_ALL && status == WEFT_OK; split++) {
-        const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, 3, d.self.splits[split].rows};
-        status = weft_data_take(&d.one, &d.self, &request, err);
-        if (status == WEFT_OK && d.one.n_targets != 0)
-            status = WEFT_BROKEN(err, "behind the %llu rows of split %s there are %lld targets",
-                                 (unsigned long long)request.first_row, split == WEFT_SPLIT_ALL ? "all" : "validation",
-                                 (long long)d.one.n_targets);
-    }
-    weft_data_desk_close(&d);
-    return status;
-}
-
 /* ---- memory ---- */
 
 /* With leaves of each split in between, as a slot may keep what it takes. */
@@ -203,10 +165,12 @@ const weft_rule weft_rules_data[] = {
     {"R71", "data", "fills each place of a leaf with what may stand there", rule_leaf, false},
     {"R72", "data", "gives the same leaf whenever it is asked", rule_same, false},
     {"R73", "data", "gives a row alike in any leaf", rule_row, false},
-    {"R74", "data", "has as many targets in an epoch as it says", epoch_counts, false},
-    {"R75", "data", "pads behind the end of a split that is read once", ends_in_padding, false},
+    {"R74", "data", "has as many targets in each split as it says, and the same rows in each epoch",
+     weft_data_counts_hold, false},
+    {"R75", "data", "pads behind the end of a split that is read once", weft_data_ends_in_padding, false},
     {"R76", "data", "gives its memory back", gives_back, false},
     {"R77", "data", "gives the same leaf to several threads at once", weft_data_threads_alike, false},
     {"R78", "data", "gives the same leaves to a host whose structs are longer", rule_later, false},
     {"R79", "data", "takes no wrong file, and names the one that it refuses", weft_data_refuses_wrong_files, false},
+    {"R115", "data", "asks for ids that the model does not see", weft_data_asks_for_unseen, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -99,14 +99,27 @@ weft_status weft_data_take(weft_leaf *leaf, const weft_data_instance *self, cons
     return status == WEFT_OK ? weft_leaf_judge(leaf, &asked, request, &bounds, err) : status;
 }
 
+/* Rows of the stream that is read without end which no 32 bits hold, or only some of a leaf's; 0: so many epochs on. */
+static uint64_t far_row(uint32_t number, uint64_t rows, uint32_t drawn) {
+    static const uint64_t far[] = {0,
+                                   ((uint64_t)1 << 31) - 2,
+                                   ((uint64_t)1 << 32) - 2,
+                                   (uint64_t)1 << 62,
+                                   ((uint64_t)1 << 32) + 17,
+                                   ((uint64_t)1 << 31) + 3};
+    const uint32_t at = (number / 20 * 2 + number / 5 % 2) % 6;
+    return far[at] != 0 ? far[at] : rows * 1000003u + drawn % 1000u;
+}
+
 weft_leaf_request weft_data_draw_request(const weft_data_instance *self, uint32_t number) {
     const weft_random4 r = weft_random(number, WEFT_RANDOM_SAMPLE, 3, 0);
     const int32_t split = number % 4 == 2 ? WEFT_SPLIT_VALIDATION : number % 4 == 3 ? WEFT_SPLIT_ALL : WEFT_SPLIT_TRAIN;
     const uint64_t rows = self->splits[split].rows;
     const bool is_far = split == WEFT_SPLIT_TRAIN && number % 5 == 4;
-    const uint64_t first = is_far ? rows * 1000003u + r.v[1] % 1000u
+    const uint64_t first = is_far ? far_row(number, rows, r.v[1])
                                   : r.v[1] % ((split == WEFT_SPLIT_TRAIN ? 3 : 1) * rows + 1);
-    const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, 1 + (int32_t)(r.v[0] % MOST_ROWS), first};
+    const int32_t n = is_far ? MOST_ROWS : 1 + (int32_t)(r.v[0] % MOST_ROWS);
+    const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, n, first};
     return request;
 }
 

@@ -60,6 +60,9 @@ const char **weft_data_path_in(const weft_subject *subject, void *config);
 /* ---- rules ---- */
 
 weft_status weft_data_threads_alike(weft_subject *subject, weft_error *err);
+weft_status weft_data_counts_hold(weft_subject *subject, weft_error *err);
+weft_status weft_data_ends_in_padding(weft_subject *subject, weft_error *err);
+weft_status weft_data_asks_for_unseen(weft_subject *subject, weft_error *err);
 weft_status weft_data_refuses_wrong_files(weft_subject *subject, weft_error *err);
 weft_status weft_data_tells_rows_apart(weft_data_desk *d, weft_subject *subject, weft_error *err);
 

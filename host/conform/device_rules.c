@@ -1,12 +1,12 @@
 /* host/conform/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes beside
  * this project's own CPU device. */
-#include "trial/device_calls.h"
-#include "trial/later.h"
-#include "trial/later_struct.h"
-#include "trial/rule.h"
 #include "model/convert.h"
 #include "plugin/device_asks.h"
 #include "plugin/enter.h"
+#include "trial/device_bench.h"
+#include "trial/later.h"
+#include "trial/later_struct.h"
+#include "trial/rule.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,134 +14,39 @@
 #include <weft/dry_run.h>
 #include <weft/roof.h>
 
-/* A device, and what was taken of it. */
-enum { MOST_BUFFERS = WEFT_CALL_OPERANDS + 2 };
-
-typedef struct bench {
-    const weft_device_plugin *kernels;
-    weft_device *device;
-    weft_buffer *buffers[MOST_BUFFERS];
-    int n;
-} bench;
-
-static weft_status open_bench(bench *self, const weft_subject *subject, const weft_host *host, weft_error *err) {
-    weft_status status;
-    memset(self, 0, sizeof *self);
-    self->kernels = weft_subject_table(subject, device);
-    WEFT_PLUGIN_CALL(status, self->kernels, create, err, &self->device, host, subject->config, 0);
-    return status == WEFT_OK && self->device == NULL ? WEFT_BROKEN(err, "create makes nothing and says WEFT_OK")
-                                                     : status;
+static weft_status open_bench(weft_bench *out, const weft_subject *subject, uint8_t poison, weft_error *err) {
+    return weft_bench_open(out, weft_subject_table(subject, device), weft_subject_host(poison), subject->config, err);
 }
 
-static void release_all(bench *self) {
-    while (self->n > 0) self->kernels->release(self->device, self->buffers[--self->n]);
-}
-
-static void close_bench(bench *self) {
-    if (self->device == NULL) return;
-    release_all(self);
-    WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
-    self->device = NULL;
-}
-
-/* Some bytes with a margin before them, so that operands do not begin where buffers do. */
-static weft_status take(bench *self, weft_ref *out, int64_t bytes, weft_error *err) {
-    weft_buffer *buffer = NULL;
-    const weft_status status = self->kernels->alloc(self->device, &buffer, bytes + 256, err);
-    if (status != WEFT_OK) return status;
-    self->buffers[self->n++] = buffer;
-    *out = (weft_ref){buffer, 128};
-    return WEFT_OK;
-}
-
-/* ---- memory ---- */
-
-enum { MOVED = 1000 };
-
-static void fill_pattern(uint8_t *out, uint32_t seed) {
-    for (uint32_t i = 0; i < MOVED; i++) out[i] = (uint8_t)((i * 37u + seed) % 251u);
-}
-
-static weft_status expect_bytes(bench *b, weft_ref from, const uint8_t *want, const char *after, weft_error *err) {
-    uint8_t got[MOVED];
-    const weft_status status = b->kernels->read(b->device, NULL, got, from, MOVED, err);
-    if (status != WEFT_OK) return status;
-    for (int i = 0; i < MOVED; i++)
-        if (got[i] != want[i])
-            return WEFT_BROKEN(err, "byte %d is %u after %s, and should be %u", i, got[i], after, want[i]);
-    return WEFT_OK;
-}
-
-static weft_status move(bench *b, weft_error *err) {
-    uint8_t one[MOVED], two[MOVED];
-    const uint32_t pattern = 0x3f800001u;
-    weft_ref x, y, inner;
-    weft_status status = take(b, &x, MOVED, err);
-    fill_pattern(one, 1);
-    fill_pattern(two, 2);
-    if (status == WEFT_OK) status = take(b, &y, MOVED, err);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, x, one, MOVED);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, y, two, MOVED);
-    if (status == WEFT_OK) status = expect_bytes(b, x, one, "write", err);
-    if (status != WEFT_OK) return status;
-    inner = (weft_ref){y.buffer, y.offset + 104};
-    WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, inner, (weft_ref){x.buffer, x.offset + 8}, 332);
-    memcpy(two + 104, one + 8, 332);
-    if (status == WEFT_OK) status = expect_bytes(b, y, two, "copy", err);
-    inner = (weft_ref){x.buffer, x.offset + 40};
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, NULL, inner, pattern, 17);
-    for (int i = 0; i < 17; i++) memcpy(one + 40 + 4 * i, &pattern, sizeof pattern);
-    return status == WEFT_OK ? expect_bytes(b, x, one, "fill", err) : status;
+/* A trial of the device alone. */
+static weft_status try_alone(const weft_subject *subject, weft_status (*trial)(weft_bench *b, weft_error *err),
+                             weft_error *err) {
+    weft_bench b;
+    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = trial(&b, err);
+    weft_bench_close(&b);
+    return status;
 }
 
 static weft_status moves_bytes(weft_subject *subject, weft_error *err) {
-    bench b;
-    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
-    if (status == WEFT_OK) status = move(&b, err);
-    close_bench(&b);
-    return status;
-}
-
-/* Sixteen times to and fro between two streams, each waiting for the other by marks alone. */
-static weft_status pass_on(bench *b, weft_stream *const streams[2], const weft_ref at[2], weft_error *err) {
-    weft_mark *mark = NULL;
-    weft_status status = WEFT_OK;
-    for (int i = 0; i < 16 && status == WEFT_OK; i++) {
-        uint8_t bytes[MOVED];
-        fill_pattern(bytes, (uint32_t)i);
-        WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, streams[0], at[0], bytes, MOVED);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, streams[0], &mark);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[1], mark);
-        if (status == WEFT_OK)
-            WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, streams[1], at[1], at[0], MOVED);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, streams[1], &mark);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[0], mark);
-    }
-    return status;
-}
-
-static weft_status order(bench *b, weft_error *err) {
-    weft_stream *streams[2] = {NULL, NULL};
-    weft_ref at[2];
-    uint8_t last[MOVED];
-    weft_status status = b->kernels->stream_create(b->device, &streams[0], err);
-    fill_pattern(last, 15);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &streams[1]);
-    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = take(b, &at[i], MOVED, err);
-    if (status == WEFT_OK) status = pass_on(b, streams, at, err);
-    for (int i = 0; i < 2 && status == WEFT_OK; i++)
-        WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, streams[i]);
-    if (status == WEFT_OK) status = expect_bytes(b, at[1], last, "copies between two streams", err);
-    for (int i = 0; i < 2; i++)
-        if (streams[i] != NULL) b->kernels->stream_destroy(b->device, streams[i]);
-    return status;
+    return try_alone(subject, weft_bench_moves, err);
 }
 
 static weft_status keeps_order(weft_subject *subject, weft_error *err) {
-    bench b;
-    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
-    if (status == WEFT_OK) status = order(&b, err);
-    close_bench(&b);
+    return try_alone(subject, weft_bench_orders, err);
+}
+
+static weft_status converts(weft_subject *subject, weft_error *err) {
+    return try_alone(subject, weft_bench_converts, err);
+}
+
+static weft_status serves_by_tables(weft_subject *subject, weft_error *err) {
+    weft_bench b;
+    int n = 0;
+    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = weft_bench_tables(&b, &n, err);
+    weft_bench_close(&b);
+    if (status == WEFT_OK && n == 0) return WEFT_MOOT(subject, err, "it has no optional table, and need not");
     return status;
 }
 
@@ -157,9 +62,9 @@ static void free_outcome(outcome *self) {
 }
 
 /* Results and workspace hold the poison before it where nothing is said of them. */
-static weft_status put(bench *b, weft_ref *out, const void *data, int64_t bytes, uint8_t poison, weft_error *err) {
+static weft_status put(weft_bench *b, weft_ref *out, const void *data, int64_t bytes, uint8_t poison, weft_error *err) {
     void *filled = NULL;
-    weft_status status = take(b, out, bytes, err);
+    weft_status status = weft_bench_take(b, out, bytes, err);
     if (status != WEFT_OK || bytes == 0) return status;
     if (data != NULL) return b->kernels->write(b->device, NULL, *out, data, bytes, err);
     filled = malloc((size_t)bytes);
@@ -170,7 +75,8 @@ static weft_status put(bench *b, weft_ref *out, const void *data, int64_t bytes,
     return status;
 }
 
-static weft_status put_operands(bench *b, weft_device_call *call, weft_ref refs[], uint8_t poison, weft_error *err) {
+static weft_status put_operands(weft_bench *b, weft_device_call *call, weft_ref refs[], uint8_t poison,
+                                weft_error *err) {
     weft_status status = WEFT_OK;
     for (int i = 0; i < call->n && status == WEFT_OK; i++) {
         const weft_call_operand *o = &call->operands[i];
@@ -191,7 +97,7 @@ static weft_status invoke(const weft_kernel_run *run, weft_device_call *call, co
 typedef weft_status invoke_fn(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
                               weft_error *err);
 
-static weft_status run_kernel(bench *b, weft_device_call *call, const weft_kernel *kernel, uint8_t poison,
+static weft_status run_kernel(weft_bench *b, weft_device_call *call, const weft_kernel *kernel, uint8_t poison,
                               invoke_fn *how, weft_error *err) {
     const weft_kernel_run run = {.kernels = b->kernels, .device = b->device};
     const int64_t room = kernel->workspace == NULL ? 0 : kernel->workspace(&run, &call->args.kernel);
@@ -212,14 +118,14 @@ static weft_status run_kernel(bench *b, weft_device_call *call, const weft_kerne
     return status;
 }
 
-static weft_status run_call(bench *b, weft_device_call *call, uint8_t poison, invoke_fn *how, weft_error *err) {
+static weft_status run_call(weft_bench *b, weft_device_call *call, uint8_t poison, invoke_fn *how, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int i = 0; i < 2 && call->kernels[i] != NULL && status == WEFT_OK; i++)
         status = run_kernel(b, call, call->kernels[i], poison, how, err);
     return status;
 }
 
-static weft_status get_results(bench *b, const weft_device_call *call, const weft_ref refs[], outcome *out,
+static weft_status get_results(weft_bench *b, const weft_device_call *call, const weft_ref refs[], outcome *out,
                                weft_error *err) {
     weft_status status = WEFT_OK;
     for (int i = 0; i < call->n && status == WEFT_OK; i++) {
@@ -233,7 +139,7 @@ static weft_status get_results(bench *b, const weft_device_call *call, const wef
 }
 
 /* WEFT_E_UNSUPPORTED: the device lacks it. */
-static weft_status perform(bench *b, weft_device_call *call, outcome *out, uint8_t poison, invoke_fn *how,
+static weft_status perform(weft_bench *b, weft_device_call *call, outcome *out, uint8_t poison, invoke_fn *how,
                            weft_error *err) {
     weft_ref refs[WEFT_CALL_OPERANDS];
     weft_status status = call->has_memory ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
@@ -241,7 +147,7 @@ static weft_status perform(bench *b, weft_device_call *call, outcome *out, uint8
     if (status == WEFT_OK) status = put_operands(b, call, refs, poison, err);
     if (status == WEFT_OK) status = run_call(b, call, poison, how, err);
     if (status == WEFT_OK) status = get_results(b, call, refs, out, err);
-    release_all(b);
+    weft_bench_release(b);
     return status;
 }
 
@@ -293,16 +199,16 @@ static weft_status compare(const weft_device_call *call, const outcome *got, con
     return WEFT_OK;
 }
 
-typedef weft_status judge_fn(bench *b, bench *own, weft_device_call *call, weft_error *err);
+typedef weft_status judge_fn(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err);
 
 /* Whether it says that its kernels take activations of the type. */
-static bool says_it_takes(const bench *b, int32_t dtype) {
+static bool says_it_takes(const weft_bench *b, int32_t dtype) {
     weft_device_info info = {.struct_size = (uint32_t)sizeof info};
     WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
     return info.types == 0 ? dtype != WEFT_F16 : (info.types >> dtype & 1u) != 0;
 }
 
-static weft_status judge_in(bench *b, bench *own, int32_t dtype, judge_fn *judge, weft_error *err) {
+static weft_status judge_in(weft_bench *b, weft_bench *own, int32_t dtype, judge_fn *judge, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_device_call call;
     for (int32_t i = 0; status == WEFT_OK && weft_device_call_draw(&call, i, dtype); i++) {
@@ -316,14 +222,14 @@ static weft_status judge_in(bench *b, bench *own, int32_t dtype, judge_fn *judge
     return status;
 }
 
-static weft_status judge_all(bench *b, bench *own, judge_fn *judge, weft_error *err) {
+static weft_status judge_all(weft_bench *b, weft_bench *own, judge_fn *judge, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t dtype = WEFT_F32; dtype <= WEFT_F16 && status == WEFT_OK; dtype++)
         if (says_it_takes(b, dtype)) status = judge_in(b, own, dtype, judge, err);
     return status;
 }
 
-static weft_status judge_numbers(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+static weft_status judge_numbers(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     outcome got = {{0}}, want = {{0}};
     weft_status status = perform(b, call, &got, 0xff, invoke, err);
     if (status == WEFT_OK) {
@@ -346,8 +252,8 @@ static weft_status same_bits(const weft_device_call *call, const outcome *one, c
 }
 
 /* The same call twice on one device, with other bytes in its memory or called in another way the second time. */
-static weft_status judge_twice(bench *b, weft_device_call *call, uint8_t poison, invoke_fn *second, const char *when,
-                               weft_error *err) {
+static weft_status judge_twice(weft_bench *b, weft_device_call *call, uint8_t poison, invoke_fn *second,
+                               const char *when, weft_error *err) {
     outcome one = {{0}}, two = {{0}};
     weft_status status = perform(b, call, &one, 0xff, invoke, err);
     if (status == WEFT_OK) status = perform(b, call, &two, poison, second, err);
@@ -357,22 +263,22 @@ static weft_status judge_twice(bench *b, weft_device_call *call, uint8_t poison,
     return status;
 }
 
-static weft_status judge_bits(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+static weft_status judge_bits(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
     return judge_twice(b, call, 0x11, invoke, "when its memory held something else before", err);
 }
 
 static weft_status judge_device(weft_subject *subject, judge_fn *judge, weft_error *err) {
-    bench b, own;
+    weft_bench b, own;
     weft_subject cpu;
-    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
+    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
     memset(&own, 0, sizeof own);
     memset(&cpu, 0, sizeof cpu);
     if (status == WEFT_OK) status = weft_subject_open_own(&cpu, "device", "cpu", err);
-    if (status == WEFT_OK) status = open_bench(&own, &cpu, weft_subject_host(WEFT_POISON_TWO), err);
+    if (status == WEFT_OK) status = open_bench(&own, &cpu, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = judge_all(&b, &own, judge, err);
-    close_bench(&own);
-    close_bench(&b);
+    weft_bench_close(&own);
+    weft_bench_close(&b);
     weft_subject_close(&cpu);
     return status;
 }
@@ -459,12 +365,12 @@ static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *ca
     return status == WEFT_OK ? asks_nothing_more(run, call, kernel, err) : status;
 }
 
-static weft_status judge_longer(bench *b, bench *own, weft_device_call *call, weft_error *err) {
+static weft_status judge_longer(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
     return judge_twice(b, call, 0xff, invoke_later, "in a later host, whose structs are longer", err);
 }
 
-static weft_status judge_info(const bench *b, weft_error *err) {
+static weft_status judge_info(const weft_bench *b, weft_error *err) {
     const weft_device_info empty = {.struct_size = (uint32_t)sizeof empty};
     weft_device_info plain = empty, answered = empty;
     weft_device_info *longer = weft_later_copy(&empty, 1, sizeof empty, WEFT_LATER_PATTERN);
@@ -477,7 +383,7 @@ static weft_status judge_info(const bench *b, weft_error *err) {
 
 /* ---- a device's optional tables in a later host ---- */
 
-static weft_status ask_roof(const bench *b, const weft_device_roof *roof, uint32_t bytes, uint8_t filler,
+static weft_status ask_roof(const weft_bench *b, const weft_device_roof *roof, uint32_t bytes, uint8_t filler,
                             weft_error *err) {
     const weft_roof_product asked = {.struct_size = (uint32_t)sizeof asked, .m = 8, .n = 8, .k = 8, .dtype = WEFT_F32};
     weft_roof_product *longer = weft_later_copy(&asked, 1, sizeof asked, filler);
@@ -496,7 +402,7 @@ static weft_status must_refuse(weft_status status, const weft_error *said, const
     return WEFT_BROKEN(err, "%s refuses a weft_roof_product that %s without a sentence", WEFT_DEVICE_ROOF, what);
 }
 
-static weft_status judge_roof(const bench *b, weft_error *err) {
+static weft_status judge_roof(const weft_bench *b, weft_error *err) {
     const weft_device_roof *roof = weft_device_find(b->kernels, b->device, WEFT_DEVICE_ROOF);
     weft_error said = WEFT_ERROR_INIT, short_said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
@@ -509,7 +415,7 @@ static weft_status judge_roof(const bench *b, weft_error *err) {
 }
 
 /* Of all calls before it. */
-static weft_status judge_choices(const bench *b, weft_error *err) {
+static weft_status judge_choices(const weft_bench *b, weft_error *err) {
     const weft_device_choices *choices = weft_device_find(b->kernels, b->device, WEFT_DEVICE_CHOICES);
     const int64_t n = choices == NULL ? 0 : choices->count(b->device);
     weft_status status = WEFT_OK;
@@ -525,7 +431,7 @@ static weft_status judge_choices(const bench *b, weft_error *err) {
     return status;
 }
 
-static weft_status judge_counts(const bench *b, weft_error *err) {
+static weft_status judge_counts(const weft_bench *b, weft_error *err) {
     const weft_dry_counts empty = {.struct_size = (uint32_t)sizeof empty};
     const weft_device_dry_run *table = NULL;
     weft_dry_counts plain = empty, answered = empty, *longer = NULL;
@@ -541,32 +447,62 @@ static weft_status judge_counts(const bench *b, weft_error *err) {
     return weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "counts", err);
 }
 
-static weft_status judge_tables(const bench *b, weft_error *err) {
+static weft_status judge_tables(const weft_bench *b, weft_error *err) {
     weft_status status = judge_roof(b, err);
     if (status == WEFT_OK) status = judge_choices(b, err);
     return status == WEFT_OK ? judge_counts(b, err) : status;
 }
 
 static weft_status works_later(weft_subject *subject, weft_error *err) {
-    bench b;
-    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
+    weft_bench b;
+    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = judge_info(&b, err);
     if (status == WEFT_OK) status = judge_all(&b, &b, judge_longer, err);
     if (status == WEFT_OK) status = judge_tables(&b, err);
-    close_bench(&b);
+    weft_bench_close(&b);
     return status;
+}
+
+/* Its memory is the host's: its heap holds what it keeps, and not what a card's libraries do behind streams. */
+static bool shares_machine(const weft_bench *b) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
+    return (info.flags & WEFT_DEVICE_SHARES_MACHINE) != 0;
 }
 
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
-    bench b;
-    weft_status status = open_bench(&b, subject, weft_subject_host(WEFT_POISON_ONE), err);
-    if (status == WEFT_OK) status = move(&b, err);
-    close_bench(&b);
+    weft_bench b;
+    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = weft_bench_moves_some(&b, err);
+    if (status == WEFT_OK && shares_machine(&b)) status = weft_bench_orders(&b, err);
+    weft_bench_close(&b);
     return status;
 }
 
+static weft_bench open_device; /* of the rule, while its kernels are called */
+
+/* By the smallest call of each. */
+static weft_status call_kernels(weft_subject *subject, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_device_call call;
+    (void)subject;
+    for (int32_t i = 0; status == WEFT_OK && weft_device_call_draw(&call, i, WEFT_F32); i += WEFT_CALL_SHAPES) {
+        outcome none = {{0}};
+        status = perform(&open_device, &call, &none, 0xff, invoke, err);
+        free_outcome(&none);
+        weft_device_call_free(&call);
+    }
+    return status;
+}
+
+/* A device that comes and goes, and one whose kernels are called again and again. */
 static weft_status gives_back(weft_subject *subject, weft_error *err) {
-    return weft_subject_gives_back(subject, come_and_go, err);
+    weft_status status = weft_subject_gives_back(subject, come_and_go, err);
+    if (status == WEFT_OK) status = open_bench(&open_device, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && shares_machine(&open_device) && says_it_takes(&open_device, WEFT_F32))
+        status = weft_subject_gives_back(subject, call_kernels, err);
+    weft_bench_close(&open_device);
+    return status;
 }
 
 const weft_rule weft_rules_device[] = {
@@ -577,4 +513,6 @@ const weft_rule weft_rules_device[] = {
     {"R104", "device", "gives its memory back", gives_back, false},
     {"R105", "device", "computes the same for a host whose structs are longer, and refuses what it does not know",
      works_later, false},
+    {"R106", "device", "converts numbers into another type, to the nearest, ties to even", converts, false},
+    {"R107", "device", "does by its optional tables what they are there for", serves_by_tables, false},
     {NULL, NULL, NULL, NULL, false}};

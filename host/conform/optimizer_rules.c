@@ -517,6 +517,69 @@ static weft_status stays_finite(weft_subject *subject, weft_error *err) {
     return status;
 }
 
+/* ---- states that have no sign ---- */
+
+/* The first element below zero, or no number, of a state that is declared as never negative; -1: none. */
+static int32_t below_zero(const instance *self, const bench *on, int64_t *state) {
+    for (int64_t s = 0; s < self->facts.n_states; s++) {
+        if ((self->facts.states[s].flags & WEFT_STATE_NOT_NEGATIVE) == 0) continue;
+        *state = s;
+        for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++)
+            if (!(on->states[s][i] >= 0.0f)) return i;
+    }
+    return -1;
+}
+
+static bool has_unsigned_state(const instance *self) {
+    for (int64_t s = 0; s < self->facts.n_states; s++)
+        if ((self->facts.states[s].flags & WEFT_STATE_NOT_NEGATIVE) != 0) return true;
+    return false;
+}
+
+/* Of any size, and each element's of one sign in a third of them, of the other one in another third, and of both in the
+ * last: what is a mean of gradients goes below zero in one of them. */
+static float signed_gradient(uint32_t i, uint32_t step) {
+    static const float sizes[] = {1e-8f, 1e-3f, 1.0f, 100.0f};
+    const float x = noise(i, 40 + step) * sizes[i / 3 % 4];
+    return i % 3 == 0 ? fabsf(x) : i % 3 == 1 ? -fabsf(x) : x;
+}
+
+static weft_status update_by_signs(const instance *self, bench *on, weft_error *err) {
+    const weft_range range = whole_range(1.0f, 1.0f);
+    unsigned char hp[WEFT_MAX_HP];
+    weft_status status = WEFT_OK;
+    bench_fill(on);
+    for (uint32_t step = 1; step <= 20 && status == WEFT_OK; step++) {
+        int64_t state = 0;
+        int32_t at = -1;
+        for (uint32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = signed_gradient(i, step);
+        status = prepare(self, hp, step, step_size(self), WEFT_POISON_ONE, err);
+        if (status != WEFT_OK) return status;
+        update(self, on, hp, &range, MARGIN, MARGIN + ELEMENTS);
+        at = below_zero(self, on, &state);
+        if (at >= 0)
+            return WEFT_BROKEN(err,
+                               "its state %s, which it declares as WEFT_STATE_NOT_NEGATIVE, is %.9g after update %u by "
+                               "a gradient of %.9g: states = 8bit would store it without a sign, as zero",
+                               self->facts.states[state].name, (double)on->states[state][at], step,
+                               (double)on->gradient[at]);
+    }
+    return status;
+}
+
+static weft_status stays_above_zero(weft_subject *subject, weft_error *err) {
+    bench *on = malloc(sizeof *on);
+    instance self = {0};
+    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    if (status == WEFT_OK) status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && !has_unsigned_state(&self))
+        status = WEFT_MOOT(subject, err, "it declares no state as WEFT_STATE_NOT_NEGATIVE, and need not");
+    if (status == WEFT_OK) status = update_by_signs(&self, on, err);
+    instance_close(&self);
+    free(on);
+    return status;
+}
+
 /* With an update in between, as a slot may keep what it takes. */
 static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
@@ -559,4 +622,5 @@ const weft_rule weft_rules_optimizer[] = {
     {"R37", "optimizer", "keeps finite weights finite", stays_finite, false},
     {"R38", "optimizer", "gives its memory back", gives_back, false},
     {"R39", "optimizer", "updates alike in a host whose structs are longer", updates_later, false},
+    {"R114", "optimizer", "keeps a state from below zero that it declares as never negative", stays_above_zero, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -48,6 +48,48 @@ weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err
     return status;
 }
 
+/* ---- other scripts ---- */
+
+static bool has_id(const weft_trial_ids *in, int32_t id) {
+    for (size_t i = 0; i < in->n; i++)
+        if (in->id[i] == id) return true;
+    return false;
+}
+
+/* A letter alone has ids, and other ones than another letter's: but for what a tokenizer does not know, where it has an
+ * id for that. */
+static weft_status heeds_script(weft_tokenizer_desk *d, const char *script, const char *one, const char *two,
+                                weft_error *err) {
+    const int32_t unk = d->self.info.unk;
+    weft_status status = WEFT_OK;
+    weft_subject_asks("a letter of %s, alone", script);
+    status = weft_tokenizer_encode(&d->self, &d->one, one, strlen(one), WEFT_ENCODE_PLAIN, err);
+    if (status == WEFT_OK) status = weft_tokenizer_encode(&d->self, &d->two, two, strlen(two), WEFT_ENCODE_PLAIN, err);
+    if (status != WEFT_OK) return status;
+    if (d->one.n == 0 || d->two.n == 0)
+        return WEFT_BROKEN(err, "the %s letter %s alone has no ids", script, d->one.n == 0 ? one : two);
+    if (d->one.n != d->two.n || memcmp(d->one.id, d->two.id, d->one.n * sizeof d->one.id[0]) != 0) return WEFT_OK;
+    if (unk >= 0 && has_id(&d->one, unk)) return WEFT_OK;
+    return WEFT_BROKEN(err, "the %s letters %s and %s have the same ids, and %s", script, one, two,
+                       unk >= 0 ? "its unk is not among them" : "info has no unk for what it does not know");
+}
+
+weft_status weft_tokenizer_loses_no_script(const weft_subject *subject, weft_error *err) {
+    static const char *const letters[][3] = {{"Latin", "\u00f8", "\u00df"},        {"Greek", "\u03b1", "\u03b2"},
+                                             {"Cyrillic", "\u0431", "\u0433"},     {"Hebrew", "\u05d0", "\u05d1"},
+                                             {"Arabic", "\u0628", "\u062a"},       {"Devanagari", "\u0915", "\u0916"},
+                                             {"Hangul", "\uac00", "\ub098"},       {"Han", "\u4e2d", "\u6587"},
+                                             {"emoji", "\U0001f600", "\U0001f44d"}};
+    weft_tokenizer_desk *d = calloc(1, sizeof *d);
+    weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
+                                   : weft_tokenizer_open(&d->self, subject, err);
+    for (size_t i = 0; i < sizeof letters / sizeof letters[0] && status == WEFT_OK; i++)
+        status = heeds_script(d, letters[i][0], letters[i][1], letters[i][2], err);
+    if (d != NULL) weft_tokenizer_close(&d->self);
+    free(d);
+    return status;
+}
+
 /* ---- a long text ---- */
 
 /* As many ids as a long text has; its bytes are told by a number. */

@@ -9,8 +9,24 @@
 
 /* ---- ids and texts ---- */
 
+static weft_status facts_are_ids(const weft_tokenizer_info *info, weft_error *err) {
+    const struct {
+        const char *name;
+        int32_t id;
+    } facts[] = {{"bos", info->bos}, {"eos", info->eos}, {"unk", info->unk}, {"pad", info->pad}};
+    for (int i = 0; i < 4; i++)
+        if (facts[i].id < -1 || facts[i].id >= info->vocab_size)
+            return WEFT_BROKEN(err,
+                               "info has %s = %d and vocab_size = %d, the highest id + 1: an id is from 0 to %d, or -1 "
+                               "where there is none",
+                               facts[i].name, (int)facts[i].id, (int)info->vocab_size, (int)info->vocab_size - 1);
+    return WEFT_OK;
+}
+
 static weft_status ids_are_ids(weft_tokenizer_desk *d, weft_error *err) {
-    weft_status status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
+    weft_status status = facts_are_ids(&d->self.info, err);
+    d->one.n = 0;
+    if (status == WEFT_OK) status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
     for (size_t i = 0; i < d->one.n && status == WEFT_OK; i++)
         if (d->one.id[i] < 0 || d->one.id[i] >= d->self.info.vocab_size)
             return WEFT_BROKEN(err, "id %zu is %d, and info has 0 to %d", i, (int)d->one.id[i],
@@ -147,7 +163,9 @@ static weft_status rule_round(weft_subject *subject, weft_error *err) {
 }
 
 static weft_status rule_loses(weft_subject *subject, weft_error *err) {
-    const weft_status status = weft_tokenizer_each_text(subject, weft_tokenizer_loses_nothing, err);
+    weft_status status = weft_tokenizer_each_text(subject, weft_tokenizer_loses_nothing, err);
+    if (status != WEFT_OK) return status;
+    status = weft_tokenizer_loses_no_script(subject, err);
     return status == WEFT_OK ? weft_tokenizer_loses_no_end(subject, err) : status;
 }
 

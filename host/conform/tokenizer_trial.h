@@ -64,6 +64,7 @@ weft_status weft_tokenizer_each_text(const weft_subject *subject, weft_on_text h
 
 weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err);
 weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error *err);
+weft_status weft_tokenizer_loses_no_script(const weft_subject *subject, weft_error *err);
 weft_status weft_tokenizer_loses_no_end(const weft_subject *subject, weft_error *err);
 weft_status weft_tokenizer_rule_alike(weft_subject *subject, weft_error *err);
 weft_status weft_tokenizer_rule_special(weft_subject *subject, weft_error *err);

@@ -266,6 +266,24 @@ double weft_session_lr(const weft_session *session, int64_t step) {
     return session->base_lr * weft_schedule_factor(&session->schedule, step - session->engine->scale.skipped);
 }
 
+/* No leaf of the split had a target: what its plugin says of it was another thing, or the same. */
+static weft_status nothing_to_evaluate(const weft_session *session, int32_t split, weft_error *err) {
+    const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
+    const char *id = session->engine->plan.run->parts[WEFT_PART_DATA].loaded->plugin->id;
+    const char *name = split == WEFT_SPLIT_ALL ? "all" : "validation";
+    if (info->targets == 0)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "there is nothing to evaluate: no document gives a target, says [data] plugin = %s of the "
+            "%llu rows of its split %s",
+            id, (unsigned long long)info->rows, name);
+    return weft_error_set(
+        err, WEFT_E_PLUGIN,
+        "there is nothing to evaluate: the %llu rows that [data] plugin = %s gives of its split %s have "
+        "no target, and its split_info says %llu; `weft plugins check` of its file tries that (R74)",
+        (unsigned long long)info->rows, id, name, (unsigned long long)info->targets);
+}
+
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
     const uint64_t rows = split == WEFT_SPLIT_ALL ? session->all_info.rows : session->validation_info.rows;
     const weft_engine *engine = session->engine;
@@ -285,8 +303,7 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
             session->watch(session->watch_context, row + per_pass < rows ? row + per_pass : rows, rows,
                            result.loss_sum / (double)tokens, tokens);
     }
-    if (status == WEFT_OK && tokens == 0)
-        status = weft_error_set(err, WEFT_E_USER, "there is nothing to evaluate: no document gives a target");
+    if (status == WEFT_OK && tokens == 0) status = nothing_to_evaluate(session, split, err);
     if (status != WEFT_OK) return status;
     out->loss = result.loss_sum / (double)tokens;
     out->perplexity = exp(out->loss);

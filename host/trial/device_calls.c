@@ -322,8 +322,6 @@ static void draw_clip(weft_device_call *c, int shape) {
     c->kernels[0] = &clip_kernel;
 }
 
-enum { N_SHAPES = 3 };
-
 /* Momentum, with a weight decay: as long as an optimizer's body is, and with all that it may ask for. */
 WEFT_HP(update_hp, float lr; float momentum; float decay;)
 /* clang-format off */
@@ -397,10 +395,10 @@ bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype)
         draw_embedding, draw_head,     draw_scale,      draw_add,  draw_multiply,  draw_dropout,
         draw_row_norms, draw_prefix,   draw_square_sum, draw_clip, draw_update};
     memset(out, 0, sizeof *out);
-    if (number >= N_SHAPES * (int32_t)(sizeof kernels / sizeof kernels[0])) return false;
+    if (number >= WEFT_CALL_SHAPES * (int32_t)(sizeof kernels / sizeof kernels[0])) return false;
     out->dtype = dtype;
     out->has_memory = true;
-    kernels[number / N_SHAPES](out, number % N_SHAPES);
+    kernels[number / WEFT_CALL_SHAPES](out, number % WEFT_CALL_SHAPES);
     return true;
 }
 

@@ -48,6 +48,8 @@ typedef struct weft_device_call {
     bool has_memory; /* false: an allocation failed */
 } weft_device_call;
 
+enum { WEFT_CALL_SHAPES = 3 }; /* calls of a kernel that follow one another, the smallest first */
+
 /* Call `number` of those in fp32, bf16 or fp16. False past the end. To be freed. */
 bool weft_device_call_draw(weft_device_call *out, int32_t number, int32_t dtype);
 void weft_device_call_free(weft_device_call *call);
