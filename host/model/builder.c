@@ -262,6 +262,7 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
     weight = allocate_zeroed(ctx, sizeof *weight);
     if (weight == NULL) return NULL;
     self->weights[self->n_weights++] = weight;
+    weight->owner = self;
     add_parameters(ctx, weight, own, spec);
     return weft_mistake_made(&ctx->first) ? NULL : weight;
 }

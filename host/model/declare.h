@@ -47,8 +47,9 @@ static inline bool weft_parameter_is_packed(const weft_parameter *parameter) {
 }
 
 struct weft_weight {
-    int32_t parameter; /* index */
-    int32_t bias;      /* index, or -1 */
+    const struct weft_declared *owner; /* whose it is: plugins keep handles, and may hand over another instance's */
+    int32_t parameter;                 /* index */
+    int32_t bias;                      /* index, or -1 */
     int32_t role;
     int64_t out, in;
     int32_t has_padding, padding; /* as in weft_weight_spec */

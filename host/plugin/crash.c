@@ -34,6 +34,7 @@ static _Atomic size_t n_objects;
 static added files[MOST_FILES];
 static size_t n_files;
 static _Thread_local weft_doing doing;
+static weft_doing last;         /* the plugin's call that the thread of the handlers has made last */
 static const weft_doing *first; /* the record of the thread that installed the handlers */
 static const char *_Atomic current_mode;
 static const char *_Atomic current_arm;
@@ -132,6 +133,7 @@ weft_doing weft_crash_doing(weft_doing now) {
     weft_crumb *shared = NULL;
     note_change();
     doing = now;
+    if (first == &doing && now.kind != NULL) last = now;
     note_change();
     if (first == &doing) shared = atomic_load_explicit(&crumb, memory_order_relaxed);
     if (shared != NULL) drop_crumb(shared, &now);
@@ -269,6 +271,20 @@ static void put_place(line *out, const void *context) {
     }
 }
 
+/* Between two calls it is this program's own code that finds memory broken, or a library's: who was called last may
+ * have broken it. */
+static void put_last(line *out) {
+    if (weft_crash_current().kind != NULL || last.kind == NULL) return;
+    put_text(out, ", after ");
+    put_text(out, last.kind);
+    put_text(out, ":");
+    put_text(out, last.id);
+    put_text(out, " ");
+    put_text(out, last.what);
+    if (last.sha256 != NULL) put_hash(out, last.sha256, last.file);
+    put_text(out, ", the last plugin's call, which may have broken this process's memory");
+}
+
 static int in_comm(void) {
     const weft_doing now = weft_crash_current();
     return now.kind != NULL && strcmp(now.kind, "comm") == 0;
@@ -290,6 +306,7 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
     put_text(&out, signal_name(number));
     put_text(&out, ") ");
     put_place(&out, context);
+    put_last(&out);
     if (atomic_load(&current_arm) != NULL) {
         put_text(&out, ", in arm ");
         put_text(&out, atomic_load(&current_arm));

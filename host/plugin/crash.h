@@ -3,6 +3,8 @@
  *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion create
  *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b of
  *         /home/you/weft-optimizer-lion.so), in training, rank 3, step 12
+ *     weft: signal 11 (segmentation fault) in weft, after model:mine declare (sha256 5d41402abc4b of
+ *         /home/you/weft-model-mine.so), the last plugin's call, which may have broken this process's memory
  *
  * Where the crash lies in a library, the plugin that the host had called is the one to ask: the host knows which, and
  * guesses nothing from the stack. The record of what is being done is cheap enough to set before every call into a

@@ -84,10 +84,22 @@ static void label_from_weight(weft_node *node, const weft_declared *declared) {
     (void)snprintf(node->label, sizeof node->label, "%.*s", (int)(end - start), start);
 }
 
+/* Where handles lie in static variables, the instance that was declared last has written them for all. */
+#define NOT_ITS_OWN                                                                                                    \
+    "is not one that this instance of the model declared; keep what the builder gives in the instance that create "    \
+    "made: several work side by side"
+
 static weft_status check_weight(const weft_graph *graph, const weft_weight *weight, weft_error *err) {
-    if (weight->parameter < 0 || weight->parameter >= graph->declared->n_parameters)
-        return weft_error_set(err, WEFT_E_PLUGIN, "the weight is not one that this model declared");
-    return WEFT_OK;
+    if (weight->owner == graph->declared && weight->parameter >= 0 && weight->parameter < graph->declared->n_parameters)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the weight " NOT_ITS_OWN);
+}
+
+static weft_status check_table(const weft_graph *graph, const weft_table *table, weft_error *err) {
+    const weft_declared *declared = graph->declared;
+    if (table->index >= 0 && table->index < declared->n_tables && declared->tables[table->index] == table)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the table " NOT_ITS_OWN);
 }
 
 static weft_status check_inputs(const weft_graph *graph, const weft_node *node, weft_error *err) {
@@ -164,6 +176,7 @@ static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *er
     if (node->weight != NULL) status = check_weight(graph, node->weight, err);
     for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
         if (node->constants[i] != NULL) status = check_weight(graph, node->constants[i], err);
+    if (status == WEFT_OK && node->table != NULL) status = check_table(graph, node->table, err);
     if (status == WEFT_OK && node->weight != NULL) label_from_weight(node, graph->declared);
     if (status == WEFT_OK) status = check_inputs(graph, node, err);
     if (status == WEFT_OK && node->op->any_places) take_places(graph, node);

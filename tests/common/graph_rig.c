@@ -108,7 +108,8 @@ static void declare_weight(rig *r, int32_t i) {
                                                                                           : transposed ? from->out
                                                                                                        : from->in},
                                       .numel = gain ? from->in : from->out * from->in};
-    const weft_weight weight = {.parameter = i,
+    const weft_weight weight = {.owner = &r->declared,
+                                .parameter = i,
                                 .bias = -1,
                                 .role = from->role,
                                 .out = from->out,

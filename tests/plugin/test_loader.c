@@ -593,6 +593,14 @@ static int load_and_create(const char *path) {
     return 4;
 }
 
+/* As where a call has broken memory that this program needs only later. */
+static int create_and_crash(const char *path) {
+    volatile uintptr_t nowhere = 8;
+    (void)load_and_create(path);
+    *(volatile int *)nowhere = 1;
+    return 5;
+}
+
 /* Loads a plugin whose create crashes, in a child; its words come back. */
 static void crash_in_child(char *out, size_t n, int *wait_status, const char *flags) {
     workshop_child(out, n, wait_status, flags, load_and_create);
@@ -627,6 +635,17 @@ START_TEST(an_abort_names_the_plugin_that_was_called) {
                   "%s", text);
     check_hash(text);
     ck_assert_msg(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "wait status %x", (unsigned)status);
+}
+END_TEST
+
+START_TEST(a_crash_after_a_call_names_who_was_called_last) {
+    char text[4096];
+    int status = 0;
+    workshop_child(text, sizeof text, &status, "", create_and_crash);
+    ck_assert_msg(strstr(text, "weft: signal 11 (segmentation fault) in ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, ", after optimizer:sample create (sha256 ") != NULL, "%s", text);
+    ck_assert_msg(strstr(text, "may have broken this process's memory, step 1204\n") != NULL, "%s", text);
+    check_hash(text);
 }
 END_TEST
 
@@ -764,6 +783,7 @@ int main(void) {
     tcase_add_test(tests, a_file_that_changed_after_its_load_is_refused);
     tcase_add_test(tests, a_crash_names_the_culprit);
     tcase_add_test(tests, an_abort_names_the_plugin_that_was_called);
+    tcase_add_test(tests, a_crash_after_a_call_names_who_was_called_last);
     tcase_add_test(tests, a_crash_during_the_load_names_the_file);
     tcase_add_test(tests, the_list_survives_every_plugin);
     tcase_add_test(tests, memory_is_aligned_and_counted);

@@ -58,6 +58,22 @@ static weft_value wide_rotation(const rig *r, weft_graph *g, const weft_ops *ops
     return ops->rope(g, carry, ops->positions(g), r->table, &args);
 }
 
+/* Handles of another instance, which a plugin keeps where all of its instances find them. */
+static weft_value borrowed_weight(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    static weft_declared another;
+    static weft_weight borrowed;
+    borrowed = *r->weights[MATRIX];
+    borrowed.owner = &another;
+    return ops->linear(g, carry, &borrowed);
+}
+
+static weft_value borrowed_table(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
+    const weft_rope_args args = {.struct_size = (uint32_t)sizeof args, .heads = D / HD, .head_dim = HD};
+    static weft_table borrowed;
+    borrowed = *r->table;
+    return ops->rope(g, carry, ops->positions(g), &borrowed, &args);
+}
+
 static weft_value negative_window(const rig *r, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_attention_args args = {
         .struct_size = (uint32_t)sizeof args, .heads = D / HD, .kv_heads = D / HD, .head_dim = HD, .window = -3};
@@ -262,6 +278,8 @@ static const struct {
     {other_curve, 1, WEFT_E_PLUGIN, {"geglu: ", "form 3", "0 to 2"}},
     {endless_scale, 1, WEFT_E_PLUGIN, {"scale: ", "the factor is inf"}},
     {wide_rotation, 1, WEFT_E_PLUGIN, {"rope: ", "2 heads of 4 elements, of which 6 are rotated"}},
+    {borrowed_weight, 1, WEFT_E_PLUGIN, {"linear: ", "the weight is not one that this instance of the model declared"}},
+    {borrowed_table, 1, WEFT_E_PLUGIN, {"rope: ", "the table is not one that this instance of the model declared"}},
     {negative_window, 1, WEFT_E_PLUGIN, {"attention: ", "a window of -3 places"}},
     {negative_cap, 2, WEFT_E_PLUGIN, {"lm_head table: ", "capped at -1"}},
     {odd_factors, 1, WEFT_E_PLUGIN, {"multiply odd: ", "`x` is 8 wide", "3 elements, which do not fit"}},
