@@ -7,6 +7,7 @@
  *     roof*         what the machine could give at most      team.c      fewer threads
  *     update*       optimizers' updates, and what is stored otherwise than in fp32 around them
  *     panels*       products on packed panels, fp32, bf16 and fp16, where the ISA has them
+ *     amx*          the tiles of AMX, and who may use them
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
  * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
