@@ -107,14 +107,22 @@ static void end(const moved *m) {
 
 /* ---- rows ---- */
 
+/* What is normed: x, x and a residual that the norm is given, or the sum of an add that comes right before it. */
+enum { ALONE, RESIDUAL, BEHIND_ADD };
+
 /* x (rows, width) of bf16, in and out. */
-static void check_norm(int64_t rows, int64_t width, bool residual, const char *shape) {
+static void check_norm(int64_t rows, int64_t width, int of, const char *shape) {
     weft_norm a = {.struct_size = sizeof a, .rows = rows, .width = width, .eps = 1e-5, .dtype = WEFT_BF16};
     const int64_t cells = rows * width * 2;
-    const moved m = {{"norm_rows"}, shape, (residual ? 4 : 2) * cells + width * 4 + rows * 4, LIMIT};
+    const moved m = {{"norm_rows"}, shape, (of == ALONE ? 2 : 4) * cells + width * 4 + rows * 4, LIMIT};
+    weft_add sum = {.struct_size = sizeof sum, .n = rows * width, .dtype = WEFT_BF16};
     begin();
     a.x = cleared(cells), a.y = cleared(cells), a.gain = cleared(width * 4), a.rstd = cleared(rows * 4);
-    if (residual) a.residual = cleared(cells), a.sum = cleared(cells);
+    if (of == RESIDUAL) a.residual = cleared(cells), a.sum = cleared(cells);
+    if (of == BEHIND_ADD) {
+        sum.a = cleared(cells), sum.b = cleared(cells), sum.y = a.x;
+        RUN(&work, add, &sum);
+    }
     RUN(&work, norm, &a);
     end(&m);
 }
@@ -131,10 +139,11 @@ static void check_norm_backward(int64_t rows, int64_t width, double most, const 
     end(&m);
 }
 START_TEST(norms) {
-    check_norm(512, 2048, false, "512 rows of 2,048");
-    check_norm(512, 2048, true, "512 rows of 2,048, added to a residual");
-    check_norm(8192, 64, false, "8,192 rows of 64, as of heads");
-    check_norm(128, 8192, false, "128 rows of 8,192");
+    check_norm(512, 2048, ALONE, "512 rows of 2,048");
+    check_norm(512, 2048, RESIDUAL, "512 rows of 2,048, added to a residual");
+    check_norm(512, 2048, BEHIND_ADD, "512 rows of 2,048, added to a residual");
+    check_norm(8192, 64, ALONE, "8,192 rows of 64, as of heads");
+    check_norm(128, 8192, ALONE, "128 rows of 8,192");
     check_norm_backward(256, 8192, LIMIT, "256 rows of 8,192");
     if (!is_full()) return;
     check_norm_backward(8192, 1024, LIMIT, "8,192 rows of 1,024");
