@@ -380,6 +380,14 @@ static weft_status try_together(const circle *world, const circle *ends, double 
     return status;
 }
 
+/* Behind calls that have returned, as a pass asks at its end. */
+static weft_status nothing_went_wrong(const weft_platform *p, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (!WEFT_HAS(p->comm_plugin, check) || p->comm_plugin->check == NULL) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, p->comm_plugin, check, err, p->comm);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "behind exchanges that all have come: ");
+}
+
 weft_status weft_exchanges_try(weft_platform *platform, bool at_once, double seconds, weft_error *err) {
     const int32_t size = weft_platform_size(platform), rank = weft_platform_rank(platform);
     const int32_t two[2] = {size - 1, 0};
@@ -391,6 +399,7 @@ weft_status weft_exchanges_try(weft_platform *platform, bool at_once, double sec
     if (ends.place >= 0) status = weft_platform_group_of(platform, &ends.group, two, 2, err);
     if (status == WEFT_OK)
         status = at_once ? try_together(&world, &ends, seconds, err) : try_each(&world, &ends, seconds, err);
+    if (status == WEFT_OK) status = nothing_went_wrong(platform, err);
     if (status == WEFT_OK) { /* none leaves while two still exchange */
         exchange last = {.among = &world, .kind = BARRIER};
         status = with_buffers(&last, seconds, err);

@@ -197,4 +197,6 @@ const weft_rule weft_rules_tokenizer[] = {
      false},
     {"R69", "tokenizer", "takes no wrong file, and names the one that it refuses", weft_tokenizer_refuses_wrong_files,
      false},
+    {"R116", "tokenizer", "does by its optional tables what they are there for", weft_tokenizer_serves_by_tables,
+     false},
     {NULL, NULL, NULL, NULL, false}};

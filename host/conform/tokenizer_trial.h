@@ -66,6 +66,7 @@ weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err
 weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error *err);
 weft_status weft_tokenizer_loses_no_script(const weft_subject *subject, weft_error *err);
 weft_status weft_tokenizer_loses_no_end(const weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_serves_by_tables(weft_subject *subject, weft_error *err);
 weft_status weft_tokenizer_rule_alike(weft_subject *subject, weft_error *err);
 weft_status weft_tokenizer_rule_special(weft_subject *subject, weft_error *err);
 weft_status weft_tokenizer_threads_alike(weft_subject *subject, weft_error *err);
