@@ -8,7 +8,8 @@ enum { WEFT_AB_SENTENCE = 1600 };
 
 char weft_ab_letter(int32_t arm);       /* 'A' */
 double weft_ab_share(double log_ratio); /* 0.1: a tenth more */
-/* Of arm i's time beside A's: "faster"; "undecided" also where no difference is seen and one that counts may be there. */
+/* Of arm i's time beside A's: "faster"; "undecided" also where no difference is seen and one that counts may be
+ * there. */
 const char *weft_ab_time_name(const weft_ab_contest *contest, int32_t i);
 const char *weft_ab_outcome_name(int32_t outcome); /* "better" */
 const char *weft_ab_learning_name(int32_t answer); /* "learns more" */

@@ -34,8 +34,8 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12, at event
- * 33, STEP" */
+/* "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12, at
+ * event 33, STEP" */
 static void describe(char *line, size_t size, const weft_doing *call) {
     const char *const mode = weft_crash_current_mode(), *const arm = weft_crash_current_arm();
     char place[WEFT_PULSE_TEXT + 96] = "";
