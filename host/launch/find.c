@@ -250,6 +250,18 @@ static weft_status join_place(const search *self, weft_launch *out, const place 
     return WEFT_OK;
 }
 
+/* For whoever has named one of one rank: "mpi, or to nccl". */
+static const char *those_of_several(const search *self, char *text, size_t size) {
+    (void)snprintf(text, size, "%s", WEFT_RANKS_FAMILY);
+    for (size_t i = 0; i < self->n; i++) {
+        const weft_noted *one = &self->all[i];
+        if (one->launch[0] != '\0' && one->reason[0] == '\0' && wrapped_name(one) == NULL && one->wraps[0] == '\0' &&
+            !in_family(one, WEFT_RANKS_FAMILY))
+            weft_words_append(text, size, ", or to %s", one->id);
+    }
+    return text;
+}
+
 /* Ranks that are still to be started. */
 static weft_status launch_or_refuse(const search *self, weft_launch *out, weft_error *err) {
     char why[1000] = "";
@@ -260,10 +272,9 @@ static weft_status launch_or_refuse(const search *self, weft_launch *out, weft_e
                               "the variables that the communicator knows is set",
                               (int)wanted.asked);
     if (self->named != NULL && strcmp(self->named, "self") == 0)
-        return weft_config_reject(
-            self->config, "comm", "plugin", err,
-            "is a world of one rank, and --ranks asks for %d: take it out, or set it to " WEFT_RANKS_FAMILY,
-            (int)wanted.asked);
+        return weft_config_reject(self->config, "comm", "plugin", err,
+                                  "is a world of one rank, and --ranks asks for %d: take it out, or set it to %s",
+                                  (int)wanted.asked, those_of_several(self, why, sizeof why));
     by = find_starter(self, why, sizeof why);
     if (by == NULL) return no_starter(self, why, err);
     out->must_launch = true;
@@ -306,11 +317,13 @@ static bool joins_alone(const search *self, const place *at) {
 /* Ranks that are started if they can be. */
 static weft_status launch_if_possible(const search *self, weft_launch *out, const place *at, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
+    char others[300];
     if (at->by != NULL) {
         (void)snprintf(out->why, sizeof out->why, "a launcher has started one rank alone (%s = 1)", at->size_name);
     } else if (self->named != NULL && strcmp(self->named, "self") == 0) {
         (void)snprintf(out->why, sizeof out->why,
-                       "[comm] plugin = self is a world of one rank; take it out, or set it to " WEFT_RANKS_FAMILY);
+                       "[comm] plugin = self is a world of one rank; take it out, or set it to %s",
+                       those_of_several(self, others, sizeof others));
     } else {
         weft_status status = launch_or_refuse(self, out, &why);
         if (status == WEFT_OK) return WEFT_OK;

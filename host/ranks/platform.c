@@ -3,15 +3,18 @@
 
 #include "base/units.h"
 #include "base/words.h"
+#include "launch/find.h"
 #include "launch/lasting.h"
 #include "launch/pulse.h"
 #include "launch/rendezvous.h"
 #include "launch/sidecar.h"
 #include "launch/world.h"
 #include "plugin/call.h"
+#include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
+#include <weft/native.h>
 
 struct weft_platform_group {
     int32_t n, *ranks;
@@ -38,6 +41,33 @@ static weft_status open_device(weft_platform *self, const weft_run *run, weft_er
     status = weft_run_located(run, WEFT_PART_DEVICE, weft_plugin_call_made(&call, status, self->device, err), err);
     if (status != WEFT_OK) return status;
     return weft_device_measure(&self->device_info, self->kernels, self->device, err);
+}
+
+/* Into api: whose memory alone the communicator moves (WEFT_NOTE_NATIVE); false: any device's. */
+static bool find_native_api(char api[64], const char *note) {
+    static const char key[] = "\nnative=";
+    const char *line = note == NULL ? NULL : strstr(note, key);
+    if (line == NULL) return false;
+    line += sizeof key - 1;
+    (void)snprintf(api, 64, "%.*s", (int)strcspn(line, "\n"), line);
+    return true;
+}
+
+/* Nobody attaches a communicator of ranks that are only planned, so its note says what it would refuse. */
+static weft_status judge_planned(const weft_platform *self, const weft_run *run, weft_error *err) {
+    const weft_loaded *loaded = run->parts[WEFT_PART_COMM].loaded;
+    const weft_device_native *native = NULL;
+    weft_status status = WEFT_OK;
+    char api[64];
+    if (!weft_world_get()->is_planned || loaded == NULL || !find_native_api(api, loaded->note)) return WEFT_OK;
+    native = weft_device_find(self->kernels, self->device, WEFT_DEVICE_NATIVE);
+    if (native != NULL && WEFT_WHOLE(native, weft_device_native) && strcmp(native->api, api) == 0) return WEFT_OK;
+    status =
+        weft_error_set(err, WEFT_E_USER,
+                       "communicator %s moves the memory of %s devices, and this device (%s) is none: set [device] "
+                       "plugin = %s, or [comm] plugin = " WEFT_RANKS_FAMILY,
+                       loaded->plugin->id, api, self->device_info.name, api);
+    return weft_run_located(run, WEFT_PART_COMM, status, err);
 }
 
 static weft_status create_comm(weft_platform *self, const weft_run *run, weft_error *err) {
@@ -96,6 +126,7 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
     weft_lasting_begin(run->settings.plugins.call_seconds);
     status = open_comm(self, run, err);
     if (status == WEFT_OK) status = open_device(self, run, err);
+    if (status == WEFT_OK) status = judge_planned(self, run, err);
     if (status == WEFT_OK) status = attach_comm(self, err);
     if (status == WEFT_OK) *out = self;
     else weft_platform_close(self, true); /* a communicator's end is collective, and the others may not be there */

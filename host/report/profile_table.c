@@ -2,6 +2,7 @@
 #include "report/profile_table.h"
 
 #include "base/units.h"
+#include "report/device_line.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -29,10 +30,8 @@ static void print_start(const weft_arrival *start, FILE *to) {
 
 static void print_head(const weft_profile_report *self, const weft_profile_step *step, FILE *to) {
     const weft_engine *engine = self->session->engine;
-    const weft_device_info *device = &engine->device_info;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
-    (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", device->name, device->isa, device->backend,
-                  device->threads, device->threads == 1 ? "" : "s");
+    weft_device_line_print(&engine->device_info, to);
     print_start(self->start, to);
     (void)fprintf(to, "step       %.2f ms, the median of %lld steps of %.2f to %.2f ms\n", 1e3 * step->seconds,
                   (long long)weft_profile_count(self->profile),

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/resident.h"
 #include "base/units.h"
+#include "report/device_line.h"
 #include "report/stages.h"
 #include "report/wrapping.h"
 
@@ -80,12 +81,6 @@ static void print_batch(const weft_session *session, FILE *to) {
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
 }
 
-static void print_device(const weft_session *session, FILE *to) {
-    const weft_device_info *info = &session->engine->device_info;
-    (void)fprintf(to, "device     %s, %s, %s, %d thread%s\n", info->name, info->isa, info->backend, info->threads,
-                  info->threads == 1 ? "" : "s");
-}
-
 /* How it is trained, in a line: what --verbose tells in its lines of run and world. */
 static void print_method(const weft_session *session, FILE *to) {
     const weft_run *run = session->run;
@@ -103,7 +98,7 @@ static void print_short_header(const weft_session *session, const weft_moment *p
     print_batch(session, to);
     print_method(session, to);
     weft_lr_print(session, 11, to);
-    print_device(session, to);
+    weft_device_line_print(&session->engine->device_info, to);
     weft_moments_print_planned(planned, session, 11, to);
 }
 
@@ -117,7 +112,7 @@ static void print_whole_header(const weft_session *session, const weft_moment *p
     weft_world_print(session, 11, to);
     weft_batches_print(session, to);
     if (session->engine->plan.train.coverage.covered) weft_sums_print(session, 11, to); /* else a warning says it */
-    print_device(session, to);
+    weft_device_line_print(&session->engine->device_info, to);
     weft_moments_print_planned(planned, session, 11, to);
     print_stages(session->engine, to);
 }

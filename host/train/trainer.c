@@ -7,6 +7,7 @@
 #include "fit/fit_words.h"
 #include "launch/signals.h"
 #include "launch/world.h"
+#include "measure/launches.h"
 #include "report/fit_table.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
@@ -469,6 +470,13 @@ static weft_status judge_room(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
+/* What the device refuses of a step is told before anything is written: by a step of which it does nothing, where it
+ * can do that. */
+static weft_status rehearse(trainer *self, weft_error *err) {
+    weft_launches launches;
+    return agree(self, weft_launches_count(&launches, self->session->engine, err), err);
+}
+
 static void tell_room(const trainer *self) {
     if (self->options->any_room || !weft_peers_first(peers_of(self))) return;
     if (!self->quiet) weft_fit_print(&self->fit, 11, stdout);
@@ -525,6 +533,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     status = judge_values(self, err);
     if (status == WEFT_OK) status = judge_room(self, err);
+    if (status == WEFT_OK) status = rehearse(self, err);
     if (status == WEFT_OK) status = open_output(self, err);
     if (status == WEFT_OK) status = begin_run(self, err);
     if (status == WEFT_OK) status = agree(self, weft_session_start(session, err), err);

@@ -61,6 +61,12 @@ apart       the device's other 332.0 MiB are its context's and its libraries'"
     grep -q '"apart": 348127232' <<JSON || failed "nor as JSON" log
 $($weft plan run.ini --json)
 JSON
+    # No threads are told of a card.
+    for command in train profile; do
+        limit $weft $command run.ini >log 2>&1 || failed "$command" log
+        grep -q "^device  *CUDA double sm_90, sm_90, cuBLASLt [0-9.]*$" log || failed "the device's line of $command" log
+        rm -rf out
+    done
     # The plan is what the run takes, to the byte: with that and what is apart it runs, with a byte less it does not.
     planned=$($weft plan run.ini --json | sed -n '/"fit": {/,/}/s/.*"planned": \([0-9]*\).*/\1/p')
     limit env WEFT_DOUBLE_MEMORY=$((planned + 348127232)) $train >log 2>&1 || failed "just enough memory" log
@@ -166,8 +172,24 @@ JSON
     says log "the device's model is H200, was H100"
     rm -rf out
 
+    # What no kernel makes is known before a run has a directory, as the plan knows it.
+    make_model wide 32 264 56 1 512
+    for refusal in "head_dim is 264; up to 256 is:model.path=wide" "attention = cudnn makes bf16 alone:device.cuda.attention=cudnn"; do
+        for command in plan train; do
+            refused "${refusal%%:*}" $weft $command run.ini "${refusal#*:}"
+            [ ! -e out ] || failed "$command leaves a directory behind: $refusal"
+        done
+    done
+    # Nor is one to be had of ranks.
+    refused "head_dim is 264; up to 256 is" env WEFT_DOUBLE_DEVICES=2 $train model.path=wide --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    [ ! -e out ] || failed "ranks leave a directory behind"
+
     # NCCL moves what lies on cards; without its plugin, and without its library.
     stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    refused "communicator nccl moves the memory of cuda devices, and this device" \
+        $weft plan run.ini device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    # Of a communicator of one rank both others are named.
+    stops "to mpi, or to nccl" $train --ranks 2 comm.plugin=self strategy.plugin=fsdp
     mkdir -p without broken
     ln -s "$WEFT_BUILD"/plugins/*.so without/
     ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the double's, and not the toolkit's

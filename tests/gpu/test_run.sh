@@ -13,11 +13,13 @@ has_row() { # has_row TEXT
 }
 export WEFT_STEPS=3
 if is_full; then WEFT_STEPS=200; fi
-run --minutes 60 --only machine,beside-the-cpu,same-bits,prove,bench || failed "a part has failed" report.md out err
+run --minutes 60 --only machine,beside-the-cpu,same-bits,prove,nccl,bench || failed "a part has failed" report.md out err
 has_row '| machine | passed |'
 has_row '| beside-the-cpu | passed |'
 has_row '| same-bits | passed |'
 has_row '| prove | passed |'
+has_row '| nccl | passed |'
+has_row '- and so have two, a card each, under fsdp'
 has_row '| bench | not run: a double has no speed |'
 has_row '- the double of CUDA'
 ! grep -q '^| golden' report.md || failed "a part that was not asked for" report.md

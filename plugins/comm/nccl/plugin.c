@@ -3,7 +3,8 @@
 #define WEFT_NOTE_MORE                                                                                                 \
     WEFT_NOTE_LAUNCH(WEFT_LAUNCH_BY_HOST)                                                                              \
     WEFT_NOTE_LAUNCHED("WEFT_RANK WEFT_RANKS PMI_RANK PMI_SIZE OMPI_COMM_WORLD_RANK OMPI_COMM_WORLD_SIZE "             \
-                       "PMIX_RANK SLURM_STEP_NUM_TASKS SLURM_PROCID SLURM_STEP_NUM_TASKS RANK WORLD_SIZE")
+                       "PMIX_RANK SLURM_STEP_NUM_TASKS SLURM_PROCID SLURM_STEP_NUM_TASKS RANK WORLD_SIZE")             \
+    WEFT_NOTE_NATIVE("cuda")
 
 #include "world.h"
 
