@@ -185,9 +185,11 @@ JSON
     [ ! -e out ] || failed "ranks leave a directory behind"
 
     # NCCL moves what lies on cards; without its plugin, and without its library.
-    stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
-    refused "communicator nccl moves the memory of cuda devices, and this device" \
-        $weft plan run.ini device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu comm.plugin=nccl
+    for command in plan train; do # and of several ranks before any is started
+        stops "communicator nccl moves the memory of cuda devices, and this device" \
+            $weft $command run.ini device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    done
     # Of a communicator of one rank both others are named.
     stops "to mpi, or to nccl" $train --ranks 2 comm.plugin=self strategy.plugin=fsdp
     mkdir -p without broken

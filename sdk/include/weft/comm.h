@@ -55,14 +55,15 @@ extern "C" {
  * WEFT_NOTE_LAUNCHED says how a process knows that it was started so: pairs of environment variables, of this process's
  * rank and of the number of ranks, in capitals. A process that has both of a pair is one; of two pairs the earlier is
  * the surer. */
-/* Of a communicator that moves the memory of one sort of device alone, through the vendor's library:
- * weft_device_native's `api` (weft/native.h), such as "cuda". The host refuses another device where ranks are planned
- * that are not there; where they are, `attach` does. [optional: any device] */
-#define WEFT_NOTE_NATIVE(api)         "native=" api "\n"
 #define WEFT_NOTE_LAUNCH(command)     "launch=" command "\n"
 #define WEFT_NOTE_LAUNCH_AS(id)       "launch=as " id "\n"
 #define WEFT_NOTE_LAUNCHED(variables) "launched=" variables "\n"
 #define WEFT_LAUNCH_BY_HOST           "weft {ranks}"
+
+/* A line of the note of a communicator that moves the memory of one sort of device alone, through the vendor's library:
+ * weft_device_native's `api` (weft/native.h), such as "cuda". The host refuses another device before it starts ranks,
+ * and where they are only planned; where they are there, `attach` does. [optional: any device] */
+#define WEFT_NOTE_NATIVE(api) "native=" api "\n"
 
 typedef struct weft_comm weft_comm;             /* the world */
 typedef struct weft_comm_group weft_comm_group; /* some of its ranks */
