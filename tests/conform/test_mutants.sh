@@ -109,12 +109,12 @@ answers 10 broken "standard output or error was closed" my-optimizer/mute.so --r
 optimizer shut 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    for (int i = 1; i < 256; i++) (void)close(i);\n/s; s/^/#include <unistd.h>\n/'
 answers 10 broken "it closes descriptors that it has not opened" my-optimizer/shut.so --rule R31
 
-optimizer raw 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 2) (void)syscall(SYS_exit_group, 0);\n/s; s/^/#include <sys\/syscall.h>\n#include <unistd.h>\n/'
+optimizer raw 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 3) (void)syscall(SYS_exit_group, 0);\n/s; s/^/#include <sys\/syscall.h>\n#include <unistd.h>\n/'
 answers 11 crashes "optimizer:my-optimizer ended the process in its prepare, with status 0" my-optimizer/raw.so --rule R31
 answers 10 broken "optimizer:my-optimizer ended the process in its prepare, with status 0: its work" my-optimizer/raw.so --rule R27
-optimizer leaving 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 2) pthread_exit(NULL);\n/s; s/^/#include <pthread.h>\n/'
+optimizer leaving 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if (step->update == 3) pthread_exit(NULL);\n/s; s/^/#include <pthread.h>\n/'
 answers 11 crashes "leaving.so) ended the main thread in its prepare: its work" my-optimizer/leaving.so --rule R31
-answers 10 broken "leaving.so) ended the main thread in its prepare, in training, at step 2: its work" my-optimizer/leaving.so --rule R27
+answers 10 broken "leaving.so) ended the main thread in its prepare, in training, at step 3: its work" my-optimizer/leaving.so --rule R27
 
 # A plugin that cannot work on this machine, and says so in works, in its entry or for what it is asked, is no broken one.
 policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that change
@@ -124,7 +124,7 @@ policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that cha
 no_loom='return weft_error_set(err, WEFT_E_DEVICE, "no loom is connected here");'
 policy idle "s/    while \\(first >= 0\\) \\{/    if (first >= 0) $no_loom\n\$&/; s/WEFT_PLUGIN\\(policy(.*?)_table\\)/static weft_status my_policy_works(const weft_host *host, weft_error *err) { (void)host; $no_loom }\nWEFT_PLUGIN_THAT(policy\$1_table, my_policy_works)/s"
 answers 13 untried "no loom is connected here" my-policy/idle.so
-[ "$(grep -c '^  R[0-9]* *untried' printed)" = 6 ] || failed "not all but R26 are untried" printed
+[ "$(grep -c '^  R[0-9]* *untried' printed)" = 7 ] || failed "not all but R26 are untried" printed
 grep -qE '^  R26 +holds' printed || failed "a plugin that cannot work here is not loaded" printed
 policy shy "s/WEFT_PLUGIN\\(policy/#define weft_plugin_entry real_entry\n\$&/; s/\\z/\n#undef weft_plugin_entry\nWEFT_EXPORT weft_plugin_entry_fn weft_plugin_entry;\nconst weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err) { (void)host; (void)weft_error_set(err, WEFT_E_DEVICE, \"no loom is connected here\"); return NULL; }\n/"
 answers 13 untried "no loom is connected here" my-policy/shy.so
