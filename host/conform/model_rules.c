@@ -1,4 +1,5 @@
-/* host/conform/model_rules.c: what a model has to keep to before it computes. What it computes is tried by training. */
+/* host/conform/model_rules.c: what a model has to keep to: what it declares and records, and what its forward and the
+ * backward of its own operators compute. */
 #include "conform/rule.h"
 
 #include "base/file.h"
@@ -8,9 +9,14 @@
 #include "conform/other_key.h"
 #include "conform/recorded.h"
 #include "model/declare.h"
+#include "play/sight.h"
+#include "play/slopes.h"
+#include "play/twice.h"
 #include "plugin/enter.h"
+#include "plugin/services.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 
 enum { MOST_BYTES = 1 << 20, TABLE_ROWS = 8 };
@@ -204,6 +210,108 @@ static weft_status gives_back(weft_subject *subject, weft_error *err) {
     return weft_subject_gives_back(subject, come_and_go, err);
 }
 
+/* ---- what it computes ---- */
+
+/* A model that computes on this project's CPU device, in one thread: products of this size have no work for more. */
+typedef struct bench {
+    weft_subject cpu;
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    weft_declared *declared;
+} bench;
+
+static weft_status open_device(bench *self, weft_error *err) {
+    const weft_key *threads;
+    weft_status status = weft_subject_open_own(&self->cpu, "device", "cpu", err);
+    if (status != WEFT_OK) return status;
+    threads = weft_subject_key(&self->cpu, "threads", WEFT_KEY_I64);
+    if (threads != NULL) *(int64_t *)weft_subject_value(&self->cpu, threads) = 1;
+    self->kernels = weft_subject_table(&self->cpu, device);
+    WEFT_PLUGIN_CALL(status, self->kernels, create, err, &self->device, weft_services(), self->cpu.config, 0);
+    return status;
+}
+
+static weft_status open_bench(bench *self, const weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_status status = find_config(path, subject, err);
+    memset(self, 0, sizeof *self);
+    if (status == WEFT_OK) status = open_device(self, err);
+    return status == WEFT_OK ? not_tried(declare(&self->declared, subject, path, WEFT_POISON_ONE, err)) : status;
+}
+
+static void close_bench(bench *self) {
+    weft_declared_destroy(self->declared);
+    if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
+    weft_subject_close(&self->cpu);
+}
+
+/* Numbers that are too far apart for a model are none of its mistakes: they are drawn closer until its loss is one. */
+static weft_status play(weft_played **out, const bench *self, weft_error *err) {
+    const double sizes[] = {1, 0.25, 0.0625};
+    weft_status status = WEFT_OK;
+    *out = NULL;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        weft_play_leaf leaf;
+        weft_played_destroy(*out);
+        status = weft_played_create(out, self->declared, self->kernels, self->device, sizes[i], err);
+        if (status == WEFT_OK) weft_played_draw(*out, 0, &leaf);
+        if (status == WEFT_OK) status = weft_played_forward(*out, &leaf, err);
+        if (status == WEFT_OK) status = weft_played_backward(*out, err);
+        if (status != WEFT_OK || isfinite((*out)->loss_sum)) return status;
+    }
+    return WEFT_BROKEN(err, "its loss is no number, whichever weights it has: %g", (*out)->loss_sum);
+}
+
+static weft_status judge_slopes(const weft_subject *subject, bool *has_own, weft_error *err) {
+    weft_played *played = NULL;
+    bench self;
+    weft_status status = open_bench(&self, subject, err);
+    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) *has_own = weft_played_own_operator(played) != NULL;
+    if (status == WEFT_OK) status = weft_slopes_judge(played, err);
+    weft_played_destroy(played);
+    close_bench(&self);
+    return status;
+}
+
+static weft_status has_slopes(weft_subject *subject, weft_error *err) {
+    bool has_own = false;
+    weft_subject twice = *subject;
+    weft_status status = judge_slopes(subject, &has_own, err);
+    if (status != WEFT_OK || !has_own) return status;
+    twice.loaded = weft_twice_loaded(subject->loaded);
+    if (twice.loaded == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
+    status = judge_slopes(&twice, &has_own, err);
+    if (status != WEFT_OK)
+        (void)weft_error_prefix(err, "where another reader of its inputs has given them a gradient before, to which "
+                                     "backward adds as `accumulate` says: ");
+    return status;
+}
+
+static weft_status sees_its_past(weft_subject *subject, weft_error *err) {
+    weft_played *played = NULL;
+    bench self;
+    weft_status status = open_bench(&self, subject, err);
+    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) status = weft_sight_judge(played, err);
+    weft_played_destroy(played);
+    close_bench(&self);
+    return status;
+}
+
+static weft_status keeps_leaves_apart(weft_subject *subject, weft_error *err) {
+    weft_played *played = NULL, *beside = NULL;
+    bench self;
+    weft_status status = open_bench(&self, subject, err);
+    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) status = play(&beside, &self, err);
+    if (status == WEFT_OK) status = weft_sight_judge_history(played, beside, err);
+    weft_played_destroy(beside);
+    weft_played_destroy(played);
+    close_bench(&self);
+    return status;
+}
+
 /* ---- files that are wrong ---- */
 
 /* What the plugin itself answers to a text: a refusal has a sentence. */
@@ -214,11 +322,15 @@ static weft_status create_from(bool *taken, const weft_subject *subject, const c
     weft_error said = WEFT_ERROR_INIT;
     weft_model *model = NULL;
     char what[128];
-    *taken = table->create(&model, weft_subject_host(WEFT_POISON_ONE), subject->config, &source, &said) == WEFT_OK;
+    weft_doing before = weft_plugin_enter(table, "create");
+    *taken =
+        weft_plugin_leave(before,
+                          table->create(&model, weft_subject_host(WEFT_POISON_ONE), subject->config, &source, &said),
+                          NULL) == WEFT_OK;
     (void)snprintf(what, sizeof what, "a config.json that is '%.60s'", text);
     if (!*taken && said.text[0] == '\0')
         return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
-    if (*taken) table->destroy(model);
+    if (*taken) WEFT_PLUGIN_TELL(table, destroy, model);
     return weft_subject_refused(*taken ? WEFT_OK : WEFT_E_USER, model, what, err);
 }
 
@@ -248,7 +360,9 @@ static const char *change_number(char *out, size_t size, const char *text, const
 
 static weft_status try_numbers(const weft_subject *subject, const char *path, const char *text, char *room, size_t size,
                                weft_error *err) {
-    static const char *const numbers[] = {"-1", "0", "3", "99999999999999999999", "1e300", "\"x\"", "null", "[]"};
+    static const char *const numbers[] = {"-1",    "0",     "3",    "9",     "70",
+                                          "300",   "1000",  "5000", "70000", "99999999999999999999",
+                                          "1e300", "\"x\"", "null", "[]"};
     weft_status status = WEFT_OK;
     for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
         const char *at = text + 1;
@@ -287,4 +401,7 @@ const weft_rule weft_rules_model[] = {
     {"R82", "model", "gives its memory back", gives_back, false},
     {"R83", "model", "declares and records the same in a host whose structs are longer", works_later, false},
     {"R84", "model", "records the same operators whenever it is asked", records_alike, false},
+    {"R85", "model", "has gradients that are the slopes of its loss", has_slopes, false},
+    {"R86", "model", "sees of a row what stands before, in its document alone", sees_its_past, false},
+    {"R87", "model", "computes a leaf alike whichever leaves come before it or in between", keeps_leaves_apart, false},
     {NULL, NULL, NULL, NULL, false}};

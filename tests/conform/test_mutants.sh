@@ -23,6 +23,15 @@ for kind in optimizer policy strategy tokenizer data model adapter device comm; 
     ! grep -E '^  R[0-9]+ +(broken|crashes|hangs|untried|moot)' printed || failed "$kind does not hold its rules" printed
 done
 
+# A model with an operator of its own, whose mistakes are those of `square`.
+cp -r my-model my-square
+perl -0pe 'BEGIN { local $/; open my $f, "<", shift or die; $op = <$f> } s/static weft_value perceptron/$op\n$&/;
+    s/ops->activation\(g, (.*?), WEFT_SILU\)/square(g, ops, $1)/' \
+    "$WEFT_SOURCE/tests/conform/square.c" my-model/my_model.c >my-square/my_square.c
+make_plugin my-square/my_square.c my-square/sound.so || failed "the model with an operator does not compile" log
+prints "$weft" plugins check my-square/sound.so
+! grep -E '^  R[0-9]+ +(broken|crashes|hangs|untried|moot)' printed || failed "square does not hold its rules" printed
+
 n=0
 while read -r kind rule change; do
     case $kind in '' | '#'*) continue ;; esac
