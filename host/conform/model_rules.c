@@ -323,10 +323,9 @@ static weft_status create_from(bool *taken, const weft_subject *subject, const c
     weft_model *model = NULL;
     char what[128];
     weft_doing before = weft_plugin_enter(table, "create");
-    *taken =
-        weft_plugin_leave(before,
-                          table->create(&model, weft_subject_host(WEFT_POISON_ONE), subject->config, &source, &said),
-                          NULL) == WEFT_OK;
+    *taken = weft_plugin_leave(before,
+                               table->create(&model, weft_subject_guarded_host(), subject->config, &source, &said),
+                               NULL) == WEFT_OK;
     (void)snprintf(what, sizeof what, "a config.json that is '%.60s'", text);
     if (!*taken && said.text[0] == '\0')
         return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
@@ -345,7 +344,8 @@ static weft_status judge_broken(const weft_subject *subject, const char *path, c
     if (must_refuse) return WEFT_BROKEN(err, "it takes a config.json that is '%.60s'", text);
     status = weft_file_replace(path, text, strlen(text), err);
     if (status != WEFT_OK) return status;
-    (void)declare(&made, subject, path, WEFT_POISON_ONE, &said); /* the host judges what was declared */
+    (void)weft_declared_create(&made, weft_subject_guarded_host(), weft_subject_table(subject, model), subject->config,
+                               path, &said); /* the host judges what was declared */
     weft_declared_destroy(made);
     return WEFT_OK;
 }

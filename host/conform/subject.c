@@ -1,6 +1,7 @@
 /* host/conform/subject.c: see subject.h. */
 #include "conform/subject.h"
 
+#include "base/sizes.h"
 #include "config/settings.h"
 #include "plugin/call.h"
 #include "plugin/load.h"
@@ -11,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* ---- a host that watches ---- */
 
@@ -42,6 +44,45 @@ static void release(const weft_host *host, void *memory) {
     atomic_fetch_sub(&pieces, 1);
     services->release(services, memory);
 }
+
+/* ---- with an end that is guarded ---- */
+
+/* Stands in front of a guarded piece. */
+typedef struct fence {
+    void *map;
+    size_t bytes;
+} fence;
+
+static void *alloc_guarded(const weft_host *host, size_t bytes, size_t alignment) {
+    const int64_t page = sysconf(_SC_PAGESIZE), unit = (int64_t)(alignment < sizeof(fence) ? sizeof(fence) : alignment);
+    const int64_t piece = weft_round_up((int64_t)(bytes < 1 ? 1 : bytes), (int64_t)alignment);
+    const int64_t whole = weft_round_up(piece + unit, page);
+    fence front = {NULL, (size_t)(whole + page)};
+    char *memory;
+    (void)host;
+    front.map = mmap(NULL, front.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (front.map == MAP_FAILED) return NULL;
+    memory = (char *)front.map + whole - piece;
+    if (mprotect((char *)front.map + whole, (size_t)page, PROT_NONE) != 0) {
+        (void)munmap(front.map, front.bytes);
+        return NULL;
+    }
+    memset(memory, WEFT_POISON_ONE, (size_t)piece);
+    memcpy(memory - sizeof front, &front, sizeof front);
+    atomic_fetch_add(&pieces, 1);
+    return memory;
+}
+
+static void release_guarded(const weft_host *host, void *memory) {
+    fence front;
+    (void)host;
+    if (memory == NULL) return;
+    memcpy(&front, (char *)memory - sizeof front, sizeof front);
+    atomic_fetch_sub(&pieces, 1);
+    (void)munmap(front.map, front.bytes);
+}
+
+/* ---- what else it serves ---- */
 
 static void run_upwards(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context), void *context) {
     (void)host;
@@ -116,6 +157,14 @@ const weft_host *weft_subject_host(uint8_t poison) {
 
 int64_t weft_subject_pieces(void) {
     return (int64_t)atomic_load(&pieces);
+}
+
+const weft_host *weft_subject_guarded_host(void) {
+    static weft_host host;
+    host = *weft_subject_host(WEFT_POISON_ONE);
+    host.alloc = alloc_guarded;
+    host.release = release_guarded;
+    return &host;
 }
 
 /* ---- what it keeps ---- */

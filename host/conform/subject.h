@@ -60,6 +60,9 @@ void weft_subject_close_other(weft_subject_other *out);
 /* A host whose memory is full of a byte when it is given, and which runs parallel_for upwards (0xa5) or downwards
  * (0x5a): answers may not depend on either. One of two tables. */
 const weft_host *weft_subject_host(uint8_t poison);
+/* The first of them with a page behind each piece of memory that nobody may touch: whoever writes or reads past its end
+ * crashes in that call, and not where another one misses what lay there. For what takes few pieces. */
+const weft_host *weft_subject_guarded_host(void);
 /* Pieces of memory that plugins hold now from these hosts. */
 int64_t weft_subject_pieces(void);
 

@@ -167,8 +167,7 @@ static weft_status fill_model(weft_played *self, double size, weft_error *err) {
     }
     for (int32_t i = 0; i < self->declared->n_parameters && status == WEFT_OK; i++)
         status = make_parameter(self, i, size, err);
-    for (int32_t i = 0; i < self->declared->n_tables && status == WEFT_OK; i++)
-        status = make_table(self, i, rows, err);
+    for (int32_t i = 0; i < self->declared->n_tables && status == WEFT_OK; i++) status = make_table(self, i, rows, err);
     return status;
 }
 
@@ -306,7 +305,7 @@ weft_status weft_played_create(weft_played **out, const weft_declared *declared,
     self->kernels = kernels;
     self->device = device;
     self->length = declared->info.max_context < WEFT_PLAY_LENGTH ? (int32_t)declared->info.max_context
-                                                                : WEFT_PLAY_LENGTH;
+                                                                 : WEFT_PLAY_LENGTH;
     status = make_room(self, err);
     if (status == WEFT_OK) status = record(self, err);
     if (status == WEFT_OK) status = plan(self, err);

@@ -25,15 +25,15 @@ typedef struct weft_played {
     const weft_device_plugin *kernels;
     weft_device *device;
     int32_t length;
-    weft_graph **graphs;           /* [n_segments] */
-    weft_graph_binding *bindings;  /* [n_segments] */
-    weft_slot_ref leaf[5];         /* ids, targets, weights, starts, positions */
-    weft_ref *parameters;          /* [n_parameters] */
-    weft_slot_ref *gradients;      /* [n_parameters] */
-    weft_slot_ref *tables;         /* [n_tables] */
-    float **values;                /* [n_parameters]: what is drawn, numel of each */
-    bool *is_read;                 /* [n_parameters]: a segment reads it */
-    weft_slot_ref *scratch;        /* what a pass may find anything in: tapes, carries, scratch */
+    weft_graph **graphs;          /* [n_segments] */
+    weft_graph_binding *bindings; /* [n_segments] */
+    weft_slot_ref leaf[5];        /* ids, targets, weights, starts, positions */
+    weft_ref *parameters;         /* [n_parameters] */
+    weft_slot_ref *gradients;     /* [n_parameters] */
+    weft_slot_ref *tables;        /* [n_tables] */
+    float **values;               /* [n_parameters]: what is drawn, numel of each */
+    bool *is_read;                /* [n_parameters]: a segment reads it */
+    weft_slot_ref *scratch;       /* what a pass may find anything in: tapes, carries, scratch */
     int32_t n_scratch;
     weft_buffer **buffers;
     int32_t n_buffers, most_buffers;

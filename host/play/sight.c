@@ -1,7 +1,7 @@
 /* host/play/sight.c: see sight.h.
  *
- * The loss is a sum over places, each times its target's weight. So a weight of zero takes a place's loss out of it, and
- * what is left shows whether others have changed. A product may be summed in another order where its rows lie
+ * The loss is a sum over places, each times its target's weight. So a weight of zero takes a place's loss out of it,
+ * and what is left shows whether others have changed. A product may be summed in another order where its rows lie
  * elsewhere: some 64 roundings of 2^-24 each, of numbers that are about as large as the loss, are 2^-18 of it. */
 #include "play/sight.h"
 

@@ -5,8 +5,8 @@
  *     D(h) = (L(x + h v) - L(x - h v)) / 2h = slope + c h^2 + O(h^4)
  *
  * Richardson's extrapolation R(h) = (4 D(h/2) - D(h)) / 3 leaves O(h^4). Of three widths come two of them, R(h) and
- * R(h/2): where the loss is smooth the second is off by a fifteenth of what lies between them, so four times that bounds
- * it, also where a kink or two lie on the way. The other error is rounding: L is a sum of fp32 numbers, and a
+ * R(h/2): where the loss is smooth the second is off by a fifteenth of what lies between them, so four times that
+ * bounds it, also where a kink or two lie on the way. The other error is rounding: L is a sum of fp32 numbers, and a
  * difference of two divided by a small h. How much L moves by rounding alone is measured, by second differences so
  * close by that L's own curvature, some 2^-20 of what it is at h, is nothing (Moré and Wild, "Estimating computational
  * noise", 2011), and is never taken for less than the last bit of L. R(h/2) weighs four losses by 16/3h and 4/3h in
@@ -133,8 +133,7 @@ static weft_status judge_parameter(line *l, weft_error *err) {
         choose_direction(l, d);
         status = judge_direction(l, err);
     }
-    if (status == WEFT_OK)
-        status = weft_played_put(l->played, l->parameter, l->played->values[l->parameter], err);
+    if (status == WEFT_OK) status = weft_played_put(l->played, l->parameter, l->played->values[l->parameter], err);
     return status;
 }
 
@@ -144,7 +143,8 @@ static weft_status judge_parameters(weft_played *played, const weft_play_leaf *l
     const weft_declared *declared = played->declared;
     const double loss = played->loss_sum;
     weft_status status = WEFT_OK;
-    for (int32_t p = declared->n_parameters - 1; p >= 0 && status == WEFT_OK; p--) { /* what lies near a mistake first */
+    for (int32_t p = declared->n_parameters - 1; p >= 0 && status == WEFT_OK;
+         p--) { /* what lies near a mistake first */
         const int64_t n = declared->parameters[p].numel;
         line l = {.played = played, .leaf = leaf, .parameter = p, .n = n, .gradient = gradients[p], .middle = loss};
         if (gradients[p] == NULL) continue;

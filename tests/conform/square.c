@@ -1,4 +1,4 @@
-/* ---- an operator of its own: y = x^2 + x, element by element. tests/conform/test_mutants.sh puts it into a model. ---- */
+/* ---- an operator of its own: y = x^2 + x of each element; tests/conform/test_mutants.sh puts it into a model ---- */
 
 typedef struct square_shape {
     int64_t rows, length, width;
