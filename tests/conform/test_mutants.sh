@@ -164,11 +164,13 @@ refused "[data] plugin = my-data gives of its split validation have no target" "
     data.plugin="$dir/my-data/empty.so" eval.every=2
 
 # What is built and what is kept holds the rules, or they are not tried.
-for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
+for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_BUILD"/tests/cuda/weft-device-cuda.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
     is_full || break
+    [ -e "$file" ] || continue
     case $file in
         *weft-optimizer*) set -- weight_decay=0.1 ;;
         *weft-policy-class*) set -- classes=LlamaDecoderLayer ;;
+        */tests/cuda/*) set -- share=yes ;;
         *weft-device-archive*) continue ;; # the plainest one, which trains, and lacks what the small model does not need
         *) set -- ;;
     esac

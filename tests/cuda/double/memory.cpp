@@ -2,13 +2,14 @@
  *
  * Device memory lies in one stretch of addresses, each allocation in pages of its own that end in pages without access;
  * an address is used once. None of it can be touched but while queued work runs: what that touches is opened by the
- * fault
- * that it gives, and closed again behind it. What lies between an allocation and the ends of its pages has a pattern
- * that
- * has to stay. New memory is full of NaN. */
+ * fault that it gives, and closed again behind it. What lies between an allocation and the ends of its pages has a
+ * pattern that has to stay. New memory is full of NaN. What is known of allocations stays when they are freed, and lies
+ * apart from the heap, so that a heap which grows tells of the device alone. */
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstring>
+#include <functional>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -20,8 +21,41 @@ namespace {
 constexpr size_t PAGE = 4096, ARENA = size_t{1} << 42;
 constexpr int POISON = 0xff, EDGE_BYTE = 0xb6;
 
+/* Memory of the system, which is never given back. */
+void *take_apart(size_t bytes) {
+    constexpr size_t CHUNK = size_t{1} << 20;
+    static char *next, *end;
+    bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
+    if (next == nullptr || bytes > static_cast<size_t>(end - next)) {
+        const size_t room = bytes > CHUNK ? bytes : CHUNK;
+        void *memory = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED) fault("%zu bytes for records are not to be had", room);
+        next = static_cast<char *>(memory);
+        end = next + room;
+    }
+    next += bytes;
+    return next - bytes;
+}
+template <typename T> struct Apart {
+    typedef T value_type;
+    Apart() = default;
+    template <typename U> Apart(const Apart<U> &) {}
+    T *allocate(size_t n) {
+        return static_cast<T *>(take_apart(n * sizeof(T)));
+    }
+    void deallocate(T *, size_t) {}
+    template <typename U> bool operator==(const Apart<U> &) const {
+        return true;
+    }
+    template <typename U> bool operator!=(const Apart<U> &) const {
+        return false;
+    }
+};
+/* By the first byte of their pages. */
+typedef std::map<uintptr_t, Allocation, std::less<uintptr_t>, Apart<std::pair<const uintptr_t, Allocation>>> Records;
+
 char *arena, *arena_next;
-std::map<uintptr_t, Allocation> device, pinned; /* by the first byte of their pages */
+Records device, pinned;
 std::vector<size_t> live_of(64);
 thread_local int open_count;
 std::vector<const Allocation *> opened;
@@ -48,7 +82,7 @@ void protect(const Allocation &a, int how) {
     if (mprotect(reinterpret_cast<void *>(a.map), a.mapped, how) != 0) fault("mprotect failed");
 }
 
-const Allocation *find(const std::map<uintptr_t, Allocation> &in, uintptr_t address, size_t around) {
+const Allocation *find(const Records &in, uintptr_t address, size_t around) {
     auto it = in.upper_bound(address);
     if (it == in.begin()) return nullptr;
     const Allocation &a = (--it)->second;
