@@ -191,7 +191,7 @@ static void share_call(void) {
     void *call = MAP_FAILED;
     (void)unsetenv("WEFT_CALL_FILE");
     if (file < 0) return;
-    if (ftruncate(file, sizeof(weft_crumb)) == 0)
+    if (posix_fallocate(file, 0, sizeof(weft_crumb)) == 0) /* a page that is only promised could be missing later */
         call = mmap(NULL, sizeof(weft_crumb), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     (void)close(file);
     if (call != MAP_FAILED) weft_crash_crumb(call);

@@ -6,6 +6,7 @@
 #include "ab/contest.h"
 #include "launch/voice.h"
 #include "launch/world.h"
+#include "plugin/crash.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -235,6 +236,7 @@ static void give_up(bool stopped, const char *call) {
                       call);
     (void)fflush(stderr);
     if (weft_world_get()->size > 1) (void)nanosleep(&moment, NULL);
+    weft_crash_crumb(NULL); /* it is the host that ends */
     _exit(stopped ? WEFT_EXIT_STOPPED : WEFT_EXIT_FAILED);
 }
 

@@ -3,6 +3,7 @@
 
 #include "trial/rule.h"
 #include "model/convert.h"
+#include "plugin/crash.h"
 #include "plugin/enter.h"
 
 #include <math.h>
@@ -48,6 +49,7 @@ static char overdue[MOST_SAID]; /* the line, made before: a signal's handler wri
 
 static void give_up(int number) {
     (void)number;
+    weft_crash_crumb(NULL); /* it is the host that ends */
     if (write(STDERR_FILENO, overdue, strlen(overdue)) < 0) _exit(2);
     _exit(1);
 }

@@ -180,7 +180,11 @@ static bool check_greeting(chief *self, follower *one) {
 static void take_views(const chief *self, const follower *one) {
     weft_rank_view *ranks = &self->watch->ranks[one->at];
     memcpy(ranks, one->in, (size_t)one->first.n * sizeof *ranks);
-    for (int32_t i = 0; i < one->first.n; i++) ranks[i].text[sizeof ranks[i].text - 1] = '\0';
+    for (int32_t i = 0; i < one->first.n; i++) {
+        weft_rank_view *rank = &ranks[i];
+        rank->text[sizeof rank->text - 1] = '\0';
+        rank->call.who[sizeof rank->call.who - 1] = rank->call.what[sizeof rank->call.what - 1] = '\0';
+    }
 }
 
 /* One piece of what a follower sends; false: nothing more for now. */

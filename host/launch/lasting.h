@@ -2,8 +2,9 @@
  *
  * Whoever waits for this process, a rank or a person, sees nothing but silence else: the watcher of ranks takes none
  * that computes for one that hangs. One thread looks at what the main thread is doing (crash.h) and where the pass is
- * (pulse.h); the calls themselves cost two stores more. Nothing is stopped, unless who has nothing to lose asks for it;
- * but where a call has ended the main thread nothing is left to wait for, and the process ends with a sentence. */
+ * (pulse.h); the calls themselves cost two stores more, and a name where another process reads along. Nothing is
+ * stopped, unless who has nothing to lose asks for it; but where a call has ended the main thread nothing is left to
+ * wait for, and the process ends with a sentence. */
 #ifndef WEFT_HOST_LAUNCH_LASTING_H
 #define WEFT_HOST_LAUNCH_LASTING_H
 

@@ -102,13 +102,15 @@ static weft_crumb *_Atomic crumb;
 
 /* The name is written where it is another one than before; both stay texts at any time. */
 static void drop_crumb(weft_crumb *out, const weft_doing *now) {
-    static const char *named;
+    static const char *kind, *id;
     if (now->what == NULL || now->kind == NULL) {
         out->what[0] = '\0';
         return;
     }
-    if (named != now->id || out->who[0] == '\0') (void)snprintf(out->who, sizeof out->who, "%s:%s", now->kind, now->id);
-    named = now->id;
+    if (kind != now->kind || id != now->id || out->who[0] == '\0')
+        (void)snprintf(out->who, sizeof out->who, "%s:%s", now->kind, now->id);
+    kind = now->kind;
+    id = now->id;
     (void)strncpy(out->what, now->what, sizeof out->what - 1);
 }
 

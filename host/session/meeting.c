@@ -7,9 +7,10 @@
 /* Rows are brought to rank 0, so its ways are there before the device is asked what is left for the sessions. */
 static weft_status connect_post(weft_meeting *self, weft_error *err) {
     weft_platform *platform = self->platform;
-    const weft_status status = weft_post_connect(&self->post, err);
+    weft_status status = weft_post_connect(&self->post, err);
     if (status != WEFT_OK || self->ranks.world == 1) return status;
-    return weft_device_measure(&platform->device_info, platform->kernels, platform->device, err);
+    status = weft_device_measure(&platform->device_info, platform->kernels, platform->device, err);
+    return weft_peers_agree(&self->peers, status, err);
 }
 
 static weft_status meet(weft_meeting *self, weft_error *err) {

@@ -100,8 +100,10 @@ waits "several leaves, replayed" 1 data.context=100
 waits "fsdp, replayed" 2 data.context=100 strategy.plugin=fsdp strategy.prefetch=1
 [ "$(sort -u missed | grep -c '^recorded-upload')" -ge 3 ] ||
     failed "leaves, COUNT and the optimizer's struct are not all read anew" missed
-# One program may do without a wait, as what it is for has happened already; each has to be missed by some program.
+# One program may do without a wait, as what it is for has happened already; each has to be missed by some program, but
+# for those by which a product is timed before the first step: what it makes is read by nobody.
 while read -r site what; do
+    case $what in *" time_product "*) continue ;; esac
     grep -qxF "$site" missed || failed "nothing shows that this is left out: $what"
 done <not_missed
 needed=$(sort -u missed | wc -l)
