@@ -76,7 +76,7 @@ static void give_back(weft_device *device, void *base) {
     if (base == NULL) return;
     while (*at != NULL && (*at)->base != base) at = &(*at)->next;
     memory = *at;
-    if (memory == NULL) abort(); /* not ours: a test fails */
+    if (memory == NULL) abort();                   /* not ours: a test fails */
     memset(base, NAN_BYTE, (size_t)memory->bytes); /* what is under way from there finds nothing more */
     (void)late_drain_all(device, NULL);
     *at = memory->next;
