@@ -157,23 +157,8 @@ static weft_status answers_alike(desk *d, const weft_subject *subject, uint32_t 
 
 /* ---- beside one with other keys ---- */
 
-/* A policy has no instance but its keys. */
-typedef struct keyed {
-    const weft_subject *subject;
-} keyed;
-
-static weft_status open_keyed(void *made, const weft_subject *subject, weft_error *err) {
-    (void)err;
-    ((keyed *)made)->subject = subject;
-    return WEFT_OK;
-}
-
-static void close_keyed(void *made) {
-    ((keyed *)made)->subject = NULL;
-}
-
 static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
-    const keyed *self = made;
+    const weft_keyed *self = made;
     desk *d = malloc(sizeof *d);
     weft_status status = d != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
@@ -188,7 +173,7 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
 }
 
 static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
-    const weft_answers answers = {sizeof(keyed), open_keyed, close_keyed, ask_keyed};
+    const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, ask_keyed};
     return weft_other_keys(subject, &answers, err);
 }
 

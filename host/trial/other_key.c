@@ -25,6 +25,16 @@ void weft_answer_add_text(weft_answer *to, const char *text) {
     weft_answer_add(to, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
 }
 
+weft_status weft_keyed_open(void *instance, const weft_subject *subject, weft_error *err) {
+    (void)err;
+    ((weft_keyed *)instance)->subject = subject;
+    return WEFT_OK;
+}
+
+void weft_keyed_close(void *instance) {
+    ((weft_keyed *)instance)->subject = NULL;
+}
+
 /* ---- another value ---- */
 
 enum { VALUES = 4 };

@@ -22,6 +22,14 @@ typedef struct weft_answers {
     weft_status (*ask)(weft_answer *to, void *instance, weft_error *err);
 } weft_answers;
 
+/* The instance of a plugin that has none but its keys: a policy, a strategy. */
+typedef struct weft_keyed {
+    const weft_subject *subject;
+} weft_keyed;
+
+weft_status weft_keyed_open(void *instance, const weft_subject *subject, weft_error *err);
+void weft_keyed_close(void *instance);
+
 /* For each key of the plugin that is a number, yes or no, or one of several names: an instance with another value of it
  * answers in a process that has an instance with the keys as they are, made before it or after it, as it does in one
  * where it is alone. A value that is refused there says nothing. Before that: an instance answers in a process that

@@ -13,7 +13,7 @@
 
 bool amx_decide(const amx_facts *facts) {
     const unsigned limit = dnnl_cpu_isa_avx512_core_amx;
-    if ((facts->library & limit) != limit) return false;
+    if ((facts->most & limit) != limit) return false;
     if ((facts->features & TILE_FEATURES) != TILE_FEATURES || (facts->saved & SAVED) != SAVED) return false;
     return facts->allow();
 }
@@ -37,26 +37,26 @@ static uint64_t read_saved(void) {
     return (uint64_t)high << 32 | low;
 }
 
-static bool look(unsigned library) {
+static bool look(unsigned most) {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    amx_facts facts = {.library = library, .allow = ask_the_kernel};
+    amx_facts facts = {.most = most, .allow = ask_the_kernel};
     if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
     facts.features = d;
     facts.saved = read_saved();
     return amx_decide(&facts);
 }
 #else
-static bool look(unsigned library) {
-    (void)library;
+static bool look(unsigned most) {
+    (void)most;
     return false;
 }
 #endif
 
-bool amx_is_here(unsigned library) {
+bool amx_is_here(unsigned most) {
     static _Atomic int known; /* 1: no, 2: yes; asked twice at once, the answer is the same */
     int answer = atomic_load(&known);
     if (answer == 0) {
-        answer = look(library) ? 2 : 1;
+        answer = look(most) ? 2 : 1;
         atomic_store(&known, answer);
     }
     return answer == 2;

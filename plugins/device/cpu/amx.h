@@ -29,7 +29,7 @@ typedef struct amx_configuration {
 
 /* What decides, apart from each other so that it can be tested. `allow` asks the kernel for the state of tiles. */
 typedef struct amx_facts {
-    unsigned library;  /* dnnl_cpu_isa_t: the most that oneDNN may use */
+    unsigned most;     /* dnnl_cpu_isa_t: what oneDNN may use */
     uint32_t features; /* cpuid(7, 0).edx */
     uint64_t saved;    /* XCR0: what the system saves of a thread */
     bool (*allow)(void);
@@ -37,7 +37,7 @@ typedef struct amx_facts {
 
 bool amx_decide(const amx_facts *facts);
 /* The same of this process; asks the kernel once. A thread that the kernel has not allowed dies of its first tile. */
-bool amx_is_here(unsigned library);
+bool amx_is_here(unsigned most);
 
 #if defined(__x86_64__) && !defined(WEFT_AMX_PLAIN)
 #define TILE_CONFIGURE(to)    __asm__ volatile("ldtilecfg %0" ::"m"(*(to)))
