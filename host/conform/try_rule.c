@@ -4,7 +4,7 @@
 #include "base/child.h"
 #include "base/join.h"
 #include "base/tree.h"
-#include "conform/leaves_process.h"
+#include "trial/leaves_process.h"
 #include "trial/own_command.h"
 #include "trial/usable.h"
 #include "plugin/ending.h"

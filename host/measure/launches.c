@@ -46,7 +46,8 @@ static weft_status count_step(weft_launches *out, const weft_device_dry_run *dry
     weft_status status = weft_engine_take_memory(engine, err);
     if (status == WEFT_OK) status = weft_stepper_create(&stepper, engine, NULL, NULL, err);
     dry->counts(engine->device, &before);
-    if (status == WEFT_OK) status = weft_stepper_rehearse(stepper, err);
+    if (status == WEFT_OK && weft_stepper_rehearse(stepper, err) != WEFT_OK)
+        status = weft_error_prefix(err, "a rehearsal of a step: ");
     dry->counts(engine->device, &after);
     weft_stepper_destroy(stepper);
     weft_engine_release(engine);

@@ -117,8 +117,7 @@ static void put_piece(weft_generator *self, const int32_t *text) {
     }
 }
 
-weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
-                                  int64_t n_text, weft_error *err) {
+static weft_status run_piece(weft_generator *self, const int32_t *text, int64_t past, int64_t n_text, weft_error *err) {
     const weft_engine *engine = self->engine;
     const int64_t length = n_text - past;
     weft_exec_table table = {.context = self};
@@ -138,11 +137,16 @@ weft_status weft_generator_logits(weft_generator *self, const float **out, const
         status = weft_order_fetch(&self->order, self->row, engine->logits.ref, weft_f32_bytes(n), err);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
-            status = weft_error_set(err, WEFT_E_NUMERIC,
-                                    "the logits at place %lld are not numbers: the model's weights are "
-                                    "broken",
-                                    (long long)(past + length - 1));
-    if (status == WEFT_OK) *out = self->row;
+            status = weft_error_set(err, WEFT_E_NUMERIC, "logits are not numbers: the model's weights are broken");
+    return status;
+}
+
+weft_status weft_generator_logits(weft_generator *self, const float **out, const int32_t *text, int64_t past,
+                                  int64_t n_text, weft_error *err) {
+    const weft_status status = run_piece(self, text, past, n_text, err);
+    if (status != WEFT_OK)
+        return weft_error_prefix(err, "what follows place %lld of the text: ", (long long)n_text - 1);
+    *out = self->row;
     return status;
 }
 

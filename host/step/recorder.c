@@ -177,14 +177,6 @@ static weft_status recall_pass(weft_recorder *self, known_pass **out, const weft
     return WEFT_OK;
 }
 
-/* What fails beside the events is told with the pass it was for. */
-static weft_status of_pass(const weft_stepper *stepper, weft_status status, weft_error *err) {
-    if (status == WEFT_OK) return WEFT_OK;
-    if (stepper->step == 0) (void)weft_error_prefix(err, "evaluation: ");
-    else (void)weft_error_prefix(err, "step %llu: ", (unsigned long long)stepper->step);
-    return status;
-}
-
 /* ---- recording ---- */
 
 /* What is sent between passes may still be on its way. */
@@ -208,12 +200,12 @@ static weft_status record_pass(const weft_recorder *self, known_pass *pass, weft
     weft_traffic *sent = ranks->sent;
     weft_error ended = WEFT_ERROR_INIT;
     weft_status status = begin_recording(self, &stepper->order, err), end = WEFT_OK;
-    if (status != WEFT_OK) return of_pass(stepper, status, err);
+    if (status != WEFT_OK) return weft_step_of_pass(stepper, "", status, err);
     if (sent != NULL) ranks->sent = &pass->sent;
     status = queue(stepper, err);
     ranks->sent = sent;
     end = end_recording(self, &pass->made, status == WEFT_OK ? err : &ended);
-    return status == WEFT_OK ? of_pass(stepper, end, err) : status;
+    return status == WEFT_OK ? weft_step_of_pass(stepper, "", end, err) : status;
 }
 
 /* Nothing of what could not be recorded has run: the pass goes event by event, as do all that follow. */
@@ -234,7 +226,7 @@ static weft_status replay_pass(const weft_recorder *self, const known_pass *pass
         weft_plugin_leave(before, self->capture->replay(self->device, NULL, pass->made, err), err);
     if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &pass->sent, self->world);
     stepper->result.replayed = true;
-    return of_pass(stepper, status, err);
+    return weft_step_of_pass(stepper, "", status, err);
 }
 
 /* ---- what it reads ---- */
@@ -253,7 +245,7 @@ static weft_status put_all(weft_recorder *self, weft_stepper *stepper, weft_erro
     note_wanted(self, stepper->stage->program);
     stepper->leaves = self->leaves;
     status = weft_step_make_leaves(stepper, self->wanted, err);
-    return status == WEFT_OK ? of_pass(stepper, weft_step_put_numbers(stepper, err), err) : status;
+    return status == WEFT_OK ? weft_step_of_pass(stepper, "", weft_step_put_numbers(stepper, err), err) : status;
 }
 
 /* For the watcher: no event of it is told. */

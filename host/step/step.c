@@ -27,24 +27,27 @@ static int64_t outcome_bytes(const weft_engine *engine) {
 
 static weft_status bring_outcome(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
-    return weft_order_bring(&self->order, (double *)(uintptr_t)self->outcome, engine->scalars.norm,
-                            outcome_bytes(engine), err);
+    const weft_status status = weft_order_bring(&self->order, (double *)(uintptr_t)self->outcome, engine->scalars.norm,
+                                                outcome_bytes(engine), err);
+    return weft_step_of_pass(self, ", bringing its norm and losses", status, err);
 }
 
 /* All of a training pass that the device does. */
 static weft_status queue_training(weft_stepper *self, weft_error *err) {
     weft_engine *engine = self->engine;
-    weft_status status = weft_step_send_first_rows(self, err);
+    weft_status status = weft_step_of_pass(self, ", its first rows", weft_step_send_first_rows(self, err), err);
     if (status == WEFT_OK) status = weft_step_run_events(self, err);
     /* A rank alone has done it in STEP; here REFRESH came after that. */
-    if (status == WEFT_OK && engine->ranks.world > 1) status = weft_compute_copy_refresh(engine, true, err);
+    if (status == WEFT_OK && engine->ranks.world > 1)
+        status = weft_step_of_pass(self, ", the copies that are computed with",
+                                   weft_compute_copy_refresh(engine, true, err), err);
     return status == WEFT_OK ? bring_outcome(self, err) : status;
 }
 
 /* All of a pass of evaluation. */
 static weft_status queue_evaluation(weft_stepper *self, weft_error *err) {
     weft_status status = weft_step_run_events(self, err);
-    if (status == WEFT_OK) status = weft_norm_losses(self, err);
+    if (status == WEFT_OK) status = weft_step_of_pass(self, ", its losses", weft_norm_losses(self, err), err);
     return status == WEFT_OK ? bring_outcome(self, err) : status;
 }
 
@@ -140,9 +143,7 @@ static weft_status finish_pass(weft_stepper *self, weft_status status, weft_erro
     if (status == WEFT_OK) status = check_exchanges(self->engine, err);
     if (status == WEFT_OK) return WEFT_OK;
     self->engine->failed = true;
-    if (self->step == 0) (void)weft_error_prefix(err, "evaluation, behind its events: ");
-    else (void)weft_error_prefix(err, "step %llu, behind its events: ", (unsigned long long)self->step);
-    return status;
+    return weft_step_of_pass(self, ", behind its events", status, err);
 }
 
 /* What has no finite gradient at any scale, and where it begins. */

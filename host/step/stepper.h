@@ -72,4 +72,8 @@ typedef struct weft_stepper {
 /* A leaf's loss, once the pass has ended. */
 double weft_step_loss(const weft_stepper *self, int32_t leaf);
 
+/* What a pass does beside its events, and fails, is told with the pass: "step 12, its losses: ". what: "", or what it
+ * was behind a comma. Gives status. */
+weft_status weft_step_of_pass(const weft_stepper *self, const char *what, weft_status status, weft_error *err);
+
 #endif

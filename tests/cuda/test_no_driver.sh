@@ -1,9 +1,11 @@
 #!/bin/sh
-# A machine without a driver: the CUDA device is listed with that reason, its keys can be described and checked, and a run
-# that asks for it stops with the same sentence. The double plays such a machine; this one is one, if it has no driver.
+# A machine without a driver, or without a card: the CUDA device is listed with that reason, its keys can be described and
+# checked, no rule of it is called broken, and a run that asks for it stops with the same sentence. The double plays such
+# machines; this one is one, if it has no driver.
 set -u
 . "$WEFT_SOURCE/tests/common/shell.sh"
-why="there is no NVIDIA driver on this machine"
+no_driver="there is no NVIDIA driver on this machine"
+why=$no_driver
 
 cat >run.ini <<TEXT
 [model]
@@ -31,7 +33,7 @@ TEXT
 i=0
 while [ $i -lt 40 ]; do echo "1. e4 e5 2. f4 exf4 3. Nf3 g5"; i=$((i + 1)); done >text.txt
 
-without_driver() { # without_driver DIRECTORY: of the plugin
+unable() { # unable DIRECTORY: the plugin there, for the reason $why
     WEFT_PLUGIN_PATH=$1
     export WEFT_PLUGIN_PATH
     prints "$weft" plugins list
@@ -44,7 +46,7 @@ without_driver() { # without_driver DIRECTORY: of the plugin
     "$weft" plugins check "$1/weft-device-cuda.so" >printed 2>&1 || status=$?
     { [ "$status" = 13 ] && grep -qE "^  R26 +holds" printed && grep -A1 -E "^  R100 +untried" printed | grep -qF "$why" &&
         ! grep -E "^  R[0-9]+ +(broken|crashes|hangs)" printed; } ||
-        failed "without a driver the check gives status $status" printed
+        failed "the check gives status $status, where $why" printed
     refused "$why" "$weft" train run.ini
     refused "$why" "$weft" plan run.ini
     [ ! -e out/model ] || failed "a run without its device has left a model"
@@ -54,11 +56,14 @@ done=
 if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
     WEFT_DOUBLE_DEVICES=-1
     export WEFT_DOUBLE_DEVICES
-    without_driver "$WEFT_BUILD/tests/cuda"
+    unable "$WEFT_BUILD/tests/cuda"
+    why="There is a driver and no NVIDIA card that this process may use" WEFT_DOUBLE_DEVICES=0
+    unable "$WEFT_BUILD/tests/cuda"
+    why=$no_driver
     done=yes
 fi
 if [ -e "$WEFT_BUILD/plugins/weft-device-cuda.so" ] && [ ! -e /proc/driver/nvidia ]; then
-    without_driver "$WEFT_BUILD/plugins"
+    unable "$WEFT_BUILD/plugins"
     if [ -e "$WEFT_BUILD/plugins/weft-comm-nccl.so" ]; then
         prints "$weft" plugins list
         grep -A1 "^comm  *nccl  *[0-9.]*  *unusable " printed | grep -qF "$why" ||

@@ -1,10 +1,11 @@
 #!/bin/sh
 # A call of CUDA, cuBLASLt, NVRTC or NCCL that answers an error, in short runs of one rank, of two over NCCL and of two over
-# MPI, which write a checkpoint beside training at each step but the last: each run ends with a sentence that names the call
-# (or what of NCCL's it was), for what it was made and by which rank, in good order, with nothing left on the device. What
-# gives something back may let it go on, to the same bits, and says so. A few of all calls in the quick suite; in the full
-# one each call of a single rank and each of NCCL, and of the rest, of which another leg has tried each, some from the
-# first to the last. PLANTED='cudaMalloc|kernel' tries these alone, LEGS='mpi' one leg. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# MPI, which write a checkpoint beside training at each step but the last, and when what the first has made is evaluated and
+# continues a text: each ends with a sentence that names the call (or what of NCCL's it was), for what it was made and by
+# which rank, in good order, with nothing left on the device. What gives something back may let it go on, to the same bits,
+# and says so. A few of all calls in the quick suite; in the full one each call of a single rank and each of NCCL, and of the
+# rest, of which another leg has tried each, some from the first to the last. PLANTED='cudaMalloc|kernel' tries these alone,
+# LEGS='mpi' one leg. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -13,6 +14,7 @@ export WEFT_DOUBLE_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUIL
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 make_model model 32 8 56 1 512
 make_text 40
+head -n 1 games.txt >game.txt
 cat >run.ini <<INI
 [run]
 out = out
@@ -41,16 +43,31 @@ workspace = 1Mi
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
 
-# The run of a leg, 1, nccl or mpi; what it counts of the rank that errors are planted in, the last.
-cat >train.sh <<'SH'
+# The run of a leg, 1, nccl, mpi, eval or generate; what it counts of the rank that errors are planted in, the last. What
+# it makes is in TO/result.
+cat >run.sh <<'SH'
 leg=$1 to=$2
 shift 2
+by="timeout 1200 $WEFT_BUILD/weft"
+mkdir -p "$to"
 case $leg in
+eval)
+    $by eval made data.path=game.txt "$@" --json >"$to/said" || exit $?
+    exec sed -n 's/.*"loss": *\([^,}]*\).*/\1/p' "$to/said" >"$to/result"
+    ;;
+generate) exec $by generate made "$@" --prompt e4 --tokens 4 --temperature 0 >"$to/result" ;;
 nccl) set -- --ranks 2 comm.plugin=nccl strategy.plugin=fsdp "$@" ;;
 mpi) set -- --ranks 2 comm.plugin=mpi-mpich strategy.plugin=fsdp "$@" ;;
 esac
 [ "$leg" = 1 ] || export WEFT_DOUBLE_FAIL_RANK=1
-exec timeout 1200 "$WEFT_BUILD/weft" train run.ini "run.out=$to" "$@"
+exec $by train run.ini "run.out=$to" "$@"
+SH
+# result LEG TO: the file of what came out that has to be the same
+cat >result.sh <<'SH'
+case $1 in
+eval | generate) [ -s "$2/result" ] && echo "$2/result" ;;
+*) echo "$2/model/model.safetensors" ;;
+esac
 SH
 # one.sh LEG CALL WHICH: with that one failing; says what is wrong with how it ends.
 cat >one.sh <<'SH'
@@ -76,12 +93,12 @@ nccl*) code=3 words="NCCL.* internal error" ;;
 *) code=999 ;;
 esac
 # What it was for stands before the sentence of a call that may be for anything.
-bare="weft train: ((device|comm):[^ ]* \([^)]*\)(, in [a-z]*)?: )?((fill|copy|read|write|upload|download|synchronize|mark|wait|await|reached) on device|NCCL, (all_|reduce_|broadcast|send|recv|barrier))"
+bare="weft [a-z]+: ((device|comm):[^ ]* \([^)]*\)(, in [a-z]*)?: )?((fill|copy|read|write|upload|download|synchronize|mark|wait|await|reached) on device|NCCL, (all_|reduce_|broadcast|send|recv|barrier))"
 more=
 case $call in nvrtc*) more=device.cache=none ;; esac # or what is compiled is found there
 status=0
 # shellcheck disable=SC2086  # no word, or one
-WEFT_DOUBLE_COUNTS=$PWD/$work.counts WEFT_DOUBLE_FAIL=$call:$which=$code sh train.sh "$leg" "$work" $more >"$work.txt" 2>&1 ||
+WEFT_DOUBLE_COUNTS=$PWD/$work.counts WEFT_DOUBLE_FAIL=$call:$which=$code sh run.sh "$leg" "$work" $more >"$work.txt" 2>&1 ||
     status=$?
 came=$(awk -v call="$call" '$1 == "call" && $2 == call && $3 > n { n = $3 } END { print n + 0 }' "$work.counts" 2>/dev/null || echo 0)
 # Where one rank ends, MPICH's launcher kills the others, and sometimes tells that instead.
@@ -98,10 +115,10 @@ case $status in
     ncclCommGetAsyncError | ncclCommAbort) ;;                  # as the run was over
     *) [ "$came" -lt "$which" ] || wrong="is told by nobody" ;;
     esac
-    cmp -s "$work/model/model.safetensors" "whole.$leg/model/model.safetensors" || wrong="gives other bits, and none hears of it"
+    cmp -s "$(sh result.sh "$leg" "$work")" "$(sh result.sh "$leg" "whole.$leg")" || wrong="gives other bits, and none hears of it"
     ;;
 1)
-    grep -E 'weft train: ' "$work.txt" >"$work.said"
+    grep -E 'weft (train|eval|generate): ' "$work.txt" >"$work.said"
     grep -qE "$words" "$work.said" || wrong="is told without its name"
     if grep -E "$words" "$work.said" | grep -qE "$bare"; then wrong="is told without what it was for"; fi
     if grep -E "$words" "$work.said" | grep -F ', in training' | grep -qvE 'step [0-9]+'; then wrong="is told without its step"; fi
@@ -109,7 +126,8 @@ case $status in
 124) wrong="hangs" ;;
 *) wrong="ends with status $status" ;;
 esac
-if [ $status = 1 ] && [ "$leg" != 1 ] && ! grep -qE "^\[1\] weft|weft train: (.*: )?rank 1: " "$work.txt"; then wrong="is not told by its rank"; fi
+case $leg in nccl | mpi) several=yes ;; *) several=no ;; esac
+if [ $status = 1 ] && [ $several = yes ] && ! grep -qE "^\[1\] weft|weft train: (.*: )?rank 1: " "$work.txt"; then wrong="is not told by its rank"; fi
 if grep -qF 'is not finite' "$work.txt"; then wrong="is told as if the model had diverged"; fi
 if grep -v 'THE EXIT STRING: Killed' "$work.txt" | grep -qE 'not released|cuda double:|signal [0-9]'; then wrong="leaves or breaks something"; fi
 [ -n "$wrong" ] || { rm -rf "$work" "$work.txt" "$work.said" "$work.counts"; exit 0; }
@@ -131,13 +149,17 @@ quick_nccl='ncclCommInitRank|ncclAllGather|ncclSend|ncclGroupEnd|ncclCommGetAsyn
 quick_mpi='cudaEventQuery|cudaEventSynchronize|cudaHostAlloc'
 unseen='cudaGetLastError' # it asks for errors
 : >list
-legs=${LEGS:-1 nccl mpi}
+quick_eval='cudaMemcpyAsync|kernel|cublasLtMatmul|cudaGraphLaunch'
+quick_generate='cudaMemcpyAsync|kernel|cudaLaunchKernel|cudaStreamSynchronize'
+legs=${LEGS:-1 nccl mpi eval generate}
+sh run.sh 1 made >out 2>&1 || failed "a run without a mistake" out
 for leg in $legs; do
     if [ "$leg" = mpi ] && ! has mpich; then continue; fi
     # With what is compiled already there, as it is found once one leg has run; NVRTC's calls are those of the first.
-    WEFT_DOUBLE_COUNTS=$dir/counts.$leg sh train.sh "$leg" "whole.$leg" device.cache=none >out 2>&1 ||
+    WEFT_DOUBLE_COUNTS=$dir/counts.$leg sh run.sh "$leg" "whole.$leg" device.cache=none >out 2>&1 ||
         failed "a run of the leg $leg without a mistake" out
-    case $leg in 1) calls=$quick_1 ;; nccl) calls=$quick_nccl ;; mpi) calls=$quick_mpi ;; esac
+    case $leg in 1) calls=$quick_1 ;; nccl) calls=$quick_nccl ;; mpi) calls=$quick_mpi ;;
+    eval) calls=$quick_eval ;; generate) calls=$quick_generate ;; esac
     if is_full; then calls='.*'; fi
     calls=${PLANTED:-$calls}
     # The parent of ranks counts, too, what it asks of the card.
@@ -145,7 +167,7 @@ for leg in $legs; do
         grep -Ev "^($unseen) " | { grep -E "^($calls) " || true; } >calls
     while read -r call n; do
         case $leg.$call in
-        1.* | nccl.nccl*) if is_full || [ "$n" -lt 3 ]; then of=$(seq "$n"); else of=$(some "$n"); fi ;;
+        1.* | nccl.nccl* | eval.* | generate.*) if is_full || [ "$n" -lt 3 ]; then of=$(seq "$n"); else of=$(some "$n"); fi ;;
         *) of=$(some "$n") ;;
         esac
         for i in $of; do echo "$leg $call $i"; done >>list

@@ -99,12 +99,14 @@ struct weft_device {
 
 /* ---- driver.c ---- */
 
-/* Whether this machine can run the plugin at all: a driver that is new enough, and CUDA's libraries. */
+/* Whether this machine can run the plugin at all: a driver that is new enough, CUDA's libraries, and a card. It
+ * asks CUDA how many there are, behind which a child that this process forks can ask no more. */
 weft_status cuda_works(const weft_host *host, weft_error *err);
 /* Bytes of this rank's part of the card that are neither free nor in its buffers: the context, libraries, and whatever
  * else is there. It answers what cudaMemGetInfo does; *out stays as it is where that fails. */
 cudaError_t cuda_card_held(const weft_device *device, int64_t *out);
-/* Picks the card of the rank of that index, makes it the current one and fills device->index and device->card. */
+/* With a driver that is new enough picks the card of the rank of that index, makes it the current one and fills
+ * device->index and device->card. */
 weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t index, weft_error *err);
 
 /* ---- streams.c ---- */

@@ -1,6 +1,7 @@
 /* driver.c: is there a driver and a card that this plugin can use, and which card is this rank's.
  *
- * What is asked before a device is made starts nothing on any card: the driver's version and the presence of libraries.
+ * What is asked before a device is made starts nothing on any card: the driver's version, the presence of libraries,
+ * and what the first card is.
  */
 #include "../../common/machine.h"
 #include "cuda.h"
@@ -25,13 +26,6 @@ static weft_status check_driver(weft_error *err) {
         "the NVIDIA driver is too old: it runs CUDA up to %d.%d, and this plugin was built with %d.%d. "
         "Install a driver for CUDA %d, or build Weft with a toolkit of CUDA %d.",
         MAJOR(driver), MINOR(driver), MAJOR(runtime), MINOR(runtime), MAJOR(runtime), MAJOR(driver));
-}
-
-weft_status cuda_works(const weft_host *host, weft_error *err) {
-    cuda_libraries libraries;
-    const weft_status status = check_driver(err);
-    (void)host;
-    return status == WEFT_OK ? cuda_libraries_open(&libraries, err) : status;
 }
 
 static weft_status count_cards(int *out, weft_error *err) {
@@ -66,6 +60,25 @@ static weft_status check_card(const struct cudaDeviceProp *card, int index, weft
         "Card %d, %s, has compute capability %d.%d; 8.0 (Ampere) is the least that Weft's kernels run "
         "on. CUDA_VISIBLE_DEVICES can name another card.",
         index, card->name, card->major, card->minor);
+}
+
+/* The card of the rank of that index, where ranks take them in turn. It starts nothing on the card. */
+static weft_status look_at_card(struct cudaDeviceProp *out, int *cards, int *taken, int32_t index, weft_error *err) {
+    weft_status status = count_cards(cards, err);
+    if (status != WEFT_OK) return status;
+    *taken = index % *cards;
+    status = cuda_judge(cudaGetDeviceProperties(out, *taken), "what the card is", err);
+    return status == WEFT_OK ? check_card(out, *taken, err) : status;
+}
+
+weft_status cuda_works(const weft_host *host, weft_error *err) {
+    struct cudaDeviceProp card;
+    cuda_libraries libraries;
+    int cards = 0, taken = 0;
+    weft_status status = check_driver(err);
+    (void)host;
+    if (status == WEFT_OK) status = cuda_libraries_open(&libraries, err);
+    return status == WEFT_OK ? look_at_card(&card, &cards, &taken, 0, err) : status;
 }
 
 /* ---- ranks that share a card ---- */
@@ -143,11 +156,8 @@ static weft_status count_sharers(weft_device *device, const cuda_config *keys, i
 
 weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t index, weft_error *err) {
     int cards = 0;
-    weft_status status = count_cards(&cards, err);
-    if (status != WEFT_OK) return status;
-    device->index = index % cards;
-    status = cuda_judge(cudaGetDeviceProperties(&device->card, device->index), "what the card is", err);
-    if (status == WEFT_OK) status = check_card(&device->card, device->index, err);
+    weft_status status = check_driver(err);
+    if (status == WEFT_OK) status = look_at_card(&device->card, &cards, &device->index, index, err);
     if (status == WEFT_OK) status = count_sharers(device, keys, cards, index, err);
     if (status == WEFT_OK) status = cuda_judge(cudaSetDevice(device->index), "taking the card", err);
     return status;

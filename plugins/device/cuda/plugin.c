@@ -24,9 +24,8 @@ static void destroy_device(weft_device *device) {
 }
 
 static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t index, weft_error *err) {
-    weft_status status = cuda_works(d->host, err);
+    weft_status status = cuda_card_pick(d, keys, index, err);
     if (status == WEFT_OK) status = cuda_libraries_open(&d->libraries, err);
-    if (status == WEFT_OK) status = cuda_card_pick(d, keys, index, err);
     if (status == WEFT_OK) status = cuda_streams_open(d, err);
     if (status == WEFT_OK) status = cuda_staging_open(d, err);
     if (status == WEFT_OK) status = cuda_algorithms_open(d, err);

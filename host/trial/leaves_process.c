@@ -1,5 +1,5 @@
-/* host/conform/leaves_process.c: see leaves_process.h. */
-#include "conform/leaves_process.h"
+/* host/trial/leaves_process.c: see leaves_process.h. */
+#include "trial/leaves_process.h"
 
 #include "trial/rule.h"
 

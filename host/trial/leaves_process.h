@@ -1,8 +1,8 @@
-/* host/conform/leaves_process.h: what belongs to the host of the process that a plugin is tried in (R13): locale,
+/* host/trial/leaves_process.h: what belongs to the host of the process that a plugin is tried in (R13): locale,
  * working directory, umask, floating-point mode, signal handlers, environment, the standard streams, and that it starts
  * no process. A run puts right what a `create` changes; what other calls change, nobody sees there. */
-#ifndef WEFT_HOST_CONFORM_LEAVES_PROCESS_H
-#define WEFT_HOST_CONFORM_LEAVES_PROCESS_H
+#ifndef WEFT_HOST_TRIAL_LEAVES_PROCESS_H
+#define WEFT_HOST_TRIAL_LEAVES_PROCESS_H
 
 #include "plugin/process.h"
 
