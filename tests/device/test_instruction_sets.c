@@ -14,9 +14,8 @@
 typedef struct set {
     const char *limit, *isa; /* for oneDNN; of the device */
 } set;
-static const set sets[] = {
-    {"AVX512_CORE_BF16", "avx512-bf16"}, {"AVX512_CORE", "avx512"}, {"AVX2", "avx2"}, {"SSE41", "base"}};
-enum { BF16 = 0, AVX2 = 2, N_SETS = sizeof sets / sizeof sets[0] };
+static const set sets[] = {{"AVX512_CORE", "avx512"}, {"AVX2", "avx2"}, {"SSE41", "base"}};
+enum { AVX2 = 1, N_SETS = sizeof sets / sizeof sets[0] };
 static const char *const programs[] = {"test_device_products", "test_device_attention",   "test_device_kernels",
                                        "test_device_rows",     "test_device_elementwise", "test_device_head",
                                        "test_device_packed"};
@@ -40,20 +39,10 @@ static int run_beside(const char *name, const set *on) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* Of what has none, pairs of bf16 are the processor's own set, or are not there. */
-static bool processor_has_tiles(void) {
-#if defined(__x86_64__)
-    return __builtin_cpu_supports("amx-bf16") != 0;
-#else
-    return false;
-#endif
-}
-
 START_TEST(kernels_hold_on_a_lesser_set) {
     const set *on = &sets[_i / N_PROGRAMS];
     const int program = _i % N_PROGRAMS;
     if (program == PRODUCTS && on != &sets[AVX2] && !is_full()) return;
-    if (on == &sets[BF16] && !processor_has_tiles()) return;
     if (!instruction_set_is_here(on->isa)) return;
     ck_assert_msg(run_beside(programs[program], on) == EXIT_SUCCESS, "%s fails on %s", programs[program], on->isa);
 }

@@ -17,7 +17,7 @@ typedef int get_device(int *out, int index);
 typedef int get_place(char *out, int bytes, int device);
 
 static weft_status no_place(const char *why, int code, weft_error *err) {
-    return weft_error_set(err, WEFT_E_DEVICE, "NCCL, the place of this rank's card: %s answers %d.", why, code);
+    return weft_error_set(err, WEFT_E_DEVICE, "NCCL, the place of this rank's card: %s answered %d.", why, code);
 }
 
 /* "0000:1b:00.0", in hexadecimal digits. */

@@ -8,7 +8,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#define TILE_FEATURES (1u << 24 | 1u << 22)                 /* cpuid(7, 0).edx: AMX-TILE, AMX-BF16 */
+#define BF16_FEATURE  (1u << 22)                            /* cpuid(7, 0).edx: AMX-BF16 */
+#define TILE_FEATURES (1u << 24 | BF16_FEATURE)             /* and AMX-TILE */
 #define SAVED         (7ull << 5 | 1ull << 17 | 1ull << 18) /* XCR0: AVX-512, and tiles with their configuration */
 
 bool amx_decide(const amx_facts *facts) {
@@ -37,15 +38,24 @@ static uint64_t read_saved(void) {
     return (uint64_t)high << 32 | low;
 }
 
-static bool look(unsigned most) {
+static uint32_t read_features(void) {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    amx_facts facts = {.most = most, .allow = ask_the_kernel};
-    if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0) return false;
-    facts.features = d;
-    facts.saved = read_saved();
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 ? 0 : d;
+}
+
+bool amx_is_built_in(void) {
+    return (read_features() & BF16_FEATURE) != 0;
+}
+
+static bool look(unsigned most) {
+    const amx_facts facts = {.most = most, .features = read_features(), .saved = read_saved(), .allow = ask_the_kernel};
     return amx_decide(&facts);
 }
 #else
+bool amx_is_built_in(void) {
+    return false;
+}
+
 static bool look(unsigned most) {
     (void)most;
     return false;

@@ -36,7 +36,10 @@ typedef struct amx_facts {
 } amx_facts;
 
 bool amx_decide(const amx_facts *facts);
-/* The same of this process; asks the kernel once. A thread that the kernel has not allowed dies of its first tile. */
+/* Whether the processor has tiles for bf16, used or not. */
+bool amx_is_built_in(void);
+/* Whether this process may use them; asks the kernel once. A thread that the kernel has not allowed dies of its first
+ * tile. */
 bool amx_is_here(unsigned most);
 
 #if defined(__x86_64__) && !defined(WEFT_AMX_PLAIN)

@@ -28,11 +28,7 @@
 #if defined(WEFT_AMX_PLAIN)
 #include WEFT_AMX_PLAIN
 #else
-#if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))), apply_to = function)
-#else
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl")
-#endif
 #define LOOPS_AVX512
 #endif
 #include "panels.h"
@@ -46,6 +42,20 @@
 #define TILE_FLOATS 256
 #define TILE_PACKED 1024 /* bytes of a tile that lies without gaps */
 #define LINES_MOST  8    /* fetched ahead in a step, at most, of each operand */
+
+#if defined(WEFT_AMX_PLAIN) /* past the caches there is nothing else in plain C */
+INLINE void vec_pass(float *p, vec v) {
+    vec_put(p, v, 0, VEC_LANES);
+}
+INLINE void end_passing(void) {}
+#else
+INLINE void vec_pass(float *p, vec v) {
+    _mm512_stream_ps(p, v);
+}
+INLINE void end_passing(void) {
+    _mm_sfence();
+}
+#endif
 
 /* ---- packing ---- */
 
@@ -228,6 +238,12 @@ INLINE void add_step(const char *a, int64_t a_next, int64_t a_apart, const char 
     if (two_a && two_b) TILE_DOT(3, 5, 7);
 }
 
+/* A vector of a finished block; n: of its columns that are there. What passes the caches goes in whole lines. */
+INLINE void put_vector(const panel_block *p, vec v, int64_t row, int64_t column, int64_t n) {
+    if (p->pass && n >= AMX_WORDS) vec_pass((float *)p->c + row * p->ldc + column, v);
+    else finish(p, v, row, column, n);
+}
+
 /* A finished block that is not simply c, by way of memory. */
 INLINE void finish_block(const panel_block *p, int64_t i, int64_t j, const int two_a, const int two_b) {
     _Alignas(PANEL_LINE) float sums[SIDE * SIDE];
@@ -235,7 +251,7 @@ INLINE void finish_block(const panel_block *p, int64_t i, int64_t j, const int t
     put_down(sums, AMX_WORDS, AMX_ROWS * SIDE, SIDE * 4, two_a, two_b);
     for (row = 0; row < (two_a ? SIDE : AMX_ROWS) && i + row < p->rows; row++) {
         for (column = 0; column < (two_b ? SIDE : AMX_WORDS); column += VEC_LANES)
-            finish(p, vec_load(sums + row * SIDE + column), i + row, j + column, p->columns - j - column);
+            put_vector(p, vec_load(sums + row * SIDE + column), i + row, j + column, p->columns - j - column);
     }
 }
 
@@ -316,6 +332,7 @@ static void multiply(const panel_block *p) {
             for (i = 0; i < p->rows; i += SIDE) block_of(p, &part, &f, i, j);
         }
     }
+    if (p->pass) end_passing(); /* another thread may read c as soon as it is told to */
 }
 
 /* ---- small products ---- */
@@ -388,9 +405,6 @@ const cpu_panels cpu_panels_bf16_amx = {.pack_a = pack_a,
                                         .strip = STRIP,
                                         .rows = 1,
                                         .inner = 1};
-#if defined(__clang__) && !defined(WEFT_AMX_PLAIN)
-#pragma clang attribute pop
-#endif
 #else
 typedef int panels_amx_has_no_code_here;
 #endif

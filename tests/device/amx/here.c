@@ -1,6 +1,10 @@
 /* here.c: in place of amx.c: tiles in plain C are everywhere. */
 #include "amx.h"
 
+bool amx_is_built_in(void) {
+    return true;
+}
+
 bool amx_is_here(unsigned library) {
     (void)library;
     return true;
