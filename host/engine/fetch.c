@@ -2,8 +2,6 @@
 #include "engine/fetch.h"
 #include "plugin/enter.h"
 
-enum { GRAIN = 256 };
-
 /* The rank that gives element e of a group; *end: up to which element it does. What all ranks have is dealt out by
  * pieces, as if it were cut. */
 static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_group *group, int64_t e, int64_t *end) {
@@ -17,50 +15,6 @@ static int32_t giver_of(const weft_engine *engine, int32_t what, const weft_grou
     if (holding == WEFT_OWNED) return p->owner;
     if ((e / piece + 1) * piece < *end) *end = (e / piece + 1) * piece;
     return weft_cut_rank(&cut, (int32_t)(e / piece));
-}
-
-/* Elements [from, from + n) of a group, which one rank keeps, from it to all, by the post's buffer: nothing is in that
- * between two exchanges. */
-static weft_status broadcast_part(const weft_fetcher *self, int32_t giver, int32_t group, int64_t from, int64_t n,
-                                  void *out, weft_error *err) {
-    weft_engine *engine = self->engine;
-    const weft_span *span = &engine->plan.holds[self->what]->spans[group];
-    const int64_t bytes = weft_dtype_span(span->dtype, n);
-    const weft_ref room = {.buffer = engine->post.buffer};
-    const weft_transfer transfer = {
-        .group = engine->ranks.everyone, .to = room, .from = room, .n = bytes, .dtype = WEFT_U8, .peer = giver};
-    weft_status status = WEFT_OK;
-    if (engine->ranks.rank == giver)
-        WEFT_PLUGIN_CALL(status, engine->kernels, copy, err, engine->device, NULL, room,
-                         weft_ref_at(self->ref, weft_span_at(span, from)), bytes);
-    if (status == WEFT_OK)
-        status = weft_ranks_exchange(&engine->ranks, engine->ranks.plugin->broadcast, "broadcast", &transfer, err);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, out, room, bytes);
-    return status;
-}
-
-/* Elements that the post has room for, whole blocks of any type. */
-static int64_t most_elements(const weft_engine *engine) {
-    return engine->post.bytes / weft_dtype_bytes(WEFT_F32) / GRAIN * GRAIN;
-}
-
-static weft_status fetch_elements(void *context, int32_t parameter, int64_t first, int64_t n, void *out,
-                                  weft_error *err) {
-    const weft_fetcher *self = context;
-    const weft_engine *engine = self->engine;
-    const weft_parameter *p = &engine->plan.declared->parameters[parameter];
-    const int32_t dtype = engine->plan.holds[self->what]->spans[p->group].dtype;
-    weft_status status = WEFT_OK;
-    for (int64_t at = 0; at < n && status == WEFT_OK;) {
-        int64_t end = 0, some = n - at;
-        const int64_t e = p->offset + first + at;
-        const int32_t giver = giver_of(engine, self->what, &engine->plan.layout->groups[p->group], e, &end);
-        if (end - e < some) some = end - e;
-        if (some > most_elements(engine)) some = most_elements(engine);
-        status = broadcast_part(self, giver, p->group, e, some, (char *)out + weft_dtype_span(dtype, at), err);
-        at += some;
-    }
-    return status;
 }
 
 static int32_t find_writer(void *context, int32_t parameter, int64_t first, int64_t *end) {
@@ -87,7 +41,6 @@ static weft_region region_of(const weft_engine *engine, int index) {
                                 .dtype = f->what == WEFT_HOLD_PARAMETERS ? 0 : state_dtype(engine, f),
                                 .hold = engine->plan.holds[f->what],
                                 .apart = engine->plan.apart[f->what],
-                                .fetch = fetch_elements,
                                 .writer = find_writer,
                                 .context = (void *)(uintptr_t)f,
                                 .peers = &engine->peers};

@@ -51,7 +51,6 @@ static weft_region as_host_memory(const weft_snapshot *self, weft_region region,
     region.kernels = &host_memory;
     region.device = (weft_device *)(uintptr_t)&self->parts[index];
     region.ref = start;
-    region.fetch = NULL;
     return region;
 }
 

@@ -19,7 +19,7 @@ void weft_snapshot_destroy(weft_snapshot *self); /* NULL is fine */
 weft_status weft_snapshot_fill(weft_snapshot *self, weft_error *err);
 
 /* What was copied, as the regions of the engine are (engine/fetch.h): to be read without its device, by one thread at a
- * time. What other ranks keep is not fetched. */
+ * time. What other ranks keep comes through the region's peers. */
 weft_region weft_snapshot_parameters(const weft_snapshot *self);
 weft_region weft_snapshot_state(const weft_snapshot *self, int64_t state);
 

@@ -171,12 +171,31 @@ weft_status weft_region_take(const weft_region *self, weft_staged *staged, int a
     return of_parameter(self, parameter, err);
 }
 
+/* To all ranks, each piece from the one that writes it. */
+static weft_status share_pieces(const weft_region *self, int32_t parameter, int64_t first, int64_t n, char *out,
+                                weft_error *err) {
+    const int32_t dtype = weft_region_dtype(self, parameter);
+    weft_status status = WEFT_OK;
+    for (int64_t at = 0, some = 0; at < n && status == WEFT_OK; at += some) {
+        char *to = out + weft_dtype_span(dtype, at);
+        const void *kept = to;
+        int64_t end = 0, bytes = 0;
+        const int32_t giver = weft_region_written_by(self, parameter, first + at, &end);
+        some = end - (first + at) < n - at ? end - (first + at) : n - at;
+        bytes = weft_dtype_span(dtype, some);
+        if (giver == self->peers->rank) status = weft_region_kept(self, parameter, first + at, some, to, &kept, err);
+        if (status == WEFT_OK && kept != to) memcpy(to, kept, (size_t)bytes);
+        if (status == WEFT_OK) status = self->peers->share(self->peers->context, to, bytes, giver, err);
+    }
+    return status;
+}
+
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
                              const void **out, weft_error *err) {
     const bool apart = self->hold != NULL && self->apart[self->declared->parameters[parameter].group];
     weft_status status = WEFT_OK;
     if (!apart) return weft_region_kept(self, parameter, first, n, staging, out, err);
-    status = self->fetch(self->context, parameter, first, n, staging, err);
+    status = share_pieces(self, parameter, first, n, staging, err);
     if (status == WEFT_OK) *out = staging;
     return status;
 }

@@ -14,10 +14,6 @@ enum {
 }; /* elements that are handled at once; whole blocks of any type, none of which
                                           has more bytes an element than fp32 */
 
-/* Gives elements [first, first + n) of a parameter that lies on several ranks to all of them. [collective] */
-typedef weft_status weft_region_fetch(void *context, int32_t parameter, int64_t first, int64_t n, void *out,
-                                      weft_error *err);
-
 /* The rank that writes element `first` of a parameter, which it keeps, and *end, up to where it does. Alike on all
  * ranks; cuts lie on the grid. */
 typedef int32_t weft_region_writer(void *context, int32_t parameter, int64_t first, int64_t *end);
@@ -35,10 +31,9 @@ typedef struct weft_region {
     int32_t dtype;              /* weft_dtype of all elements; 0: what each group is stored in */
     const weft_hold *hold;      /* what this rank keeps of it; NULL: everything, where the layout says */
     const bool *apart;          /* [n_groups] with hold: the group lies on several ranks, or on another one */
-    weft_region_fetch *fetch;   /* how to read what is apart; NULL: it is not read */
     weft_region_writer *writer; /* with peers */
     weft_region_filled *filled; /* where the host sees the device's memory; NULL: nobody */
-    void *context;              /* of the three */
+    void *context;              /* of the two */
     const weft_peers *peers;    /* who keep the region together; NULL: this rank alone */
 } weft_region;
 
@@ -57,7 +52,7 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
                              void *context, weft_error *err);
 
 /* Elements [first, first + n) of a parameter: *out is the device's memory, or `staging` (room for n of them) where
- * that is not visible or not here: what is apart is fetched, which is collective. */
+ * that is not visible or not here: what is apart comes from who writes it, which is collective. */
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
                              const void **out, weft_error *err);
 

@@ -78,6 +78,19 @@ same "other bytes of 4 ranks than of one" place beside.4
 beside beside.4
 of_a_rank=$(awk '$1 == "call" && $2 == "kernel" && $3 > most { most = $3 } END { print most }' counts)
 
+# Of an adapter, too: what its file has in another order than the model comes from all ranks to the one that writes it.
+for adapter in prefix lora; do
+    two() { # two OUT argument...
+        train "$@" --ranks 2 comm.plugin=nccl "adapter.plugin=$adapter" train.precision=fp32
+    }
+    two "place.$adapter" strategy.plugin=ddp checkpoint.beside=no || failed "$adapter in place" log
+    for strategy in fsdp mp; do
+        two "$adapter.$strategy" "strategy.plugin=$strategy" || failed "$adapter under $strategy" log
+        same_tensors "other bytes of $adapter under $strategy" "place.$adapter/checkpoints" "$adapter.$strategy/checkpoints"
+        beside "$adapter.$strategy"
+    done
+done
+
 # ---- what is planned ----
 
 prints "$weft" plan run.ini run.out=said
