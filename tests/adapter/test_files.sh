@@ -159,6 +159,92 @@ refused "$dir/wrong/adapter_config.json: target_modules has 'lm_head'" "$weft" p
 their '/"target_modules": \[/,/\]/c "target_modules": "(",'
 refused "$dir/wrong/adapter_config.json: target_modules '(' is no regular expression" "$weft" eval run.ini adapter.from=wrong
 
+# ---- ranks and alphas of single modules, and modules that are left out
+
+sed '/^alpha   = /,$d' run.ini >ranks.ini
+cat >>ranks.ini <<'INI'
+rank_stabilised = yes
+rank_pattern    = layers.0.self_attn.q_proj:1, *.q_proj:5, up_proj:3
+alpha_pattern   = *.1.*:3, q_proj:2.5
+exclude         = k_proj, layers.2.mlp.down_proj
+INI
+ranked() { # ranked argument...: a run of ranks.ini, with its words in log
+    limit "$weft" train ranks.ini --overwrite "$@" >log 2>&1 || failed "train ranks.ini $*" log
+}
+ranked run.out=ranked
+config=ranked/model/adapter_config.json
+tr -d ' \n' <$config >written
+# By the names that say it, else by paths: what PEFT makes of it does not depend on an order.
+for text in '"rank_pattern":{"model.layers.0.self_attn.q_proj":1,"model.layers.1.self_attn.q_proj":5,"model.layers.2.self_attn.q_proj":5,"up_proj":3}' \
+    '"model.layers.1.self_attn.v_proj":3.0' '"model.layers.0.self_attn.q_proj":2.5' '"exclude_modules":null' '"r":4'; do
+    says written "$text"
+done
+! grep -q 'k_proj\|"down_proj\|layers.2.mlp.down_proj' written || failed "modules that were left out" $config
+with_ranks=$(loss plain.ini adapter.from=ranked/model)
+near "ranks that were read" 1e-9 "$with_ranks" "$(loss ranks.ini adapter.from=ranked/model)"
+near "as a run's directory, with ranks" 1e-9 "$with_ranks" "$(loss ranked)"
+[ "$with_ranks" != "$(loss plain.ini)" ] || failed "an adapter with ranks that changes nothing"
+for cached in '' --no-cache; do
+    limit "$weft" generate ranked --prompt e2 --tokens 8 --temperature 0 --json $cached >ranked$cached.txt 2>log || failed "generate with ranks" log
+done
+same "with ranks, with the cache and without" ranked.txt ranked--no-cache.txt
+for keys in ranks.ini plain.ini; do
+    limit "$weft" train $keys --overwrite run.out=again train.steps=1 optimizer.lr=0 checkpoint.every=none adapter.from=ranked/model \
+        >log 2>&1 || failed "$keys goes on with ranks" log
+    same "ranks that were read and saved, $keys" ranked/model/adapter_model.safetensors again/model/adapter_model.safetensors
+    same "ranks in the configuration, $keys" $config again/model/adapter_config.json
+done
+ranked run.out=resumed train.steps=3
+limit "$weft" train ranks.ini --resume run.out=resumed >log 2>&1 || failed "resume with ranks" log
+same "a resume with ranks" ranked/model/adapter_model.safetensors resumed/model/adapter_model.safetensors
+limit "$weft" merge base ranked/model merged >log 2>&1 || failed "merge with ranks" log
+near "a merged model, with ranks" 1e-5 "$with_ranks" "$(loss plain.ini model.path=merged)"
+rm -rf merged
+
+# A rank is the same one wherever it stands: what begins, by which factor, and what is learned.
+for rank in adapter.r=2 adapter.rank_pattern=q_proj:2; do
+    train run.out="${rank#*.}" train.steps=2 checkpoint.every=none adapter.targets=q_proj adapter.init=gaussian $rank
+done
+same "a rank of all, and of each" r=2/model/adapter_model.safetensors rank_pattern=q_proj:2/model/adapter_model.safetensors
+
+# What says otherwise is refused, and what comes to the same is not.
+refused "[adapter] rank_pattern is another than $dir/$config has: an adapter that is continued is what it was" \
+    "$weft" eval ranks.ini adapter.from=ranked/model adapter.rank_pattern=q_proj:5,up_proj:3
+refused "[adapter] rank_pattern is another than" "$weft" eval ranks.ini adapter.from=ranked/model adapter.rank_pattern=none
+refused "[adapter] alpha_pattern is another than" "$weft" eval ranks.ini adapter.from=ranked/model adapter.alpha_pattern=q_proj:2.5
+refused "[adapter] rank_pattern is another than $dir/out/model/adapter_config.json has" \
+    "$weft" eval run.ini --adapter one adapter.rank_pattern=q_proj:5
+near "a rank that all have" 1e-9 "$with" "$(loss run.ini --adapter one adapter.rank_pattern=q_proj:4 adapter.alpha_pattern=none)"
+refused "[adapter] targets or layers or exclude choose other modules than $dir/$config has, which is continued" \
+    "$weft" eval ranks.ini adapter.from=ranked/model adapter.targets=all-linear adapter.exclude=k_proj
+refused "[adapter] targets or layers or exclude choose other modules" "$weft" eval run.ini --adapter one adapter.exclude=q_proj
+
+# As PEFT's files say it: the first key that means a module holds, what means none is passed over, and so is a head that is left out.
+their 's/"rank_pattern": {}/"rank_pattern": {"query": 9, "mlp.*|q_proj": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
+refused "is (4, 521), and this model with this adapter needs (7, 521): the adapter was made for another base" "$weft" eval plain.ini adapter.from=wrong
+their 's/"rank_pattern": {}/"rank_pattern": {"query": 9, "(mlp|self_attn|model).*": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
+near "ranks of a file" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
+their 's/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 9}/'
+[ "$with" != "$(loss plain.ini adapter.from=wrong)" ] || failed "alphas of a file change nothing" log
+their 's/"exclude_modules": null/"exclude_modules": ["lm_head", "mlp"]/; s/"q_proj"/"q_proj", "lm_head"/'
+near "a head that is left out" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
+their '/"target_modules": \[/,/\]/c "target_modules": ".*", "exclude_modules": ".*(head|norm|self_attn|mlp)",'
+near "an expression of all" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
+their 's/"exclude_modules": null/"exclude_modules": ".*"/'
+refused "$dir/wrong/adapter_config.json: exclude_modules = .* leaves out every module that target_modules = " "$weft" eval plain.ini adapter.from=wrong
+their 's/"exclude_modules": null/"exclude_modules": ".*[[:alpha:]]"/'
+refused "$dir/wrong/adapter_config.json: exclude_modules '.*[[:alpha:]]' has '[[:alpha:]]', which Python's re" "$weft" eval plain.ini adapter.from=wrong
+their 's/"exclude_modules": null/"exclude_modules": [7]/'
+refused "$dir/wrong/adapter_config.json: exclude_modules is neither a list of names nor one expression" "$weft" eval plain.ini adapter.from=wrong
+their 's/"rank_pattern": {}/"rank_pattern": {"q_proj": 0.5}/'
+refused "$dir/wrong/adapter_config.json: rank_pattern gives 'q_proj' no rank: it is a whole number from 1 to 65536" "$weft" eval plain.ini adapter.from=wrong
+their 's/"alpha_pattern": {}/"alpha_pattern": {"q_proj": -1}/'
+refused "$dir/wrong/adapter_config.json: alpha_pattern gives 'q_proj' no alpha: it is a number above 0" "$weft" eval plain.ini adapter.from=wrong
+their 's/"rank_pattern": {}/"rank_pattern": {"q_proj{,2}": 4}/'
+refused "$dir/wrong/adapter_config.json: rank_pattern 'q_proj{,2}' has '{,2}', which Python's re" "$weft" eval plain.ini adapter.from=wrong
+their '/"target_modules": \[/,/\]/c "target_modules": "\\\\Q.*",'
+refused "$dir/wrong/adapter_config.json: target_modules '\Q.*' has '\Q.*', which Python's re" "$weft" eval plain.ini adapter.from=wrong
+
 # ---- merged
 
 refused "'model.embed_tokens' is tied to the head" "$weft" merge base out/model merged

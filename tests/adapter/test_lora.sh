@@ -35,6 +35,24 @@ refused "[adapter] r is 30, and 'model.layers.0.self_attn.k_proj' is (20, 40): a
 refused "[adapter] layers is 'first:4'; it is all, first:N or last:N with N from 1 to 3" \
     "$weft" plan run.ini adapter.layers=first:4
 refused "[adapter] regex '(' is no regular expression" "$weft" plan run.ini 'adapter.regex=('
+# Ranks and alphas of single modules, and modules that are left out.
+refused "[adapter] rank_pattern has 'q_prj', which is none of the modules that are adapted; the nearest is q_proj. Adapted are q_proj, k_proj" \
+    "$weft" plan run.ini adapter.rank_pattern=q_prj:4
+refused "[adapter] rank_pattern gives 'model.layers.0.self_attn.k_proj' rank 30, and it is (20, 40): a rank is at most the smaller" \
+    "$weft" plan run.ini adapter.rank_pattern=q_proj:30,k_proj:30
+refused "[adapter] rank_pattern has 'q_proj:0', whose rank is '0': it is a whole number from 1 to 65536" \
+    "$weft" plan run.ini adapter.rank_pattern=q_proj:0
+refused "[adapter] rank_pattern has 'q_proj', which is no module and its rank: an entry is a name or pattern as targets has them" \
+    "$weft" plan run.ini adapter.rank_pattern=q_proj
+refused "[adapter] alpha_pattern has 'q_proj' twice, and a module has one alpha" "$weft" plan run.ini adapter.alpha_pattern=q_proj:2,q_proj:3
+refused "[adapter] alpha_pattern has 'up_proj', which is none of the modules that are adapted; the nearest is" \
+    "$weft" plan run.ini adapter.alpha_pattern=up_proj:4 adapter.targets=q_proj,k_proj
+refused "[adapter] exclude has 'q_prj', which is no module of this model that can be adapted; the nearest is q_proj" \
+    "$weft" plan run.ini adapter.exclude=q_prj
+refused "[adapter] exclude = *_proj leaves out every module that targets = all-linear chooses" "$weft" plan run.ini adapter.exclude=*_proj
+refused "[adapter] exclude = *.q_proj leaves out every module that regex = .*q_proj chooses" \
+    "$weft" plan run.ini 'adapter.regex=.*q_proj' adapter.exclude=*.q_proj
+refused "did you mean exclude?" "$weft" plan run.ini adapter.excluded=q_proj
 refused "[adapter] has no key target; did you mean targets?" "$weft" plan run.ini adapter.target=q_proj
 refused "[adapter] r = 3 is a key of another adapter than none, which is chosen: put it into [adapter.lora]" \
     "$weft" plan run.ini adapter.plugin=none
@@ -73,6 +91,12 @@ trained $((3 * 3 * 140)) 'adapter.targets=*.q_proj, *attn.v*'
 trained $((3 * block + 3 * (521 + 40))) adapter.targets=all-linear,embed_tokens
 trained $((3 * block + 7 * 40)) train.trainable=adapter,*norm.weight
 
+# Of r = 3: q_proj has 5 everywhere but in block 0, with 1; down_proj has 40, which is as much as it can.
+trained $((3 * block + 2 * 2 * 80 - 2 * 80 + 3 * 37 * 128)) 'adapter.rank_pattern=*.0.self_attn.q_proj:1, q_proj:5, down_proj:40'
+trained $((3 * block)) adapter.rank_pattern=none adapter.alpha_pattern=q_proj:2 adapter.exclude=none
+trained $((3 * block - 3 * 3 * 80 - 3 * 3 * 128)) 'adapter.exclude=q_proj, *.1.mlp.*'
+trained $((3 * block)) adapter.targets=all-linear,embed_tokens adapter.exclude=embed_tokens,lm_head
+
 # Nothing below the lowest adapter is run backward.
 plan adapter.layers=last:1 --print-program
 says plan.txt "BACKWARD layers.2.attn"
@@ -97,7 +121,12 @@ prove() { # prove CELLS argument...: as many cells, all equal
 }
 prove 38
 grep -q "3  fsdp full" out.txt || failed "no fsdp on 3 ranks" out.txt
-# Base and adapter in units of their own, each matrix by itself.
+# Base and adapter in units of their own, each matrix by itself, of odd ranks side by side.
+patterns="adapter.rank_pattern=q_proj:5,layers.1.mlp.up_proj:1,*mlp*:7 adapter.alpha_pattern=v_proj:5,q_proj:3.5
+    adapter.exclude=k_proj,layers.0.mlp.down_proj adapter.dropout=0.1 adapter.rank_stabilised=yes"
+# shellcheck disable=SC2086 # keys
 prove 38 policy.plugin=class policy.classes=Linear,LlamaDecoderLayer adapter.targets=all-linear,embed_tokens \
-    train.trainable=adapter,*norm.weight train.precision=bf16
+    train.trainable=adapter,*norm.weight train.precision=bf16 $patterns
+# shellcheck disable=SC2086 # keys
+! is_full || prove 38 adapter.dora=yes $patterns
 exit $((failures > 0))

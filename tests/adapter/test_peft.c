@@ -1,7 +1,7 @@
 /* LoRA held against PEFT on transformers (tests/golden/make_peft.py): logits, loss, the gradient of every trained
  * parameter, and ten clipped AdamW steps, of adapters that PEFT wrote: on all linears, on an embedding beside a norm
  * that is trained whole, beside head, embedding and norms that are, in some layers, on matrices that the model reads in
- * slices, and DoRA on packed ones. */
+ * slices, with ranks and alphas of single modules and some left out, and DoRA on packed ones. */
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
@@ -23,6 +23,8 @@ static const struct {
              {"peft-lora-fused", "family-phi3", "train.trainable=adapter", "model.base=auto"},
              {"peft-lora-whole", "llama-gqa", "train.trainable=adapter,head,model.embed_tokens.weight,*norm.weight",
               "model.base=auto"},
+             {"peft-lora-patterns", "llama-gqa", "train.trainable=auto", "model.base=auto"},
+             {"peft-lora-excluded", "family-phi3", "train.trainable=auto", "model.base=auto"},
              {"peft-dora-nf4", "llama-gqa", "train.trainable=auto", "model.base=nf4"}};
 enum { N_CASES = sizeof cases / sizeof *cases };
 

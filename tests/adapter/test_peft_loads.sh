@@ -1,8 +1,8 @@
 #!/bin/sh
 # What a run with an adapter leaves loads in PEFT and has the same loss there: by itself, beside norms, an embedding and a
-# head that are trained whole, with tokens that were added, with DoRA, of ia3, of a prefix, of prompts behind gates, and of
-# lora beside layers before the head, which PEFT does not know and torch computes here. WEFT_PYTHON names a Python that
-# has peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# head that are trained whole, with tokens that were added, with DoRA, with ranks and alphas of single modules, of ia3, of a
+# prefix, of prompts behind gates, and of lora beside layers before the head, which PEFT does not know and torch computes
+# here. WEFT_PYTHON names a Python that has peft. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -112,6 +112,10 @@ lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
         train.trainable='adapter,head,model.embed_tokens.weight,*norm.weight'
     train untied table $lora adapter.targets=all-linear,embed_tokens
     train tied dora $lora adapter.dora=yes
+    train tied ranks $lora adapter.rank_pattern='layers.0.self_attn.q_proj:1,*.q_proj:5,*.1.mlp.*:3' adapter.rank_stabilised=yes \
+        adapter.alpha_pattern='*.1.*:3,q_proj:2.5' adapter.exclude=k_proj,layers.2.mlp.down_proj adapter.dora=yes
+    train untied tables $lora adapter.targets=all-linear,embed_tokens adapter.rank_pattern=embed_tokens:2,up_proj:7 \
+        adapter.alpha_pattern=embed_tokens:5,*.0.*:1 adapter.exclude='*.2.*' train.trainable='adapter,*norm.weight'
     train tied ia3 adapter.plugin=ia3 train.trainable='adapter,model.norm.weight'
     train untied stack adapter.plugin=mlp-head,lora adapter.mlp-head.layers=2 adapter.mlp-head.width=24 adapter.lora.r=4 \
         train.trainable='adapter,model.norm.weight'
@@ -125,6 +129,6 @@ lora="adapter.plugin=lora adapter.r=4 adapter.alpha=6"
 "$python" losses.py $pairs >theirs 2>log || failed "losses.py" theirs log
 awk 'FNR == NR { mine[$1] = $2; n++; next }
     { apart = $2 / mine[$1] - 1; m++; if (apart > 1e-6 || apart < -1e-6) { print $1 ": Weft " mine[$1] ", PEFT " $2; bad = 1 } }
-    END { if (n != m || n != 17) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
+    END { if (n != m || n != 19) { print m " of " n " adapters were compared"; bad = 1 } exit bad }' losses theirs >log ||
     failed "other losses" log
 [ "$failures" = 0 ]

@@ -40,6 +40,20 @@ CASES = {
     "peft-lora-whole": dict(base="llama-gqa", seed=23, double=True,
                             lora=dict(r=2, lora_alpha=3, target_modules=["q_proj", "v_proj"], modules_to_save=[
                                 "embed_tokens", "lm_head", "norm", "input_layernorm", "post_attention_layernorm"])),
+    # Entries mean modules by a name, a path, its end, an expression; several mean some modules, and one means none. They
+    # are in the order that PEFT saves them in, for the first that means a module holds also where it is read again.
+    "peft-lora-patterns": dict(base="llama-gqa", seed=24, double=True,
+                               lora=dict(r=4, lora_alpha=6, target_modules=LINEARS + ["embed_tokens"],
+                                         exclude_modules=["o_proj", "layers.1.mlp.down_proj", "mlp"],
+                                         rank_pattern={"^model.layers.1.self_attn.k_proj": 2,
+                                                       r"layers\.[01]\.self_attn\.(q|k)_proj": 3, "embed_tokens": 1,
+                                                       "self_attn.k_proj": 7, "layers.0.mlp.up_proj|gate_proj": 5, "proj": 9},
+                                         alpha_pattern={"layers.0.self_attn.q_proj": 2.5, "q_proj": 11, "up_proj": 1,
+                                                        "embed_tokens": 3, r"model\.layers\.1\..*": 8})),
+    "peft-lora-excluded": dict(base="family-phi3", seed=25, double=True,
+                               lora=dict(r=2, lora_alpha=2, use_rslora=True, target_modules="all-linear",
+                                         exclude_modules=r"model\.layers\.0\.(?!self_attn\.qkv).*|.*\.o_proj",
+                                         rank_pattern={"down_proj": 4, "qkv_proj": 3}, alpha_pattern={"qkv_proj": 1})),
     "peft-dora-nf4": dict(base="llama-gqa", seed=22, double=True, packed=True,
                           lora=dict(r=3, lora_alpha=5, use_dora=True, target_modules=LINEARS)),
 }
@@ -101,8 +115,9 @@ def make_adapter(spec, base, where):
     path = where / "adapter_config.json"
     config = json.loads(path.read_text())
     config["base_model_name_or_path"] = "../" + base.name
-    if isinstance(config["target_modules"], list):
-        config["target_modules"].sort()
+    for names in (config["target_modules"], config["exclude_modules"]):
+        if isinstance(names, list):
+            names.sort()
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 

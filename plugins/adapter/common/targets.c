@@ -3,10 +3,8 @@
 #include "targets.h"
 
 #include "../../common/distance.h"
+#include "expression.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-#include <stdbool.h>
 #include <stdlib.h>
 
 /* What says which modules, at the beginning of a sentence: a key, or a file's. */
@@ -14,11 +12,23 @@ typedef struct saying {
     char text[1100];
 } saying;
 
-static saying say(const targets *self, const char *key, const char *theirs) {
+static saying say(const char *source, const char *key, const char *theirs) {
     saying out;
-    if (self->source == NULL) (void)snprintf(out.text, sizeof out.text, "%s", key);
-    else (void)snprintf(out.text, sizeof out.text, "%.1000s: %s", self->source, theirs);
+    if (source == NULL) (void)snprintf(out.text, sizeof out.text, "%s", key);
+    else (void)snprintf(out.text, sizeof out.text, "%.1000s: %s", source, theirs);
     return out;
+}
+
+static const char *key_of_wanted(const targets *self) {
+    return self->wanted.source != NULL ? "target_modules" : self->wanted.regex[0] != 0 ? "regex" : "targets";
+}
+
+static saying say_wanted(const targets *self) {
+    return say(self->wanted.source, key_of_wanted(self), key_of_wanted(self));
+}
+
+static saying say_left_out(const targets *self) {
+    return say(self->left_out.source, "exclude", "exclude_modules");
 }
 
 /* ---- layers ---- */
@@ -62,7 +72,7 @@ static weft_status check_layers(const targets *self, int64_t n_layers, weft_erro
     return weft_error_set(err, WEFT_E_USER,
                           "%s is '%s'; it is all, first:N or last:N with N from 1 to %lld, or a list of numbers from 0 "
                           "to %lld, as 0, 2, 5",
-                          say(self, "layers", "layers_to_transform").text, layers, (long long)n_layers,
+                          say(self->wanted.source, "layers", "layers_to_transform").text, layers, (long long)n_layers,
                           (long long)n_layers - 1);
 }
 
@@ -82,60 +92,84 @@ static int is_pattern(const char *item) {
     return strchr(item, '*') != NULL || strcmp(item, "all-linear") == 0;
 }
 
-static int is_meant(const char *item, const weft_site *site) {
-    const size_t n = strlen(item), m = strlen(site->path);
-    if (strcmp(item, "all-linear") == 0) return site->kind == WEFT_SITE_LINEAR;
-    if (strchr(item, '*') != NULL) return fits_pattern(item, site->path);
-    return n <= m && strcmp(site->path + m - n, item) == 0 && (n == m || site->path[m - n - 1] == '.');
+/* As PEFT has it: all of a path, or what stands behind one of its dots. */
+static int is_named(const char *name, const char *path) {
+    const size_t n = strlen(name), m = strlen(path);
+    return n <= m && strcmp(path + m - n, name) == 0 && (n == m || path[m - n - 1] == '.');
 }
 
-static const char *last_name(const char *path) {
+int targets_mean(const char *item, const weft_site *site) {
+    if (strcmp(item, "all-linear") == 0) return site->kind == WEFT_SITE_LINEAR;
+    return strchr(item, '*') != NULL ? fits_pattern(item, site->path) : is_named(item, site->path);
+}
+
+const char *targets_last_name(const char *path) {
     const char *dot = strrchr(path, '.');
     return dot == NULL ? path : dot + 1;
 }
 
-static int was_listed(const weft_adapter_job *job, uint32_t i) {
-    const char *name = last_name(weft_adapter_site(job, i)->path);
+static int is_known(const weft_adapter_job *job, uint32_t kinds, const uint8_t *chosen, uint32_t i) {
+    const weft_site *site = weft_adapter_site(job, i);
+    return chosen != NULL ? chosen[i] == 1 : (kinds >> site->kind & 1u) != 0 && site->whole < 0;
+}
+
+static int was_listed(const weft_adapter_job *job, uint32_t kinds, const uint8_t *chosen, uint32_t i) {
+    const char *name = targets_last_name(weft_adapter_site(job, i)->path);
     for (uint32_t before = 0; before < i; before++)
-        if (strcmp(last_name(weft_adapter_site(job, before)->path), name) == 0) return 1;
+        if (is_known(job, kinds, chosen, before) &&
+            strcmp(targets_last_name(weft_adapter_site(job, before)->path), name) == 0)
+            return 1;
     return 0;
 }
 
-static weft_status refuse_nothing(const targets *self, const weft_adapter_job *job, const char *item, weft_error *err) {
-    const char *nearest = "";
-    char all[512] = "";
+void targets_know(targets_known *out, const weft_adapter_job *job, uint32_t kinds, const uint8_t *chosen,
+                  const char *item) {
     size_t best = (size_t)-1, used = 0;
+    *out = (targets_known){.nearest = ""};
     for (uint32_t i = 0; i < job->n_sites; i++) {
-        const weft_site *site = weft_adapter_site(job, i);
-        const char *name = last_name(site->path);
+        const char *name = targets_last_name(weft_adapter_site(job, i)->path);
         const size_t d = name_distance(item, name);
-        if ((self->kinds >> site->kind & 1u) == 0 || site->whole >= 0 || was_listed(job, i)) continue;
-        if (d < best) nearest = name;
+        if (!is_known(job, kinds, chosen, i) || was_listed(job, kinds, chosen, i)) continue;
+        if (d < best) out->nearest = name;
         if (d < best) best = d;
-        if (used < sizeof all)
-            used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", used > 0 ? ", " : "", name);
+        if (used < sizeof out->all)
+            used += (size_t)snprintf(out->all + used, sizeof out->all - used, "%s%s", used > 0 ? ", " : "", name);
     }
+}
+
+static weft_status refuse_nothing(const targets *self, saying who, const weft_adapter_job *job, const char *item,
+                                  weft_error *err) {
+    targets_known known;
+    targets_know(&known, job, self->kinds, NULL, item);
     return weft_error_set(err, WEFT_E_USER,
                           "%s has '%s', which is no module of this model that can be adapted; the nearest is %s. There "
                           "are %s; allowed are names, patterns in which * stands for any text, and all-linear",
-                          say(self, "targets", "target_modules").text, item, nearest, all);
+                          who.text, item, known.nearest, known.all);
 }
 
 static weft_status refuse_site(const targets *self, const weft_site *site, weft_error *err) {
+    const int of_keys = self->wanted.source == NULL;
     const char *why = "which is no place for this adapter: take it out";
-    if (site->kind == WEFT_SITE_HEAD && self->source == NULL)
+    if (site->kind == WEFT_SITE_HEAD && of_keys)
         why = "which makes the logits; no adapter stands there: take it out, or train it whole, as [train] trainable = "
               "adapter, head";
     else if (site->kind == WEFT_SITE_HEAD)
         why = "which makes the logits, and this adapter changes no head here: have PEFT merge it into its base "
               "(merge_and_unload) and take the merged model, or train the head whole there (modules_to_save)";
-    return weft_error_set(err, WEFT_E_USER, "%s has '%s', %s", say(self, "targets", "target_modules").text, site->path,
-                          why);
+    return weft_error_set(err, WEFT_E_USER, "%s has '%s', %s",
+                          say(self->wanted.source, "targets", "target_modules").text, site->path, why);
 }
 
 /* A head that is tied has no weight of its own, and a name all the same. */
 static int has_name(const weft_site *site) {
     return site->whole < 0 && (site->weight != NULL || site->kind == WEFT_SITE_HEAD);
+}
+
+/* What `chosen` has of a site while it is made out. */
+enum { CHOSEN = 1, LEFT_OUT = 2, MISSED = 3 }; /* MISSED: left out of what was wanted */
+
+static void take_site(uint8_t *chosen) {
+    *chosen = *chosen >= LEFT_OUT ? MISSED : CHOSEN;
 }
 
 /* Marks what the item means. passes_over: it may mean nothing. */
@@ -145,95 +179,163 @@ static weft_status choose_item(const targets *self, const weft_adapter_job *job,
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);
         const int served = (self->kinds >> site->kind & 1u) != 0;
-        if (!has_name(site) || !is_meant(item, site)) continue;
-        if (!served && !is_pattern(item)) return refuse_site(self, site, err);
+        if (!has_name(site) || !targets_mean(item, site)) continue;
+        if (!served && chosen[i] < LEFT_OUT && !is_pattern(item)) return refuse_site(self, site, err);
         if (!served) continue;
-        if (targets_has_layer(self->layers, job->n_layers, site->layer)) chosen[i] = 1, any = 1;
+        if (targets_has_layer(self->layers, job->n_layers, site->layer)) take_site(&chosen[i]), any = 1;
         else other_layers = 1;
     }
     if (any) return WEFT_OK;
     if (passes_over) return WEFT_OK;
     if (other_layers)
         return weft_error_set(err, WEFT_E_USER, "%s has '%s', which is in none of the layers that %s = %s leaves",
-                              say(self, "targets", "target_modules").text, item,
-                              self->source == NULL ? "layers" : "layers_to_transform", self->layers);
-    return refuse_nothing(self, job, item, err);
+                              say_wanted(self).text, item,
+                              self->wanted.source == NULL ? "layers" : "layers_to_transform", self->layers);
+    return refuse_nothing(self, say_wanted(self), job, item, err);
 }
 
 /* ---- a regular expression ---- */
 
-static weft_status refuse_regex(const targets *self, int code, weft_error *err) {
-    PCRE2_UCHAR text[200] = {0};
-    (void)pcre2_get_error_message(code, text, sizeof text);
-    return weft_error_set(err, WEFT_E_USER, "%s '%s' is no regular expression: %s",
-                          say(self, "regex", "target_modules").text, self->regex, (const char *)text);
+static weft_status refuse_regex(const saying *who, const char *regex, const expression_fault *why, weft_error *err) {
+    return weft_error_set(err, WEFT_E_USER, "%s '%s' %s", who->text, regex, why->text);
 }
 
-static int matches(const pcre2_code *compiled, pcre2_match_data *match, const weft_site *site) {
-    return pcre2_match(compiled, (PCRE2_SPTR)site->path, PCRE2_ZERO_TERMINATED, 0, 0, match, NULL) >= 0;
+/* Whether it matches the site's path; an expression without end is an error. */
+static weft_status match_site(int *found, const expression *compiled, const char *regex, const saying *who,
+                              const weft_site *site, weft_error *err) {
+    *found = has_name(site) ? expression_fits(compiled, site->path) : 0;
+    if (*found >= 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s '%s' takes too many steps to be held against '%s': write it without a repetition of "
+                          "repetitions",
+                          who->text, regex, site->path);
 }
 
 /* What PEFT has adapted and cannot be here is none of the sites that are passed over. */
-static weft_status choose_matched(const targets *self, const weft_adapter_job *job, const pcre2_code *compiled,
-                                  pcre2_match_data *match, uint8_t *chosen, weft_error *err) {
-    int any = 0;
-    for (uint32_t i = 0; i < job->n_sites; i++) {
-        const weft_site *site = weft_adapter_site(job, i);
-        const int served = (self->kinds >> site->kind & 1u) != 0;
-        if (!has_name(site) || !matches(compiled, match, site)) continue;
-        if (self->source != NULL && site->kind == WEFT_SITE_HEAD) return refuse_site(self, site, err);
-        if (!served || !targets_has_layer(self->layers, job->n_layers, site->layer)) continue;
-        chosen[i] = 1;
-        any = 1;
-    }
-    if (any) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "%s '%s' matches the whole path of no module that can be adapted, such as %s",
-                          say(self, "regex", "target_modules").text, self->regex,
-                          job->n_sites > 0 ? weft_adapter_site(job, 0)->path : "any");
+static weft_status take_matched(const targets *self, const weft_adapter_job *job, uint32_t i, uint8_t *chosen, int *any,
+                                weft_error *err) {
+    const weft_site *site = weft_adapter_site(job, i);
+    const int served = (self->kinds >> site->kind & 1u) != 0;
+    if (self->wanted.source != NULL && site->kind == WEFT_SITE_HEAD && chosen[i] < LEFT_OUT)
+        return refuse_site(self, site, err);
+    if (!served || !targets_has_layer(self->layers, job->n_layers, site->layer)) return WEFT_OK;
+    take_site(&chosen[i]);
+    *any = 1;
+    return WEFT_OK;
 }
 
 static weft_status choose_by_regex(const targets *self, const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
-    int code = 0;
-    PCRE2_SIZE offset = 0;
-    pcre2_code *compiled = pcre2_compile((PCRE2_SPTR)self->regex, PCRE2_ZERO_TERMINATED,
-                                         PCRE2_ANCHORED | PCRE2_ENDANCHORED | PCRE2_UTF, &code, &offset, NULL);
-    pcre2_match_data *match = compiled == NULL ? NULL : pcre2_match_data_create_from_pattern(compiled, NULL);
-    weft_status status = WEFT_OK;
-    if (compiled == NULL) return refuse_regex(self, code, err);
-    if (match == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
-    else status = choose_matched(self, job, compiled, match, chosen, err);
-    pcre2_match_data_free(match);
-    pcre2_code_free(compiled);
+    const saying who = say_wanted(self);
+    const char *regex = self->wanted.regex;
+    expression_fault why;
+    expression *compiled = expression_open(regex, EXPRESSION_WHOLE, self->wanted.source != NULL, &why);
+    weft_status status = compiled == NULL ? refuse_regex(&who, regex, &why, err) : WEFT_OK;
+    int any = 0;
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
+        int found = 0;
+        status = match_site(&found, compiled, regex, &who, weft_adapter_site(job, i), err);
+        if (found == 1) status = take_matched(self, job, i, chosen, &any, err);
+    }
+    expression_close(compiled);
+    if (status != WEFT_OK || any) return status;
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s '%s' matches the whole path of no module that can be adapted, such as %s", who.text,
+                          regex, job->n_sites > 0 ? weft_adapter_site(job, 0)->path : "any");
+}
+
+/* ---- what is left out ---- */
+
+/* An item of keys means something; one of a file, where it is no pattern, need not. */
+static weft_status leave_out_item(const targets *self, const weft_adapter_job *job, const char *item, uint8_t *chosen,
+                                  weft_error *err) {
+    const bool of_peft = self->left_out.source != NULL;
+    int any = of_peft;
+    for (uint32_t i = 0; i < job->n_sites; i++) {
+        const weft_site *site = weft_adapter_site(job, i);
+        if (!has_name(site) || !(of_peft ? is_named(item, site->path) : targets_mean(item, site))) continue;
+        chosen[i] = LEFT_OUT;
+        any = 1;
+    }
+    return any ? WEFT_OK : refuse_nothing(self, say_left_out(self), job, item, err);
+}
+
+static weft_status leave_out_by_regex(const targets *self, const weft_adapter_job *job, uint8_t *chosen,
+                                      weft_error *err) {
+    const saying who = say_left_out(self);
+    const char *regex = self->left_out.regex;
+    expression_fault why;
+    expression *compiled = expression_open(regex, EXPRESSION_WHOLE, self->left_out.source != NULL, &why);
+    weft_status status = compiled == NULL ? refuse_regex(&who, regex, &why, err) : WEFT_OK;
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
+        int found = 0;
+        status = match_site(&found, compiled, regex, &who, weft_adapter_site(job, i), err);
+        if (found == 1) chosen[i] = LEFT_OUT;
+    }
+    expression_close(compiled);
     return status;
 }
 
 /* ---- the whole ---- */
 
-static weft_status choose_items(const targets *self, const weft_adapter_job *job, bool passes_over, uint8_t *chosen,
-                                weft_error *err) {
-    const char *at = self->names;
+/* The next of a list; false: there is none. */
+static bool next_item(const char **list, char item[512]) {
+    const size_t n = strcspn(*list, ",");
+    if (**list == 0) return false;
+    (void)snprintf(item, 512, "%.*s", (int)n, *list);
+    *list += n + ((*list)[n] == ',');
+    return true;
+}
+
+static weft_status leave_out(const targets *self, const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
+    const char *at = self->left_out.names;
+    char item[512];
     weft_status status = WEFT_OK;
-    while (status == WEFT_OK && *at != 0) {
-        const size_t n = strcspn(at, ",");
-        char item[512];
-        (void)snprintf(item, sizeof item, "%.*s", (int)n, at);
-        status = choose_item(self, job, item, passes_over, chosen, err);
-        at += n + (at[n] == ',');
-    }
+    if (self->left_out.regex[0] != 0) return leave_out_by_regex(self, job, chosen, err);
+    while (status == WEFT_OK && next_item(&at, item)) status = leave_out_item(self, job, item, chosen, err);
     return status;
 }
 
+static weft_status choose_items(const targets *self, const weft_adapter_job *job, bool passes_over, uint8_t *chosen,
+                                weft_error *err) {
+    const char *at = self->wanted.names;
+    char item[512];
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && next_item(&at, item)) status = choose_item(self, job, item, passes_over, chosen, err);
+    return status;
+}
+
+static const char *text_of(const module_names *names) {
+    return names->regex[0] != 0 ? names->regex : names->names;
+}
+
+static weft_status refuse_all_left_out(const targets *self, weft_error *err) {
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "%s = %s leaves out every module that %s = %s chooses, and an adapter of none learns nothing: "
+        "name fewer modules in the first, or more in the second",
+        say_left_out(self).text, text_of(&self->left_out), key_of_wanted(self), text_of(&self->wanted));
+}
+
 /* A list of PEFT's may have names for several models: one that is met is enough. */
+static weft_status choose_all(const targets *self, const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
+    const bool of_peft = self->wanted.source != NULL;
+    weft_status status = WEFT_OK;
+    if (self->wanted.regex[0] != 0) status = choose_by_regex(self, job, chosen, err);
+    else status = choose_items(self, job, of_peft, chosen, err);
+    if (status != WEFT_OK || memchr(chosen, CHOSEN, job->n_sites) != NULL) return status;
+    if (memchr(chosen, MISSED, job->n_sites) != NULL) return refuse_all_left_out(self, err);
+    if (of_peft) status = choose_items(self, job, false, chosen, err);
+    if (status == WEFT_OK && self->wanted.names[0] == 0)
+        status =
+            weft_error_set(err, WEFT_E_USER, "targets is empty: name modules, as q_proj, v_proj, or say all-linear");
+    return status;
+}
+
 weft_status targets_choose(const targets *self, const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
     weft_status status = check_layers(self, job->n_layers, err);
     memset(chosen, 0, job->n_sites);
-    if (status == WEFT_OK && self->regex[0] != 0) return choose_by_regex(self, job, chosen, err);
-    if (status == WEFT_OK) status = choose_items(self, job, self->source != NULL, chosen, err);
-    if (status == WEFT_OK && self->source != NULL && memchr(chosen, 1, job->n_sites) == NULL)
-        status = choose_items(self, job, false, chosen, err);
-    if (status == WEFT_OK && self->names[0] == 0)
-        status =
-            weft_error_set(err, WEFT_E_USER, "targets is empty: name modules, as q_proj, v_proj, or say all-linear");
+    if (status == WEFT_OK) status = leave_out(self, job, chosen, err);
+    if (status == WEFT_OK) status = choose_all(self, job, chosen, err);
+    for (uint32_t i = 0; i < job->n_sites; i++) chosen[i] = chosen[i] == CHOSEN;
     return status;
 }

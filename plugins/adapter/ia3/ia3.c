@@ -142,8 +142,9 @@ static weft_status check_feedforward(const weft_adapter_job *job, const uint8_t 
  * NULL. */
 static weft_status choose(const weft_adapter *self, const char *names, const char *feedforward, const char *source,
                           const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
-    const targets wanted = {names, "", self->layers, 1u << WEFT_SITE_LINEAR, source};
-    const targets inputs = {feedforward, "", self->layers, 1u << WEFT_SITE_LINEAR, source};
+    const module_names none = {"", "", NULL};
+    const targets wanted = {{names, "", source}, none, self->layers, 1u << WEFT_SITE_LINEAR};
+    const targets inputs = {{feedforward, "", source}, none, self->layers, 1u << WEFT_SITE_LINEAR};
     weft_status status = targets_choose(&wanted, job, chosen, err);
     if (status != WEFT_OK || strcmp(feedforward, "none") == 0) return status;
     status = targets_choose(&inputs, job, chosen + job->n_sites, err);

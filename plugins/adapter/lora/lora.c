@@ -13,17 +13,25 @@ WEFT_KEYS_TABLE(lora_config, LORA_KEYS)
 
 /* ---- from keys ---- */
 
-static void lora_destroy(weft_adapter *self) {
-    if (self == NULL) return;
+static void free_modules(lora_modules *self) {
     free(self->names);
     free(self->regex);
     free(self->layers);
+    free(self->exclude);
+    free(self->exclude_regex);
+    patterns_free(&self->ranks);
+    patterns_free(&self->alphas);
+}
+
+static void lora_destroy(weft_adapter *self) {
+    if (self == NULL) return;
+    free_modules(&self->own);
+    free_modules(&self->asked);
     free(self->source);
-    free(self->asked_names);
-    free(self->asked_regex);
-    free(self->asked_layers);
     free(self->parts);
     free(self->sites);
+    free(self->ranks);
+    free(self->alphas);
     free(self->config_json);
     free(self);
 }
@@ -36,18 +44,6 @@ static char *copy_or(const char *text, const char *instead) {
     return strdup(strcmp(text, "auto") == 0 ? instead : text);
 }
 
-static weft_status take_keys(weft_adapter *self, const lora_config *keys, weft_error *err) {
-    self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
-    self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
-    self->dropout = keys->dropout == WEFT_AUTO_F64 ? 0 : keys->dropout;
-    self->dora = keys->dora == LORA_YES;
-    self->stabilised = keys->rank_stabilised == LORA_YES;
-    self->names = copy_or(keys->targets, "all-linear");
-    self->regex = strdup(keys->regex);
-    self->layers = copy_or(keys->layers, "all");
-    return self->names == NULL || self->regex == NULL || self->layers == NULL ? no_memory(err) : WEFT_OK;
-}
-
 static weft_status refuse_both(weft_error *err) {
     return weft_error_set(err, WEFT_E_USER,
                           "regex and targets both say which modules are adapted: take one of them out, for an "
@@ -58,38 +54,62 @@ static int says(const char *text) {
     return text[0] != 0 && strcmp(text, "auto") != 0;
 }
 
-/* Modules are compared where they are known. */
-static weft_status keep_asked(weft_adapter *self, const lora_config *keys, const weft_adapter_source *source,
-                              weft_error *err) {
-    self->asks_modules = says(keys->targets) || says(keys->regex);
-    self->asks_layers = says(keys->layers);
-    self->source = strdup(source->config_path);
-    self->asked_names = strdup(keys->targets);
-    self->asked_regex = strdup(keys->regex);
-    self->asked_layers = strdup(keys->layers);
-    if (self->source != NULL && self->asked_names != NULL && self->asked_regex != NULL && self->asked_layers != NULL)
-        return WEFT_OK;
-    return no_memory(err);
+/* What the keys say of modules. Those of one that is continued are compared where they are known. */
+static weft_status take_modules(lora_modules *self, const lora_config *keys, weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->says_names = says(keys->targets) || says(keys->regex);
+    self->says_layers = says(keys->layers);
+    self->says_exclude = says(keys->exclude);
+    self->says_ranks = says(keys->rank_pattern);
+    self->says_alphas = says(keys->alpha_pattern);
+    self->names = copy_or(keys->targets, "all-linear");
+    self->regex = strdup(keys->regex);
+    self->layers = copy_or(keys->layers, "all");
+    self->exclude = strdup(!says(keys->exclude) || strcmp(keys->exclude, "none") == 0 ? "" : keys->exclude);
+    self->exclude_regex = strdup("");
+    if (self->names == NULL || self->regex == NULL || self->layers == NULL || self->exclude == NULL ||
+        self->exclude_regex == NULL)
+        return no_memory(err);
+    status = patterns_of_key(&self->ranks, PATTERN_RANK, keys->rank_pattern, err);
+    return status == WEFT_OK ? patterns_of_key(&self->alphas, PATTERN_ALPHA, keys->alpha_pattern, err) : status;
 }
 
-static weft_status refuse_key(const char *key, const weft_adapter_source *source, weft_error *err) {
+static void take_keys(weft_adapter *self, const lora_config *keys) {
+    self->r = keys->r == WEFT_AUTO_I64 ? 8 : keys->r;
+    self->alpha = keys->alpha == WEFT_AUTO_F64 ? 8 : keys->alpha;
+    self->dropout = keys->dropout == WEFT_AUTO_F64 ? 0 : keys->dropout;
+    self->dora = keys->dora == LORA_YES;
+    self->stabilised = keys->rank_stabilised == LORA_YES;
+}
+
+static weft_status refuse_key(const weft_adapter *self, const char *key, weft_error *err) {
     return weft_error_set(
         err, WEFT_E_USER,
         "%s is another than %s has: an adapter that is continued is what it was; take the key out, or set "
         "it to what stands there",
-        key, source->config_path);
+        key, self->source);
 }
 
 /* What the keys say beside an adapter that is continued has to be what it is. */
-static weft_status compare_keys(const weft_adapter *self, const lora_config *keys, const weft_adapter_source *source,
-                                weft_error *err) {
-    if (keys->r != WEFT_AUTO_I64 && keys->r != self->r) return refuse_key("r", source, err);
-    if (keys->alpha != WEFT_AUTO_F64 && keys->alpha != self->alpha) return refuse_key("alpha", source, err);
+static weft_status compare_keys(const weft_adapter *self, const lora_config *keys, weft_error *err) {
+    if (keys->r != WEFT_AUTO_I64 && keys->r != self->r) return refuse_key(self, "r", err);
+    if (keys->alpha != WEFT_AUTO_F64 && keys->alpha != self->alpha) return refuse_key(self, "alpha", err);
     if (keys->rank_stabilised != LORA_AUTO && (keys->rank_stabilised == LORA_YES) != (self->stabilised != 0))
-        return refuse_key("rank_stabilised", source, err);
-    if (keys->dora != LORA_AUTO && (keys->dora == LORA_YES) != (self->dora != 0))
-        return refuse_key("dora", source, err);
+        return refuse_key(self, "rank_stabilised", err);
+    if (keys->dora != LORA_AUTO && (keys->dora == LORA_YES) != (self->dora != 0)) return refuse_key(self, "dora", err);
     return WEFT_OK;
+}
+
+/* From the file, and what keys say beside it. */
+static weft_status continue_source(weft_adapter *self, const lora_config *keys, const weft_adapter_source *source,
+                                   weft_error *err) {
+    weft_status status = WEFT_OK;
+    self->source = strdup(source->config_path);
+    if (self->source == NULL) return no_memory(err);
+    status = lora_read(self, source, err);
+    if (status == WEFT_OK) status = compare_keys(self, keys, err);
+    if (status == WEFT_OK && keys->dropout != WEFT_AUTO_F64) self->dropout = keys->dropout; /* of training alone */
+    return status == WEFT_OK ? take_modules(&self->asked, keys, err) : status;
 }
 
 static weft_status lora_create(weft_adapter **out, const weft_host *host, const void *config,
@@ -100,38 +120,38 @@ static weft_status lora_create(weft_adapter **out, const weft_host *host, const 
     (void)host;
     if (status != WEFT_OK) return status;
     self->gaussian = keys->init != LORA_KAIMING;
+    if (source == NULL) take_keys(self, keys);
     if (says(keys->targets) && says(keys->regex)) status = refuse_both(err);
-    if (status == WEFT_OK) status = source == NULL ? take_keys(self, keys, err) : lora_read(self, source, err);
-    if (status == WEFT_OK && source != NULL) status = compare_keys(self, keys, source, err);
-    if (status == WEFT_OK && keys->dropout != WEFT_AUTO_F64) self->dropout = keys->dropout; /* of training alone */
-    if (status == WEFT_OK && (self->names == NULL || self->regex == NULL || self->layers == NULL))
-        status = no_memory(err);
-    if (status == WEFT_OK && source != NULL) status = keep_asked(self, keys, source, err);
+    else if (source != NULL) status = continue_source(self, keys, source, err);
+    else status = take_modules(&self->own, keys, err);
     if (status == WEFT_OK) *out = self;
     else lora_destroy(self);
     return status;
 }
 
-double lora_scale(const weft_adapter *self) {
-    return self->alpha / (self->stabilised ? sqrt((double)self->r) : (double)self->r);
-}
-
 /* ---- what is added ---- */
 
-static weft_status check_rank(const weft_adapter *self, const weft_site *site, weft_error *err) {
-    if (self->r <= site->out && self->r <= site->in) return WEFT_OK;
+static weft_status check_rank(const weft_adapter *self, const weft_site *site, int64_t r, weft_error *err) {
+    const long long rank = (long long)r, out = (long long)site->out, in = (long long)site->in;
+    if (r <= site->out && r <= site->in) return WEFT_OK;
+    if (r != self->r)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "rank_pattern gives '%s' rank %lld, and it is (%lld, %lld): a rank is at most the smaller "
+            "of the two. Lower it there, or leave this module out by exclude",
+            site->path, rank, out, in);
     return weft_error_set(
         err, WEFT_E_USER,
         "r is %lld, and '%s' is (%lld, %lld): a rank is at most the smaller of the two. Lower r, or leave "
         "this module out of targets",
-        (long long)self->r, site->path, (long long)site->out, (long long)site->in);
+        rank, site->path, out, in);
 }
 
 /* How A starts; both as PEFT. Of a table (vocabulary, r), its rows are PEFT's columns, and normal with deviation 1. */
-static void start_a(const weft_adapter *self, weft_weight_spec *spec, const weft_site *site) {
+static void start_a(const weft_adapter *self, weft_weight_spec *spec, const weft_site *site, int64_t r) {
     const int table = site->kind == WEFT_SITE_EMBEDDING;
     spec->init_form = !table && !self->gaussian ? WEFT_INIT_UNIFORM : WEFT_INIT_NORMAL;
-    spec->init_std = table ? 0 : self->gaussian ? 1 / (double)self->r : 1 / sqrt((double)site->in);
+    spec->init_std = table ? 0 : self->gaussian ? 1 / (double)r : 1 / sqrt((double)site->in);
 }
 
 /* PEFT starts an embedding's A at zero and its B as normal, a linear's the other way round. */
@@ -139,18 +159,19 @@ static void add_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t 
     const weft_site *site = weft_adapter_site(job, i);
     const weft_builder *b = job->builder;
     const int table = site->kind == WEFT_SITE_EMBEDDING;
+    const int64_t r = self->parts[i].r;
     weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec, .class_name = table ? "Embedding" : "Linear"};
     spec.name = table ? "lora_embedding_A" : "lora_A";
     spec.role = table ? WEFT_WEIGHT_EMBEDDING : WEFT_WEIGHT_LINEAR;
-    spec.out = table ? site->out : self->r;
-    spec.in = table ? self->r : site->in;
-    start_a(self, &spec, site);
+    spec.out = table ? site->out : r;
+    spec.in = table ? r : site->in;
+    start_a(self, &spec, site, r);
     self->parts[i].a = b->weight(b->ctx, site->module, &spec);
     spec.name = table ? "lora_embedding_B" : "lora_B";
     spec.class_name = "Linear";
     spec.role = WEFT_WEIGHT_LINEAR;
     spec.out = table ? site->in : site->out;
-    spec.in = self->r;
+    spec.in = r;
     spec.init_form = WEFT_INIT_NORMAL;
     spec.init_std = table ? 1 : 0;
     self->parts[i].b = b->weight(b->ctx, site->module, &spec);
@@ -186,48 +207,101 @@ static void slice_parts(weft_adapter *self, const weft_adapter_job *job, uint32_
     const weft_builder *b = job->builder;
     const lora_part *whole = site->whole < 0 ? NULL : &self->parts[site->whole];
     if (whole == NULL || whole->a == NULL) return;
-    self->parts[i].a = whole->a;
+    self->parts[i] = *whole;
     self->parts[i].b = b->slice(b->ctx, whole->b, site->first, site->out);
+}
+
+static weft_status add_site(weft_adapter *self, const weft_adapter_job *job, uint32_t i, weft_error *err) {
+    lora_part *part = &self->parts[i];
+    weft_status status = WEFT_OK;
+    part->r = (int64_t)self->ranks[i];
+    part->scale = self->alphas[i] / (self->stabilised ? sqrt(self->ranks[i]) : self->ranks[i]);
+    status = check_rank(self, &self->sites[i], part->r, err);
+    if (status == WEFT_OK && self->dora) status = add_magnitude(self, job, i, err);
+    if (status == WEFT_OK) add_parts(self, job, i);
+    return status;
 }
 
 static weft_status add_chosen(weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen, weft_error *err) {
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) {
         self->sites[i] = *weft_adapter_site(job, i);
-        if (chosen[i]) status = check_rank(self, &self->sites[i], err);
-        if (chosen[i] && status == WEFT_OK && self->dora) status = add_magnitude(self, job, i, err);
-        if (chosen[i] && status == WEFT_OK) add_parts(self, job, i);
+        if (chosen[i]) status = add_site(self, job, i, err);
     }
     for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++) slice_parts(self, job, i);
     return status;
 }
 
+/* ---- which modules ---- */
+
 enum { LORA_KINDS = 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING };
+
+/* own's, or asked's where keys say it. */
+static targets wanted_modules(const weft_adapter *self, int asked) {
+    const lora_modules *names = asked && self->asked.says_names ? &self->asked : &self->own,
+                       *left_out = asked && self->asked.says_exclude ? &self->asked : &self->own,
+                       *layers = asked && self->asked.says_layers ? &self->asked : &self->own;
+    return (targets){{names->names, names->regex, names == &self->own ? self->source : NULL},
+                     {left_out->exclude, left_out->exclude_regex, left_out == &self->own ? self->source : NULL},
+                     layers->layers,
+                     LORA_KINDS};
+}
 
 /* What the keys choose beside an adapter that is continued has to be what it is. */
 static weft_status compare_modules(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen,
                                    weft_error *err) {
-    const targets wanted = {self->asks_modules ? self->asked_names : self->names,
-                            self->asks_modules ? self->asked_regex : self->regex,
-                            self->asks_layers ? self->asked_layers : self->layers, LORA_KINDS,
-                            self->asks_modules ? NULL : self->source};
-    uint8_t *asked = NULL;
+    const lora_modules *asked = &self->asked;
+    const targets wanted = wanted_modules(self, 1);
+    uint8_t *found = NULL;
     weft_status status = WEFT_OK;
-    if (!self->asks_modules && !self->asks_layers) return WEFT_OK;
-    asked = calloc((size_t)job->n_sites + 1, sizeof *asked);
-    if (asked == NULL) return no_memory(err);
-    status = targets_choose(&wanted, job, asked, err);
-    if (status == WEFT_OK && memcmp(asked, chosen, job->n_sites) != 0)
+    if (!asked->says_names && !asked->says_layers && !asked->says_exclude) return WEFT_OK;
+    found = calloc((size_t)job->n_sites + 1, sizeof *found);
+    if (found == NULL) return no_memory(err);
+    status = targets_choose(&wanted, job, found, err);
+    if (status == WEFT_OK && memcmp(found, chosen, job->n_sites) != 0)
         status = weft_error_set(err, WEFT_E_USER,
-                                "%s choose other modules than %s has, which is continued: take the keys out, or set "
-                                "them to what stands there",
-                                says(self->asked_regex) ? "regex or layers" : "targets or layers", self->source);
-    free(asked);
+                                "%s or layers%s choose other modules than %s has, which is continued: take the keys "
+                                "out, or set them to what stands there",
+                                says(asked->regex) ? "regex" : "targets", asked->says_exclude ? " or exclude" : "",
+                                self->source);
+    free(found);
+    return status;
+}
+
+/* Ranks or alphas: those that have none by an entry have the common one. The caller frees them. */
+static weft_status give_values(double **out, const patterns *from, const weft_adapter_job *job, const uint8_t *chosen,
+                               double common, weft_error *err) {
+    *out = calloc((size_t)job->n_sites + 1, sizeof **out);
+    if (*out == NULL) return no_memory(err);
+    for (uint32_t i = 0; i < job->n_sites; i++) (*out)[i] = common;
+    return patterns_give(from, job, chosen, *out, err);
+}
+
+/* own: what the file gives; refused where keys give a chosen site something else. */
+static weft_status compare_values(const weft_adapter *self, const char *key, const patterns *asked, const double *own,
+                                  const weft_adapter_job *job, const uint8_t *chosen, double common, weft_error *err) {
+    double *found = NULL;
+    weft_status status = give_values(&found, asked, job, chosen, common, err);
+    for (uint32_t i = 0; i < job->n_sites && status == WEFT_OK; i++)
+        if (chosen[i] && found[i] != own[i]) status = refuse_key(self, key, err);
+    free(found);
+    return status;
+}
+
+static weft_status give_all_values(weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen,
+                                   weft_error *err) {
+    const lora_modules *own = &self->own, *asked = &self->asked;
+    weft_status status = give_values(&self->ranks, &own->ranks, job, chosen, (double)self->r, err);
+    if (status == WEFT_OK) status = give_values(&self->alphas, &own->alphas, job, chosen, self->alpha, err);
+    if (status == WEFT_OK && asked->says_ranks)
+        status = compare_values(self, "rank_pattern", &asked->ranks, self->ranks, job, chosen, (double)self->r, err);
+    if (status == WEFT_OK && asked->says_alphas)
+        status = compare_values(self, "alpha_pattern", &asked->alphas, self->alphas, job, chosen, self->alpha, err);
     return status;
 }
 
 static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
-    const targets wanted = {self->names, self->regex, self->layers, LORA_KINDS, self->source};
+    const targets wanted = wanted_modules(self, 0);
     uint8_t *chosen = calloc((size_t)job->n_sites + 1, sizeof *chosen);
     weft_status status = WEFT_OK;
     self->n_sites = job->n_sites;
@@ -236,6 +310,7 @@ static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job,
     if (chosen == NULL || self->parts == NULL || self->sites == NULL) status = no_memory(err);
     if (status == WEFT_OK) status = targets_choose(&wanted, job, chosen, err);
     if (status == WEFT_OK) status = compare_modules(self, job, chosen, err);
+    if (status == WEFT_OK) status = give_all_values(self, job, chosen, err);
     if (status == WEFT_OK) status = add_chosen(self, job, chosen, err);
     if (status == WEFT_OK) self->config_json = lora_write(self, job, chosen);
     if (status == WEFT_OK && self->config_json == NULL) status = no_memory(err);
@@ -246,27 +321,25 @@ static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job,
 /* ---- what is computed ---- */
 
 /* The scale stands where the values are narrow. */
-static weft_value add_update(const weft_adapter *self, const lora_part *part, weft_graph *g, const weft_ops *ops,
-                             weft_value y, weft_value a) {
-    const double scale = lora_scale(self);
-    if (scale != 1.0) a = ops->scale(g, a, scale);
+static weft_value add_update(const lora_part *part, weft_graph *g, const weft_ops *ops, weft_value y, weft_value a) {
+    if (part->scale != 1.0) a = ops->scale(g, a, part->scale);
     a = ops->linear(g, a, part->b);
     return ops->add(g, y, a);
 }
 
 /* m / ||W + s B A|| (W x + s B A x) + bias. Where elements of x are dropped, W x is that of x, and what the factor
  * adds to it that of what is left. */
-static weft_value lora_dora(const weft_adapter *self, const lora_part *part, weft_graph *g, const weft_ops *ops,
-                            weft_value x, weft_value dropped, weft_weight *weight) {
+static weft_value lora_dora(const lora_part *part, weft_graph *g, const weft_ops *ops, weft_value x, weft_value dropped,
+                            weft_weight *weight) {
     const weft_weight_norm_args args = {.struct_size = (uint32_t)sizeof args,
                                         .magnitude = part->magnitude,
                                         .weight = weight,
                                         .down = part->a,
                                         .up = part->b,
-                                        .factor = lora_scale(self)};
+                                        .factor = part->scale};
     const weft_value y = ops->linear(g, dropped, weight);
     const weft_value a = ops->linear(g, dropped, part->a);
-    weft_value sum = add_update(self, part, g, ops, y, a);
+    weft_value sum = add_update(part, g, ops, y, a);
     weft_value whole;
     sum = ops->weight_norm(g, sum, &args);
     if (dropped.id == x.id) return sum;
@@ -280,10 +353,10 @@ static weft_value lora_linear(const weft_adapter *self, uint32_t site, weft_grap
     const lora_part *part = &self->parts[site];
     const weft_value dropped = ops->dropout(g, x, self->dropout);
     weft_value y, a;
-    if (part->magnitude != NULL) return lora_dora(self, part, g, ops, x, dropped, weight);
+    if (part->magnitude != NULL) return lora_dora(part, g, ops, x, dropped, weight);
     y = ops->linear(g, x, weight);
     a = ops->linear(g, dropped, part->a);
-    return add_update(self, part, g, ops, y, a);
+    return add_update(part, g, ops, y, a);
 }
 
 static weft_value lora_embedding(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops,
@@ -291,7 +364,7 @@ static weft_value lora_embedding(const weft_adapter *self, uint32_t site, weft_g
     const lora_part *part = &self->parts[site];
     const weft_value y = ops->embedding(g, ids, table);
     const weft_value a = ops->embedding(g, ids, part->a);
-    return add_update(self, part, g, ops, y, a);
+    return add_update(part, g, ops, y, a);
 }
 
 /* ---- files ---- */
@@ -332,13 +405,14 @@ static weft_status lora_merge(const weft_adapter *self, const weft_merge *what, 
     const weft_site *site = &self->sites[what->site];
     const int table = site->kind == WEFT_SITE_EMBEDDING;
     const float *a = what->values(what->context, part->a), *b = what->values(what->context, part->b);
-    const float scale = (float)lora_scale(self);
+    const float scale = (float)part->scale;
+    const int64_t r = part->r;
     (void)err;
     for (int64_t i = 0; i < what->rows; i++) {
         float *row = what->w + i * site->in;
-        for (int64_t k = 0; k < self->r; k++) {
-            const float left = scale * (table ? a : b)[(what->first + i) * self->r + k];
-            for (int64_t j = 0; j < site->in; j++) row[j] += left * (table ? b[j * self->r + k] : a[k * site->in + j]);
+        for (int64_t k = 0; k < r; k++) {
+            const float left = scale * (table ? a : b)[(what->first + i) * r + k];
+            for (int64_t j = 0; j < site->in; j++) row[j] += left * (table ? b[j * r + k] : a[k * site->in + j]);
         }
         if (part->magnitude != NULL)
             set_norm(row, site->in, what->values(what->context, part->magnitude)[what->first + i]);

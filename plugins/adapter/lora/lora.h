@@ -3,6 +3,7 @@
 #define WEFT_LORA_H
 
 #include "../common/targets.h"
+#include "patterns.h"
 
 /* clang-format off */
 #define LORA_KEYS(K)                                                                                                   \
@@ -15,9 +16,17 @@
       "Of what A reads, in training; auto: 0, or that of from.")                                                       \
     K(ENUM, dora, "auto", "auto,yes,no", "", WEFT_SAME,                                                                \
       "yes: the norms of the updated rows are trained apart (arXiv 2402.09353); auto: no, or as from.")                \
+    K(LIST, rank_pattern, "auto", "", "", WEFT_SAME,                                                                   \
+      "Ranks of single modules, as q_proj:16, layers.0.self_attn.v_proj:4: names or patterns with *, of which the "    \
+      "first that means a module holds; none; auto: none, or those of from. The others have r.")                       \
+    K(LIST, alpha_pattern, "auto", "", "", WEFT_SAME,                                                                  \
+      "Alphas of single modules, in the same form; none; auto: none, or those of from. The others have alpha.")        \
     K(LIST, targets, "auto", "", "", WEFT_SAME,                                                                        \
       "Modules: names, patterns with *, or all-linear; auto: all-linear, or those of from.")                           \
     K(STR, regex, "", "", "", WEFT_SAME, "In place of targets: an expression that the whole path has to match.")       \
+    K(LIST, exclude, "auto", "", "", WEFT_SAME,                                                                        \
+      "Modules that targets or regex choose and that are left out: names, patterns with *; none; auto: none, or "      \
+      "those of from.")                                                                                                \
     K(LIST, layers, "auto", "", "", WEFT_SAME,                                                                         \
       "Blocks: all, first:N, last:N, or numbers from 0; auto: all, or those of from.")                                 \
     K(ENUM, init, "kaiming", "kaiming,gaussian", "", WEFT_SAME,                                                        \
@@ -32,23 +41,32 @@ enum { LORA_KAIMING = 0 };
 typedef struct lora_part {
     weft_weight *a, *b;
     weft_weight *magnitude; /* with dora; of a linear */
+    int64_t r;
+    double scale; /* s */
 } lora_part;
+
+/* Which modules, and the ranks and alphas of some: all owned. */
+typedef struct lora_modules {
+    char *names, *regex, *layers;  /* as targets has them */
+    char *exclude, *exclude_regex; /* what is left out; "": nothing */
+    patterns ranks, alphas;        /* of the others r and alpha hold */
+    int says_names, says_exclude;  /* beside an adapter that is continued: keys do; else it is as the file has it */
+    int says_layers, says_ranks, says_alphas;
+} lora_modules;
 
 struct weft_adapter {
     int64_t r;
     double alpha, dropout;
     int stabilised, gaussian, dora;
-    char *names, *regex, *layers; /* owned */
-    /* Of one that is continued: its adapter_config.json, and what keys say beside it. */
-    char *source, *asked_names, *asked_regex, *asked_layers; /* owned; NULL: it is new */
-    int asks_modules, asks_layers;                           /* else those of the file */
-    lora_part *parts;                                        /* [n_sites] */
-    weft_site *sites;                                        /* [n_sites] what a merge is told of them */
+    char *source;           /* owned; of one that is continued: its adapter_config.json; NULL: it is new */
+    lora_modules own;       /* what is adapted */
+    lora_modules asked;     /* what keys say beside an adapter that is continued */
+    lora_part *parts;       /* [n_sites] */
+    weft_site *sites;       /* [n_sites] what a merge is told of them */
+    double *ranks, *alphas; /* [n_sites] where one is chosen */
     uint32_t n_sites;
     char *config_json; /* owned */
 };
-
-double lora_scale(const weft_adapter *self);
 
 /* Rank, scale and modules of an adapter_config.json. */
 weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, weft_error *err);

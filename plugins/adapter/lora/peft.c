@@ -40,9 +40,6 @@ static weft_status check_rest(const reading *self) {
         const char *key, *why;
     } unknown[] = {
         {"fan_in_fan_out", "is true, which is for matrices stored as (in, out); this model's are (out, in)"},
-        {"rank_pattern", "gives modules ranks of their own, and here all have one"},
-        {"alpha_pattern", "gives modules scales of their own, and here all have one"},
-        {"exclude_modules", "leaves modules out; list those that are meant in target_modules"},
         {"lora_bias", "is true, and B has no bias here"},
         {"layer_replication", "repeats blocks, and a model is as its config.json says here"},
         {"trainable_token_indices",
@@ -93,7 +90,13 @@ static char *join_list(const json_t *list, const json_t *without) {
     return all;
 }
 
-static weft_status read_modules(weft_adapter *self, const reading *from) {
+static int is_list_of_names(const json_t *list) {
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (!json_is_string(json_array_get(list, i))) return 0;
+    return json_is_array(list);
+}
+
+static weft_status read_wanted(lora_modules *self, const reading *from) {
     const json_t *modules = json_object_get(from->config, "target_modules");
     const json_t *layers = json_object_get(from->config, "layers_to_transform");
     const int is_text = json_is_string(modules),
@@ -111,6 +114,31 @@ static weft_status read_modules(weft_adapter *self, const reading *from) {
     return WEFT_OK;
 }
 
+static weft_status read_left_out(lora_modules *self, const reading *from) {
+    const json_t *modules = json_object_get(from->config, "exclude_modules");
+    const int is_text = json_is_string(modules);
+    if (!says_nothing(modules) && !is_text && !is_list_of_names(modules))
+        return refuse(from, "exclude_modules", "is neither a list of names nor one expression");
+    self->exclude = is_text ? strdup("") : join_list(modules, NULL);
+    self->exclude_regex = strdup(is_text ? json_string_value(modules) : "");
+    return WEFT_OK;
+}
+
+static weft_status read_modules(lora_modules *self, const reading *from, const char *source) {
+    weft_status status = read_wanted(self, from);
+    if (status == WEFT_OK) status = read_left_out(self, from);
+    if (status == WEFT_OK)
+        status = patterns_of_file(&self->ranks, PATTERN_RANK, json_object_get(from->config, "rank_pattern"), source,
+                                  from->err);
+    if (status == WEFT_OK)
+        status = patterns_of_file(&self->alphas, PATTERN_ALPHA, json_object_get(from->config, "alpha_pattern"), source,
+                                  from->err);
+    if (status == WEFT_OK && (self->names == NULL || self->regex == NULL || self->layers == NULL ||
+                              self->exclude == NULL || self->exclude_regex == NULL))
+        status = weft_error_set(from->err, WEFT_E_MEMORY, "no memory for an adapter");
+    return status;
+}
+
 static weft_status read_all(weft_adapter *self, const reading *from) {
     const json_t *r = json_object_get(from->config, "r"), *alpha = json_object_get(from->config, "lora_alpha");
     const char *type = json_string_value(json_object_get(from->config, "peft_type"));
@@ -126,7 +154,7 @@ static weft_status read_all(weft_adapter *self, const reading *from) {
     self->dropout = json_number_value(json_object_get(from->config, "lora_dropout"));
     self->dora = !says_nothing(json_object_get(from->config, "use_dora"));
     self->stabilised = !says_nothing(json_object_get(from->config, "use_rslora"));
-    return status == WEFT_OK ? read_modules(self, from) : status;
+    return status == WEFT_OK ? read_modules(&self->own, from, self->source) : status;
 }
 
 weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, weft_error *err) {
@@ -143,16 +171,12 @@ weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, wef
 
 /* ---- writing ---- */
 
-static const char *last_name(const char *path) {
-    const char *dot = strrchr(path, '.');
-    return dot == NULL ? path : dot + 1;
-}
-
 /* Whether all sites of the name are chosen: then the name says it, else each path does. */
 static int is_chosen_everywhere(const weft_adapter_job *job, const uint8_t *chosen, const char *name) {
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);
-        if (site->whole < 0 && site->weight != NULL && !chosen[i] && strcmp(last_name(site->path), name) == 0) return 0;
+        if (site->whole < 0 && site->weight != NULL && !chosen[i] && strcmp(targets_last_name(site->path), name) == 0)
+            return 0;
     }
     return 1;
 }
@@ -161,7 +185,7 @@ static json_t *list_modules(const weft_adapter_job *job, const uint8_t *chosen) 
     json_t *list = json_array();
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);
-        const char *name = last_name(site->path);
+        const char *name = targets_last_name(site->path);
         if (!chosen[i]) continue;
         if (!is_chosen_everywhere(job, chosen, name)) name = site->path;
         if (!lists(list, name)) (void)json_array_append_new(list, json_string(name));
@@ -170,12 +194,13 @@ static json_t *list_modules(const weft_adapter_job *job, const uint8_t *chosen) 
 }
 
 char *lora_write(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen) {
-    json_t *config = json_pack("{s:s, s:I, s:f, s:f, s:b, s:s, s:b, s:o, s:o, s:s, s:o, s:o, s:b, s:b}", "peft_type",
-                               "LORA", "r", (json_int_t)self->r, "lora_alpha", self->alpha, "lora_dropout",
-                               self->dropout, "use_rslora", self->stabilised, "bias", "none", "fan_in_fan_out", 0,
-                               "target_modules", list_modules(job, chosen), "layers_to_transform", json_null(),
-                               "init_lora_weights", self->gaussian ? "gaussian" : "true", "rank_pattern", json_object(),
-                               "alpha_pattern", json_object(), "use_dora", self->dora, "lora_bias", 0);
+    json_t *config = json_pack(
+        "{s:s, s:I, s:f, s:f, s:b, s:s, s:b, s:o, s:o, s:o, s:s, s:o, s:o, s:b, s:b}", "peft_type", "LORA", "r",
+        (json_int_t)self->r, "lora_alpha", self->alpha, "lora_dropout", self->dropout, "use_rslora", self->stabilised,
+        "bias", "none", "fan_in_fan_out", 0, "target_modules", list_modules(job, chosen), "layers_to_transform",
+        json_null(), "exclude_modules", json_null(), "init_lora_weights", self->gaussian ? "gaussian" : "true",
+        "rank_pattern", patterns_write(PATTERN_RANK, job, chosen, self->ranks, (double)self->r), "alpha_pattern",
+        patterns_write(PATTERN_ALPHA, job, chosen, self->alphas, self->alpha), "use_dora", self->dora, "lora_bias", 0);
     char *text = NULL;
     if (!self->gaussian) (void)json_object_set_new(config, "init_lora_weights", json_true());
     text = config == NULL ? NULL : json_dumps(config, JSON_SORT_KEYS);
