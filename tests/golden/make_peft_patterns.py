@@ -37,7 +37,8 @@ LEFT_OUT = [
     ["q_proj"], ["model.layers.0.self_attn.q_proj", "layers.1.mlp.up_proj"], ["proj", "_proj", "qproj"],
     ["self_attn", "mlp", "model"], ["q_.*", "*.k_proj", "all-linear", "v_proj"], [".v_proj", "", "1.self_attn.v_proj"],
     "q_proj", ".*q_proj", r"model\.layers\.1\..*", r"model.layers.1.*|.*embed.*", r"(?i)MODEL.*0\.mlp.*", "model",
-    r"model\.layers\.\d\.(?!mlp).*", r"(.*\.)?(up|down)_proj",
+    r"model\.layers\.\d\.(?!mlp).*", r"(.*\.)?(up|down)_proj", r"^(language_model|model)(?=\.).*\.(k_proj|up_proj)$",
+    r"(?:.*?(?:vision|language).*?(?:attn|mlp).*?(?:k_proj).*?)|(?:\bmodel\.layers\.[\d]{1,}\.(?:mlp)\.(?:(?:up_proj)))",
 ]
 
 
