@@ -140,6 +140,17 @@ for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7"
     [ "$(loss kept.ini --adapter out/model adapter.plugin="${adapter%% *}" adapter.lora.r=auto)" = "$with" ] ||
         failed "$adapter is another one when it is read" log
     case $adapter in
+    ia3) # modules that PEFT's file names and leaves out, by a name or an expression
+        for left_out in '["q_proj"]' '".*\\\\.q_proj"'; do
+            rm -rf theirs
+            cp -r out/model theirs
+            sed "s/\"target_modules\": \\[/\"exclude_modules\": $left_out, &\"q_proj\", /" out/model/adapter_config.json >theirs/adapter_config.json
+            says theirs/adapter_config.json '"q_proj", '
+            [ "$(loss kept.ini --adapter theirs adapter.plugin=ia3)" = "$with" ] || failed "ia3 without $left_out" log theirs/adapter_config.json
+        done
+        ;;
+    esac
+    case $adapter in
     lora* | ia3)
         limit "$weft" merge base out/model merged >log 2>&1 || failed "merge $adapter" log
         near "$adapter merged" 1e-4 "$with" "$(loss kept.ini adapter.plugin=none model.path=merged)"

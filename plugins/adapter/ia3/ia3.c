@@ -28,6 +28,8 @@ typedef struct ia3_part {
 
 struct weft_adapter {
     char *names, *feedforward, *layers; /* owned */
+    /* What the file of one that is continued leaves out, by names or an expression; NULL: it is new. */
+    char *left_out, *left_out_regex; /* owned */
     /* Of one that is continued, what the keys say beside its file; NULL: nothing. */
     char *asked_names, *asked_feedforward; /* owned */
     char *source;                          /* owned; its file; NULL: it is new */
@@ -41,6 +43,8 @@ static void ia3_destroy(weft_adapter *self) {
     free(self->names);
     free(self->feedforward);
     free(self->layers);
+    free(self->left_out);
+    free(self->left_out_regex);
     free(self->asked_names);
     free(self->asked_feedforward);
     free(self->source);
@@ -57,17 +61,22 @@ static char *copy_or(const char *text, const char *instead) {
 static weft_status read_modules(weft_adapter *self, const ia3_config *keys, const weft_adapter_source *source,
                                 weft_error *err) {
     json_t *config = NULL;
+    const json_t *left_out = NULL;
     weft_status status = source_open(&config, source, "IA3", err);
     if (status != WEFT_OK) return status;
     status = source_list(&self->names, config, "target_modules", source, err);
     if (status == WEFT_OK) status = source_list(&self->feedforward, config, "feedforward_modules", source, err);
+    if (status == WEFT_OK) status = source_list(&self->left_out, config, "exclude_modules", source, err);
+    left_out = json_object_get(config, "exclude_modules");
+    self->left_out_regex = strdup(json_is_string(left_out) ? json_string_value(left_out) : "");
     if (status == WEFT_OK && self->feedforward[0] == 0) {
         free(self->feedforward);
         self->feedforward = strdup("none");
     }
     json_decref(config);
     self->source = strdup(source->config_path);
-    if (self->source == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
+    if (self->source == NULL || self->left_out_regex == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     if (status != WEFT_OK || self->names == NULL || self->feedforward == NULL ||
         (strcmp(keys->targets, "auto") == 0 && strcmp(keys->feedforward, "auto") == 0))
         return status;
@@ -142,9 +151,10 @@ static weft_status check_feedforward(const weft_adapter_job *job, const uint8_t 
  * NULL. */
 static weft_status choose(const weft_adapter *self, const char *names, const char *feedforward, const char *source,
                           const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
-    const module_names none = {"", "", NULL};
-    const targets wanted = {{names, "", source}, none, self->layers, 1u << WEFT_SITE_LINEAR};
-    const targets inputs = {{feedforward, "", source}, none, self->layers, 1u << WEFT_SITE_LINEAR};
+    const int is_new = self->source == NULL;
+    const module_names left_out = {is_new ? "" : self->left_out, is_new ? "" : self->left_out_regex, self->source};
+    const targets wanted = {{names, "", source}, left_out, self->layers, 1u << WEFT_SITE_LINEAR};
+    const targets inputs = {{feedforward, "", source}, left_out, self->layers, 1u << WEFT_SITE_LINEAR};
     weft_status status = targets_choose(&wanted, job, chosen, err);
     if (status != WEFT_OK || strcmp(feedforward, "none") == 0) return status;
     status = targets_choose(&inputs, job, chosen + job->n_sites, err);
