@@ -103,8 +103,11 @@ static void unmake(attending *a) {
     table->destroy(a->device);
 }
 
-static void quiet_log(const weft_host *h, int32_t level, const char *text) {
-    (void)h, (void)level, (void)text;
+static char logged[512]; /* the last error that was logged */
+
+static void keep_errors(const weft_host *h, int32_t level, const char *text) {
+    (void)h;
+    if (level == WEFT_LOG_ERROR) (void)snprintf(logged, sizeof logged, "%s", text);
 }
 
 static weft_status play(uint16_t out[N_Q], weft_error *err) {
@@ -113,7 +116,8 @@ static weft_status play(uint16_t out[N_Q], weft_error *err) {
     weft_status status;
     counting.alloc = counted_alloc;
     counting.release = counted_release;
-    counting.log = quiet_log;
+    counting.log = keep_errors;
+    logged[0] = '\0';
     held = 0;
     status = make(&a, &counting, err);
     if (status == WEFT_OK) status = put_numbers(&a, 0, err);
@@ -166,16 +170,26 @@ START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
 }
 END_TEST
 
-/* What it answers to being ended changes nothing. */
+/* What it answers to being ended changes nothing, and is logged. */
 START_TEST(a_call_that_ends_something_may_fail) {
-    static const char *const ends[] = {"cudnnDestroy:1=4000", "cudnnBackendDestroyDescriptor:1=4000"};
+    static const struct {
+        const char *plant, *word;
+    } ends[] = {
+        {"cudnnDestroy:1=4000", "cudnnDestroy on device cuda answered 4000."},
+        /* the first of what describes the call, the others of its plan, which is ended last */
+        {"cudnnBackendDestroyDescriptor:1=4000", "cudnnBackendDestroyDescriptor on device cuda answered 4000."},
+        {"cudnnBackendDestroyDescriptor:2=4000", "cudnnBackendDestroyDescriptor on device cuda answered 4000."},
+        {"cudnnBackendDestroyDescriptor:9=4000", "cudnnBackendDestroyDescriptor on device cuda answered 4000."},
+    };
     uint16_t whole[N_Q], out[N_Q];
     weft_error err = WEFT_ERROR_INIT;
     double_plant(NULL);
     ck_assert_msg(play(whole, &err) == WEFT_OK, "%s", err.text);
-    double_plant(ends[_i]);
+    ck_assert_str_eq(logged, "");
+    double_plant(ends[_i].plant);
     ck_assert_msg(play(out, &err) == WEFT_OK, "%s", err.text);
     ck_assert_mem_eq(whole, out, sizeof out);
+    ck_assert_str_eq(logged, ends[_i].word);
     ck_assert_int_eq(held, 0);
     double_plant(NULL);
 }
@@ -379,7 +393,7 @@ END_TEST
 
 static void fill(TCase *tests) {
     tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, N_CALLS);
-    tcase_add_loop_test(tests, a_call_that_ends_something_may_fail, 0, 2);
+    tcase_add_loop_test(tests, a_call_that_ends_something_may_fail, 0, 4);
     tcase_add_test(tests, it_is_recorded_and_replayed);
     tcase_add_test(tests, it_is_the_same_without_lse);
     tcase_add_loop_test(tests, golden_models_lie_as_near_as_with_own_kernels, 0, N_MODELS);

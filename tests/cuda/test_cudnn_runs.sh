@@ -138,7 +138,9 @@ status=0
 WEFT_DOUBLE_FAIL=$call:$which=5000 timeout 1200 "$WEFT_BUILD/weft" "$@" >"$work.txt" 2>&1 || status=$?
 wrong=
 case $status.$call in
-0.*Destroy*) ;; # nothing needs what they give back
+0.*Destroy*) # nothing needs what they give back
+    grep -q "weft: error: .*$call on device cuda answered 5000\." "$work.txt" || wrong="is not told"
+    ;;
 1.*) grep -q "$call.*CUDNN_STATUS_EXECUTION_FAILED" "$work.txt" || wrong="is told in no sentence" ;;
 124.*) wrong="hangs" ;;
 *) wrong="ends with status $status" ;;

@@ -56,16 +56,21 @@ weft_status cuda_cudnn_open(weft_device *device, weft_error *err) {
                           c->calls.cudnnGetErrorString(code), (int)code);
 }
 
+/* What closing a plan answered. */
+static void end_plan(const weft_device *device, cudnnStatus_t code) {
+    cuda_end_other_call(device, (int)code, "cudnnBackendDestroyDescriptor");
+}
+
 void cuda_cudnn_close(weft_device *device) {
     cuda_cudnn *c = device->cudnn;
     if (c == NULL) return;
     while (c->plans != NULL) {
         kept_plan *kept = c->plans;
         c->plans = kept->next;
-        attention_plan_close(&kept->plan, &c->calls);
+        end_plan(device, attention_plan_close(&kept->plan, &c->calls));
         free(kept);
     }
-    if (c->handle != NULL) (void)c->calls.cudnnDestroy(c->handle);
+    if (c->handle != NULL) cuda_end_other(device, c->calls.cudnnDestroy(c->handle));
     free(c);
     device->cudnn = NULL;
 }
@@ -142,7 +147,7 @@ weft_status cuda_cudnn_attention(weft_device *device, cudaStream_t stream, const
     const attention_operands brought = operands_of(args, call, workspace);
     const uintptr_t ends = (uintptr_t)call->q | (uintptr_t)call->k | (uintptr_t)call->v | (uintptr_t)call->o;
     const attention_plan *plan = NULL;
-    cudnnStatus_t code = CUDNN_STATUS_SUCCESS;
+    cudnnStatus_t code = CUDNN_STATUS_SUCCESS, ended = CUDNN_STATUS_SUCCESS;
     weft_status status = check_form(args, err);
     if (status != WEFT_OK || args->batch == 0 || args->length == 0) return status;
     status = plan_of(c, args, &plan, err);
@@ -154,7 +159,11 @@ weft_status cuda_cudnn_attention(weft_device *device, cudaStream_t stream, const
     }
     if (cuda_dry_product()) return WEFT_OK;
     code = c->calls.cudnnSetStream(c->handle, stream);
-    if (code == CUDNN_STATUS_SUCCESS) return attention_plan_run(plan, &c->calls, c->handle, &brought, err);
+    if (code == CUDNN_STATUS_SUCCESS) {
+        status = attention_plan_run(&ended, plan, &c->calls, c->handle, &brought, err);
+        end_plan(device, ended);
+        return status;
+    }
     return weft_error_set(err, WEFT_E_DEVICE, "attention on device cuda: cudnnSetStream: cuDNN answered %s (%d).",
                           c->calls.cudnnGetErrorString(code), (int)code);
 }

@@ -323,12 +323,17 @@ weft_status attention_plan_open(attention_plan *out, const cudnn_calls *calls, c
     return out->plan == NULL ? refuse(&g, err) : WEFT_OK;
 }
 
-void attention_plan_close(attention_plan *plan, const cudnn_calls *calls) {
-    while (plan->n > 0) (void)calls->cudnnBackendDestroyDescriptor(plan->all[--plan->n]);
+cudnnStatus_t attention_plan_close(attention_plan *plan, const cudnn_calls *calls) {
+    cudnnStatus_t first = CUDNN_STATUS_SUCCESS;
+    while (plan->n > 0) {
+        const cudnnStatus_t code = calls->cudnnBackendDestroyDescriptor(plan->all[--plan->n]);
+        if (first == CUDNN_STATUS_SUCCESS) first = code;
+    }
+    return first;
 }
 
-weft_status attention_plan_run(const attention_plan *plan, const cudnn_calls *calls, cudnnHandle_t handle,
-                               const attention_operands *operands, weft_error *err) {
+weft_status attention_plan_run(cudnnStatus_t *ended, const attention_plan *plan, const cudnn_calls *calls,
+                               cudnnHandle_t handle, const attention_operands *operands, weft_error *err) {
     static const int64_t names[N_OPERANDS] = {Q, K, V, O, LSE, SCALE, NOTHING, STARTS, WINDOW, CAP};
     float nothing = -INFINITY, scale = operands->scale, cap = operands->cap;
     int32_t window = operands->window;
@@ -348,7 +353,7 @@ weft_status attention_plan_run(const attention_plan *plan, const cudnn_calls *ca
     set(&g, d, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &operands->workspace);
     finish(&g, d);
     if (is_fine(&g)) judge(&g, "cudnnBackendExecute", calls->cudnnBackendExecute(handle, plan->plan, d));
-    attention_plan_close(&of_run, calls);
+    *ended = attention_plan_close(&of_run, calls);
     if (is_fine(&g)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DEVICE, "attention on device cuda: %s: cuDNN answered %s (%d).", g.call,
                           calls->cudnnGetErrorString(g.status), (int)g.status);

@@ -59,12 +59,13 @@ typedef struct attention_operands {
 
 /* The forward's plan for that card, or, with handle NULL, for one that cuDNN's JSON describes. What cuDNN does not take
  * is WEFT_E_UNSUPPORTED with its own words, any other answer WEFT_E_DEVICE with the call that gave it: a way is passed
- * over only where cuDNN says that there is none, so equal cards take the same. To be closed in any case. */
+ * over only where cuDNN says that there is none, so equal cards take the same. To be closed in any case, which answers
+ * the first of cudnnBackendDestroyDescriptor's answers that was no success, for the log. */
 weft_status attention_plan_open(attention_plan *out, const cudnn_calls *calls, cudnnHandle_t handle, const char *json,
                                 const attention_shape *shape, weft_error *err);
-void attention_plan_close(attention_plan *plan, const cudnn_calls *calls);
-/* Queues it in the handle's stream. */
-weft_status attention_plan_run(const attention_plan *plan, const cudnn_calls *calls, cudnnHandle_t handle,
-                               const attention_operands *operands, weft_error *err);
+cudnnStatus_t attention_plan_close(attention_plan *plan, const cudnn_calls *calls);
+/* Queues it in the handle's stream. ended: of closing what describes the run. */
+weft_status attention_plan_run(cudnnStatus_t *ended, const attention_plan *plan, const cudnn_calls *calls,
+                               cudnnHandle_t handle, const attention_operands *operands, weft_error *err);
 #endif
 #endif
