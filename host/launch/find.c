@@ -303,7 +303,11 @@ static weft_status stay_alone(const search *self, weft_launch *out, weft_error *
     if (family == NULL) return WEFT_OK;
     if (by == NULL && why[0] == '\0' && strcmp(family, WEFT_RANKS_FAMILY) != 0)
         return WEFT_OK; /* no family either: the search for the plugin says so, with all that it tried */
-    if (by == NULL) return no_starter(self, why, err);
+    if (by == NULL) {
+        const weft_status status = no_starter(self, why, err);
+        if (err != NULL) weft_words_append(err->text, sizeof err->text, ". One rank needs none: [comm] plugin = self");
+        return status;
+    }
     (void)snprintf(out->world.comm, sizeof out->world.comm, "%s", by->id);
     return WEFT_OK;
 }
@@ -341,6 +345,7 @@ static weft_status join_or_launch(const search *self, weft_launch *out, weft_err
     if (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) return launch_or_refuse(self, out, err);
     if (wanted.use == WEFT_RANKS_OFFERED) return launch_if_possible(self, out, &at, err);
     status = stay_alone(self, out, err);
+    out->world.is_alone = wanted.use == WEFT_RANKS_NONE;
     if (wanted.use == WEFT_RANKS_PLANNED && wanted.asked > 0) {
         out->world.size = wanted.asked;
         out->world.is_planned = true;

@@ -14,6 +14,7 @@ typedef struct weft_world {
     char launched_by[64];           /* the variable that told the rank, "PMI_RANK"; "": started by itself */
     char comm[64];                  /* id that the family name in [comm] plugin stands for; "": as it is named */
     char wrapped[64];               /* id of the one as which a communicator that wraps others was started; "" */
+    bool is_alone;                  /* the command runs on one rank, whatever [comm] names, and exchanges nothing */
     bool is_planned;                /* size is a number to plan for: no other rank exists */
     bool speaks;                    /* all its lines are shown, as those of rank 0 always are */
 } weft_world;

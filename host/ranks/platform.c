@@ -65,8 +65,9 @@ static weft_status judge_planned(const weft_platform *self, const weft_run *run,
     status =
         weft_error_set(err, WEFT_E_USER,
                        "communicator %s moves the memory of %s devices, and this device (%s) is none: set [device] "
-                       "plugin = %s, or [comm] plugin = " WEFT_RANKS_FAMILY,
-                       loaded->plugin->id, api, self->device_info.name, api);
+                       "plugin = %s, or [comm] plugin = %s",
+                       loaded->plugin->id, api, self->device_info.name, api,
+                       weft_world_get()->size > 1 ? WEFT_RANKS_FAMILY : weft_part_fallback(WEFT_PART_COMM));
     return weft_run_located(run, WEFT_PART_COMM, status, err);
 }
 
@@ -93,7 +94,7 @@ static weft_status open_comm(weft_platform *self, const weft_run *run, weft_erro
         return weft_error_set(err, WEFT_E_USER,
                               "%d ranks cannot lie on %d nodes, as many on each: choose a divisor of %d",
                               (int)world->size, (int)self->comm_info.nodes, (int)world->size);
-    if (world->is_planned || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
+    if (world->is_planned || world->is_alone || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
     weft_pulse_patience(run->settings.run.patience);
     if (world->size > 1) status = weft_sidecar_start(run->parts[WEFT_PART_COMM].loaded->note, err);
     if (status == WEFT_OK) status = create_comm(self, run, err);

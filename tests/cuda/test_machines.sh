@@ -186,10 +186,21 @@ JSON
 
     # NCCL moves what lies on cards; without its plugin, and without its library.
     stops "NCCL moves the memory of CUDA devices, and this device" $train device.plugin=cpu comm.plugin=nccl
+    # Which one is right depends on how many ranks there are; before any has met another, too.
+    says log "is none: set [device] plugin = cuda, or [comm] plugin = self"
+    refused "is none: set [device] plugin = cuda, or [comm] plugin = self" \
+        $weft plan run.ini device.plugin=cpu --ranks 1 comm.plugin=nccl
     for command in plan train; do # and of several ranks before any is started
         stops "communicator nccl moves the memory of cuda devices, and this device" \
             $weft $command run.ini device.plugin=cpu --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+        says log "is none: set [device] plugin = cuda, or [comm] plugin = mpi"
     done
+    # A command of one rank opens no communicator: what was trained over NCCL is used on processors by a word.
+    WEFT_DOUBLE_DEVICES=1 limit $train comm.plugin=nccl >log 2>&1 || failed "one rank of NCCL" log
+    prints $weft eval out device.plugin=cpu
+    prints $weft generate out device.plugin=cpu --prompt e4 --tokens 2
+    prints $weft profile run.ini device.plugin=cpu comm.plugin=nccl --steps 1
+    rm -rf out
     # Of a communicator of one rank both others are named.
     stops "to mpi, or to nccl" $train --ranks 2 comm.plugin=self strategy.plugin=fsdp
     mkdir -p without broken

@@ -100,6 +100,7 @@ START_TEST(the_world_is_found) {
     ck_assert_int_eq(ranks.world.size, found[_i].size);
     ck_assert_int_eq(ranks.must_launch, found[_i].must_launch);
     ck_assert_int_eq(ranks.world.is_planned, found[_i].use == WEFT_RANKS_PLANNED && found[_i].asked > 0);
+    ck_assert_int_eq(ranks.world.is_alone, found[_i].use == WEFT_RANKS_NONE);
     ck_assert_str_eq(ranks.world.comm, found[_i].member);
     ck_assert_str_eq(ranks.world.launched_by, found[_i].launched_by);
     ck_assert_uint_ge(strlen(ranks.launch), strlen(found[_i].launch_ends));
@@ -180,6 +181,7 @@ START_TEST(without_an_mpi_the_packages_are_named) {
     weft_launch_want(WEFT_RANKS_TRAINED, 0);
     ck_assert_int_eq(find(&ranks, "", "mpi", &err), WEFT_E_USER);
     ck_assert_says(err, "there is no communicator mpi-*");
+    ck_assert_says(err, "One rank needs none: [comm] plugin = self");
 }
 END_TEST
 

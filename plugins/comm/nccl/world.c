@@ -191,8 +191,8 @@ static weft_status find_native(weft_comm *comm, weft_error *err) {
     comm->kernels->info(comm->device, &info);
     return weft_error_set(err, WEFT_E_USER,
                           "NCCL moves the memory of CUDA devices, and this device (%s) is none: set [device] plugin = "
-                          "cuda, or [comm] plugin = mpi",
-                          info.name);
+                          "cuda, or [comm] plugin = %s",
+                          info.name, comm->info.size > 1 ? "mpi" : "self");
 }
 
 weft_status nccl_attach(weft_comm *comm, weft_device *device, const weft_device_plugin *kernels, weft_error *err) {
