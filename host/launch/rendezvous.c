@@ -231,16 +231,21 @@ static weft_status connect_once(weft_error *err) {
 
 /* ---- what plugins see ---- */
 
+static weft_store_line line_to_store(void) {
+    const char *started = getenv(WEFT_OWN_STORE);
+    return (weft_store_line){own.file, started != NULL ? "the process that started the ranks" : "rank 0"};
+}
+
 static weft_status put_value(const weft_host *host, const char *key, const void *bytes, size_t n, weft_error *err) {
     const weft_status status = connect_once(err);
     (void)host;
-    return status == WEFT_OK ? weft_store_put(own.file, key, bytes, n, err) : status;
+    return status == WEFT_OK ? weft_store_put(line_to_store(), key, bytes, n, err) : status;
 }
 
 static weft_status get_value(const weft_host *host, const char *key, void *bytes, size_t n, weft_error *err) {
     const weft_status status = connect_once(err);
     (void)host;
-    return status == WEFT_OK ? weft_store_get(own.file, key, bytes, n, own.patience, err) : status;
+    return status == WEFT_OK ? weft_store_get(line_to_store(), key, bytes, n, own.patience, err) : status;
 }
 
 void weft_rendezvous_offer(int32_t patience) {

@@ -42,11 +42,13 @@ static bool send_part(int file, const void *bytes, size_t n, bool more) {
     return true;
 }
 
+/* errno 0: whoever is at the other end has closed it. */
 static bool receive_whole(int file, void *bytes, size_t n) {
     char *at = bytes;
     while (n > 0) {
         const ssize_t got = recv(file, at, n, 0);
         if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = 0;
         if (got <= 0) return false;
         at += got;
         n -= (size_t)got;
@@ -61,9 +63,9 @@ static bool set_patience(int file, int32_t seconds) {
 
 /* ---- a rank's side ---- */
 
-static weft_status lost_store(const char *key, weft_error *err) {
-    return weft_error_set(err, WEFT_E_PEER, "whoever keeps what ranks tell one another is gone (\"%s\"): %s", key,
-                          strerror(errno));
+static weft_status lost_store(weft_store_line line, weft_error *err) {
+    return weft_error_set(err, WEFT_E_PEER, "%s, which keeps what ranks tell one another, is gone: %s", line.keeper,
+                          errno == 0 ? "it has ended" : strerror(errno));
 }
 
 static bool ask(int file, uint32_t what, const char *key, const void *bytes, size_t n) {
@@ -82,33 +84,33 @@ static weft_status judge_request(const char *key, size_t n, weft_error *err) {
     return WEFT_OK;
 }
 
-weft_status weft_store_put(int file, const char *key, const void *bytes, size_t n, weft_error *err) {
+weft_status weft_store_put(weft_store_line to, const char *key, const void *bytes, size_t n, weft_error *err) {
     answer a = {0, 0};
     weft_status status = judge_request(key, n, err);
     if (status != WEFT_OK) return status;
-    if (!set_patience(file, 0) || !ask(file, PUT, key, bytes, n) || !receive_whole(file, &a, sizeof a))
-        return lost_store(key, err);
+    if (!set_patience(to.file, 0) || !ask(to.file, PUT, key, bytes, n) || !receive_whole(to.file, &a, sizeof a))
+        return lost_store(to, err);
     if (a.code == TWICE)
         return weft_error_set(err, WEFT_E_HOST, "\"%s\" has been put before, by this rank or another", key);
     if (a.code == FULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks tell one another");
     return WEFT_OK;
 }
 
-weft_status weft_store_get(int file, const char *key, void *bytes, size_t n, int32_t patience, weft_error *err) {
+weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, size_t n, int32_t patience,
+                           weft_error *err) {
     char value[WEFT_EXCHANGE_MOST];
     answer a = {0, 0};
     weft_status status = judge_request(key, n, err);
     if (status != WEFT_OK) return status;
-    if (!set_patience(file, patience) || !ask(file, GET, key, NULL, n)) return lost_store(key, err);
-    if (!receive_whole(file, &a, sizeof a)) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(key, err);
-        return weft_error_set(
-            err, WEFT_E_PEER,
-            "no rank has said \"%s\" within %d s ([run] patience): one has not started, or has failed "
-            "before",
-            key, (int)patience);
+    if (!set_patience(from.file, patience) || !ask(from.file, GET, key, NULL, n)) return lost_store(from, err);
+    if (!receive_whole(from.file, &a, sizeof a)) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK) return lost_store(from, err);
+        return weft_error_set(err, WEFT_E_PEER,
+                              "no rank has told it within %d s ([run] patience): one has not started, or has failed "
+                              "before (the key of the exchange is \"%s\")",
+                              (int)patience, key);
     }
-    if (a.n > sizeof value || !receive_whole(file, value, a.n)) return lost_store(key, err);
+    if (a.n > sizeof value || !receive_whole(from.file, value, a.n)) return lost_store(from, err);
     if (a.n != n)
         return weft_error_set(err, WEFT_E_PEER,
                               "\"%s\" is %u bytes where the rank that put it has another version, and %zu here: start "

@@ -15,10 +15,17 @@ enum { WEFT_STORE_KEY = 64 }; /* bytes of a key with its end */
 /* A key is words of [a-z0-9._-]. */
 bool weft_store_takes_key(const char *key);
 
-/* ---- a rank's side: blocks until it is answered; file: the connection ---- */
+/* ---- a rank's side: blocks until it is answered ---- */
 
-weft_status weft_store_put(int file, const char *key, const void *bytes, size_t n, weft_error *err);
-weft_status weft_store_get(int file, const char *key, void *bytes, size_t n, int32_t patience, weft_error *err);
+/* A rank's connection. */
+typedef struct weft_store_line {
+    int file;
+    const char *keeper; /* whoever serves, for a sentence: "rank 0" */
+} weft_store_line;
+
+weft_status weft_store_put(weft_store_line to, const char *key, const void *bytes, size_t n, weft_error *err);
+weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, size_t n, int32_t patience,
+                           weft_error *err);
 
 /* ---- the server ---- */
 

@@ -180,6 +180,23 @@ JSON
             [ ! -e out ] || failed "$command leaves a directory behind: $refusal"
         done
     done
+    # Ranks of a launcher, of which one has no card, or none is started: who is missing, and what was to be heard.
+    export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
+    ranks="$weft train run.ini comm.plugin=nccl strategy.plugin=fsdp device.share=yes run.patience=2"
+    for cards in 1 2; do # of the other rank: it waits for what the device asks, or the communicator
+        RANK=0 WEFT_DOUBLE_DEVICES=0 $ranks >log.0 2>&1 & # by this shell, whose process is where they meet
+        first=$!
+        RANK=1 WEFT_DOUBLE_DEVICES=$cards $ranks >log.1 2>&1 && failed "a rank alone ends well" log.1
+        wait $first && failed "a rank without a card ends well" log.0
+        says log.0 "no NVIDIA card that this process may use"
+        grep -qE "cards?: rank 0, which keeps what ranks tell one another, is gone: (it has ended|Connection reset|Broken)" \
+            log.1 || failed "it is not told whose cards were to be heard of, and who is gone" log.1
+    done
+    RANK=0 $ranks >log.0 2>&1 && failed "rank 0 alone ends well" log.0
+    says log.0 "NCCL, what rank 1 tells of its machine: no rank has told it within 2 s ([run] patience): one has not"
+    unset WORLD_SIZE LOCAL_WORLD_SIZE
+    [ ! -e out/model ] || failed "ranks that have not met leave a model"
+    rm -rf out
     # Nor is one to be had of ranks.
     refused "head_dim is 264; up to 256 is" env WEFT_DOUBLE_DEVICES=2 $train model.path=wide --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     [ ! -e out ] || failed "ranks leave a directory behind"

@@ -8,6 +8,7 @@
 #include "launch/world.h"
 #include "plugin/services.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -67,7 +68,8 @@ static int act_mistakes(const weft_host_exchange *exchange) {
     if (exchange->get(host, "one", &longer, sizeof longer, &err) != WEFT_E_PEER || !strstr(err.text, "4 bytes"))
         return 25;
     if (exchange->get(host, "never", &value, sizeof value, &err) != WEFT_E_PEER ||
-        !strstr(err.text, "no rank has said \"never\" within 1 s"))
+        !strstr(err.text, "no rank has told it within 1 s ([run] patience): one has not started, or has failed before "
+                          "(the key of the exchange is \"never\")"))
         return 26;
     return 0;
 }
@@ -175,6 +177,21 @@ START_TEST(ranks_meet_at_a_port) {
 }
 END_TEST
 
+/* The end of a connection is no error of the system's, and what another call left in errno is not its reason. */
+START_TEST(whoever_keeps_it_is_named_when_it_ends) {
+    weft_error err = WEFT_ERROR_INIT;
+    int ends[2], value = 0;
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    ck_assert_int_eq(shutdown(ends[1], SHUT_WR), 0);
+    errno = EEXIST;
+    ck_assert_int_eq(weft_store_get((weft_store_line){ends[0], "rank 0"}, "key", &value, sizeof value, 5, &err),
+                     WEFT_E_PEER);
+    ck_assert_str_eq(err.text, "rank 0, which keeps what ranks tell one another, is gone: it has ended");
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+}
+END_TEST
+
 static void meeting_says(const char *expected) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_world world = {.rank = 1, .size = RANKS, .local_size = RANKS};
@@ -246,6 +263,7 @@ int main(int argc, char **argv) {
     tcase_add_test(tests, their_end_is_the_first_that_failed);
     tcase_add_test(tests, ranks_of_one_launcher_meet_by_its_process);
     tcase_add_test(tests, ranks_meet_at_a_port);
+    tcase_add_test(tests, whoever_keeps_it_is_named_when_it_ends);
     tcase_add_test(tests, without_a_place_a_rank_says_what_to_set);
     tcase_add_test(tests, the_first_machine_of_a_list);
     tcase_add_test(tests, a_stranger_is_let_go);

@@ -9,6 +9,7 @@ static weft_status gather_at_first(const nccl_told *t, weft_error *err) {
     for (int32_t r = 1; r < t->size && status == WEFT_OK; r++) {
         (void)snprintf(key, sizeof key, "%s.%d", t->name, (int)r);
         status = t->exchange->get(t->host, key, (char *)t->items + (size_t)r * t->bytes, t->bytes, err);
+        if (status != WEFT_OK) return weft_error_prefix(err, "NCCL, what rank %d tells of its %s: ", (int)r, t->name);
     }
     return status;
 }
@@ -24,6 +25,7 @@ static weft_status tell_pages(const nccl_told *t, weft_error *err) {
         (void)snprintf(key, sizeof key, "%ss.%d", t->name, (int)(at / page));
         status = t->rank == 0 ? t->exchange->put(t->host, key, items, n, err)
                               : t->exchange->get(t->host, key, items, n, err);
+        if (status != WEFT_OK) return weft_error_prefix(err, "NCCL, what rank 0 tells of all ranks' %ss: ", t->name);
     }
     return status;
 }
@@ -33,7 +35,10 @@ weft_status nccl_tell_all(const nccl_told *t, weft_error *err) {
     weft_status status = WEFT_OK;
     (void)snprintf(key, sizeof key, "%s.%d", t->name, (int)t->rank);
     if (t->rank == 0) status = gather_at_first(t, err);
-    else status = t->exchange->put(t->host, key, (char *)t->items + (size_t)t->rank * t->bytes, t->bytes, err);
+    else {
+        status = t->exchange->put(t->host, key, (char *)t->items + (size_t)t->rank * t->bytes, t->bytes, err);
+        if (status != WEFT_OK) return weft_error_prefix(err, "NCCL, telling rank 0 this rank's %s: ", t->name);
+    }
     return status == WEFT_OK ? tell_pages(t, err) : status;
 }
 

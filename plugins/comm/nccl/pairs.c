@@ -11,7 +11,10 @@ static weft_status meet(ncclUniqueId *id, weft_comm *comm, const nccl_way *way, 
     (void)snprintf(key, sizeof key, "nccl.%d.to.%d.lane.%d", (int)from, (int)to, (int)way->lane);
     if (exchange == NULL)
         return weft_error_set(err, WEFT_E_HOST, "The host offers no exchange by which two ranks of NCCL could meet.");
-    if (!way->sends) return exchange->get(comm->host, key, id, sizeof *id, err);
+    if (!way->sends) {
+        status = exchange->get(comm->host, key, id, sizeof *id, err);
+        return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "NCCL, the way from rank %d: ", (int)from);
+    }
     status = nccl_judge(ncclGetUniqueId(id), NULL, "a name for two ranks", err);
     return status == WEFT_OK ? exchange->put(comm->host, key, id, sizeof *id, err) : status;
 }

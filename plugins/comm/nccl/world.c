@@ -17,7 +17,8 @@ static weft_status share_id(weft_comm *comm, const weft_host_exchange *exchange,
         if (status == WEFT_OK) status = exchange->put(comm->host, "nccl", &comm->id, sizeof comm->id, err);
         return status;
     }
-    return exchange->get(comm->host, "nccl", &comm->id, sizeof comm->id, err);
+    status = exchange->get(comm->host, "nccl", &comm->id, sizeof comm->id, err);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "NCCL, the name of the world, which rank 0 tells: ");
 }
 
 static weft_status find_world(weft_comm *comm, const weft_comm_job *job, weft_error *err) {
@@ -156,6 +157,8 @@ static weft_status meet_group(weft_comm_group *group, weft_comm *comm, weft_erro
     if (status == WEFT_OK && group->size > 1)
         status = group->place == 0 ? exchange->put(comm->host, key, &id, sizeof id, err)
                                    : exchange->get(comm->host, key, &id, sizeof id, err);
+    if (status != WEFT_OK && group->place > 0)
+        return weft_error_prefix(err, "NCCL, a group's name, which rank %d tells: ", (int)group->ranks[0]);
     if (status != WEFT_OK) return status;
     return nccl_judge(ncclCommInitRank(&group->nccl, group->size, id, group->place), NULL, "a group's ranks meet", err);
 }

@@ -97,10 +97,12 @@ static weft_status tell_all(const weft_host *host, const weft_host_exchange *exc
     weft_status status = WEFT_OK;
     (void)snprintf(key, sizeof key, "cuda.%s.%016llx.%d", what, machine, (int)index);
     status = exchange->put(host, key, all + (size_t)index * bytes, bytes, err);
+    if (status != WEFT_OK) return weft_error_prefix(err, "Telling the other ranks of this machine this one's card: ");
     for (int i = 0; i < ranks && status == WEFT_OK; i++) {
         if (i == index) continue;
         (void)snprintf(key, sizeof key, "cuda.%s.%016llx.%d", what, machine, i);
         status = exchange->get(host, key, all + (size_t)i * bytes, bytes, err);
+        if (status != WEFT_OK) return weft_error_prefix(err, "What the rank of local number %d tells of its card: ", i);
     }
     return status;
 }
