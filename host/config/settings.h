@@ -20,7 +20,7 @@
     K(I64, metrics_every, "1", "[1,1M]", "steps", WEFT_SAME,                                                           \
       "Steps from one line of metrics.jsonl to the next; the first and the last have one too.")                        \
     K(ENUM, replay, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
-      "Steps are recorded once and replayed; auto: where device and communicator can; yes: an error where not.")       \
+      "Steps are recorded by their leaves' lengths and replayed; auto: where that can be; yes: an error where not.")   \
     K(BOOL, tensorboard, "no", "", "", WEFT_SAME, "Event files for TensorBoard too, in tensorboard/ of out.")          \
     K(BOOL, similarity, "no", "", "", WEFT_SAME,                                                                       \
       "Each evaluation tells how far the run has turned the mean last hidden state: 1 less the cosine.")

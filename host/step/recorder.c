@@ -29,9 +29,11 @@ struct weft_recorder {
     int32_t world;
     known_pass known[MOST_KNOWN];
     uint64_t passes;
-    char *leaves; /* of a whole pass, shared with the device */
-    bool *wanted; /* [leaves] which of them the pass at hand touches */
-    bool stopped; /* the device could not record one: no more are */
+    uint64_t replayed, in_vain; /* training steps: replays, and lists that made room before they came again */
+    bool told;                  /* that lists of lengths come in vain */
+    char *leaves;               /* of a whole pass, shared with the device */
+    bool *wanted;               /* [leaves] which of them the pass at hand touches */
+    bool stopped;               /* the device could not record one: no more are */
 };
 
 /* ---- who can ---- */
@@ -150,6 +152,36 @@ static known_pass *longest_gone(weft_recorder *self) {
     return out;
 }
 
+/* ---- lists that come in vain ---- */
+
+static bool is_training(const weft_stepper *stepper) {
+    return stepper->stage == &stepper->engine->plan.train;
+}
+
+/* Fewer steps are replayed than there are lists that are remembered for nothing, which many are. */
+static bool come_in_vain(const weft_recorder *self) {
+    return self->in_vain >= MOST_KNOWN && self->in_vain > self->replayed;
+}
+
+/* replay = yes promised replays; auto goes on, and says so once. */
+static weft_status tell_in_vain(weft_recorder *self, const weft_stepper *stepper, weft_error *err) {
+    const bool must = stepper->engine->plan.run->settings.run.replay == WEFT_CHOICE_YES;
+    char text[600];
+    if (self->told) return WEFT_OK;
+    self->told = true;
+    (void)snprintf(text, sizeof text,
+                   "steps are not replayed: their leaves come in more lists of lengths than the %d that are kept "
+                   "(step %llu: %llu lists were forgotten before they came again, %llu steps were replayed); fewer "
+                   "[data] lengths, or fewer leaves in a step by a larger [train] micro_batch, make fewer lists",
+                   MOST_KNOWN, (unsigned long long)stepper->step, (unsigned long long)self->in_vain,
+                   (unsigned long long)self->replayed);
+    if (must)
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "[run] replay = yes, and %s; replay = auto runs such steps event by event", text);
+    weft_log(self->host, WEFT_LOG_WARN, "%s", text);
+    return WEFT_OK;
+}
+
 /* A pass that has come for the first time is remembered, and *out is NULL. */
 static weft_status recall_pass(weft_recorder *self, known_pass **out, const weft_stepper *stepper, weft_error *err) {
     const size_t leaves = (size_t)stepper->stage->program->leaves;
@@ -163,6 +195,7 @@ static weft_status recall_pass(weft_recorder *self, known_pass **out, const weft
         return WEFT_OK;
     }
     pass = longest_gone(self);
+    self->in_vain += is_training(stepper) && pass->stage == stepper->stage && pass->made == NULL;
     forget_pass(self, pass);
     pass->lengths = malloc((leaves + 1) * sizeof *pass->lengths);
     pass->sent.to = calloc((size_t)self->world, sizeof *pass->sent.to);
@@ -218,14 +251,14 @@ static void stop_recording(weft_recorder *self, weft_stepper *stepper, bool had_
     *err = none;
 }
 
-static weft_status replay_pass(const weft_recorder *self, const known_pass *pass, weft_stepper *stepper,
-                               weft_error *err) {
+static weft_status replay_pass(weft_recorder *self, const known_pass *pass, weft_stepper *stepper, weft_error *err) {
     const weft_ranks *ranks = &stepper->engine->ranks;
     const weft_doing before = weft_plugin_enter(self->kernels, "replay");
     const weft_status status =
         weft_plugin_leave(before, self->capture->replay(self->device, NULL, pass->made, err), err);
     if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &pass->sent, self->world);
     stepper->result.replayed = true;
+    self->replayed += is_training(stepper);
     return weft_step_of_pass(stepper, "", status, err);
 }
 
@@ -279,6 +312,7 @@ weft_status weft_recorder_queue(weft_stepper *stepper, weft_queue_pass *queue, w
         stepper->count == 0)
         return queue(stepper, err);
     status = recall_pass(self, &pass, stepper, err);
+    if (status == WEFT_OK && come_in_vain(self)) status = tell_in_vain(self, stepper, err);
     if (status != WEFT_OK) return status;
     if (pass == NULL || (pass->made == NULL && self->stopped)) return queue(stepper, err);
     return queue_known(self, pass, stepper, queue, err);

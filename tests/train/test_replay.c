@@ -92,6 +92,37 @@ START_TEST(replays_have_the_bits_of_events) {
 }
 END_TEST
 
+/* ---- lists that never come again in time ---- */
+
+enum { KEPT = 16 };
+
+/* The list and clipping of each step make room for others before they come again: sixteen of them are enough to say so.
+ * Those of one clipping are three, and stay. */
+START_TEST(replay_yes_is_no_promise_that_is_broken_in_silence) {
+    const int clips = _i == 0 ? 20 : 1;
+    ragged_data data = {SHORT, LONG, 96};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    weft_step_result result;
+    train_rig rig;
+    int s = 0;
+    if (!device_records()) return; /* where nothing is recorded it says so before the first step */
+    open_ragged(&rig, &data, "run.replay=yes", false);
+    while (status == WEFT_OK && s < MOST_STEPS) {
+        s++;
+        status = weft_stepper_train(rig.stepper, &result, (uint64_t)s, 1e-3, 0.05 * (1 + s % clips), &err);
+    }
+    ck_assert_int_eq(status, clips == 1 ? WEFT_OK : WEFT_E_UNSUPPORTED);
+    ck_assert_int_eq(s, clips == 1 ? MOST_STEPS : 2 * KEPT);
+    if (clips > 1) {
+        ck_assert_says(err,
+                       "[run] replay = yes, and steps are not replayed: their leaves come in more lists of lengths");
+        ck_assert_says(err, "step 32: 16 lists were forgotten before they came again, 0 steps were replayed");
+    }
+    train_rig_close(&rig);
+}
+END_TEST
+
 /* ---- between replays ---- */
 
 static void open_golden(train_rig *rig, row_data *data, const char *replay) {
@@ -195,6 +226,7 @@ int main(void) {
     TCase *tests = tcase_create("replay");
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, replays_have_the_bits_of_events, 0, N_COURSES);
+    tcase_add_loop_test(tests, replay_yes_is_no_promise_that_is_broken_in_silence, 0, 2);
     tcase_add_test(tests, a_step_without_a_target_is_no_replay);
     tcase_add_test(tests, a_replay_that_is_not_finite_is_looked_into);
     tcase_add_test(tests, whoever_listens_hears_every_call);
