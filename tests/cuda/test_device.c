@@ -89,6 +89,8 @@ static weft_status multiply(everything *e, int32_t dtype_c, weft_error *err) {
     return table->matmul(e->device, NULL, &m, err);
 }
 
+static const weft_elementwise *kernel = &toy_update;
+
 static weft_status update(everything *e, weft_error *err) {
     const weft_range range = {sizeof range, 0, 0, N, 1.0f, 1.0f};
     const float numbers_of_step[2] = {0.5f, 1.0f}; /* hp, coefficient */
@@ -102,7 +104,7 @@ static weft_status update(everything *e, weft_error *err) {
                                        .n_ranges = 1,
                                        .range_stride = sizeof range};
     const weft_update u = {.struct_size = sizeof u,
-                           .kernel = &toy_update,
+                           .kernel = kernel,
                            .hp = {e->memory, 4 * N * 4 + 64},
                            .coefficient = {e->memory, 4 * N * 4 + 68},
                            .skip = {e->memory, 4 * N * 4 + 72},
@@ -424,6 +426,40 @@ START_TEST(an_update_is_compiled_once_and_kept) {
     ck_assert_int_eq(held, 0);
     run_in(directory, "rm a && rmdir ../$(basename $(pwd))");
     use_cache(false);
+}
+END_TEST
+
+static int lacks; /* lines that say that there is no place */
+static void count_lacks(const weft_host *h, int32_t level, const char *text) {
+    (void)h;
+    lacks += level == WEFT_LOG_WARN && strstr(text, "finds no place for compiled updates") != NULL;
+}
+
+/* Two updates, of which each is compiled: how often a device says that it can keep neither. */
+static int play_without_place(const char *setting) {
+    const weft_elementwise other = toy_update;
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    counting.log = count_lacks;
+    lacks = 0;
+    (void)snprintf(cache, sizeof cache, "%s", setting);
+    ck_assert_msg(make(&e, &counting, &err) == WEFT_OK && play(&e, &err) == WEFT_OK, "%s", err.text);
+    kernel = &other;
+    ck_assert_msg(update(&e, &err) == WEFT_OK && table->synchronize(e.device, NULL, &err) == WEFT_OK, "%s", err.text);
+    kernel = &toy_update;
+    unmake(&e);
+    use_cache(false);
+    return lacks;
+}
+
+START_TEST(that_nothing_can_be_kept_is_told_once) {
+    const long long before = double_calls("nvrtcCompileProgram");
+    ck_assert_int_eq(unsetenv("XDG_CACHE_HOME"), 0);
+    ck_assert_int_eq(setenv("HOME", "/proc/none", 1), 0);
+    ck_assert_int_eq(play_without_place("device.cache=auto"), 1);
+    ck_assert_int_eq(double_calls("nvrtcCompileProgram") - before, 2);
+    ck_assert_int_eq(play_without_place("device.cache=none"), 0); /* nobody asked for a place */
 }
 END_TEST
 
@@ -842,6 +878,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, one_of_everything_works);
     tcase_add_loop_test(tests, a_call_that_fails_is_told_and_leaves_nothing, 0, (int)(sizeof calls / sizeof *calls));
     tcase_add_test(tests, an_update_is_compiled_once_and_kept);
+    tcase_add_test(tests, that_nothing_can_be_kept_is_told_once);
     tcase_add_test(tests, an_authors_mistake_is_shown);
     tcase_add_test(tests, an_update_is_one_launch_for_each_type);
     tcase_add_test(tests, what_cannot_be_recorded_ends_the_recording);

@@ -17,6 +17,7 @@ struct cuda_modules {
     module *first;
     int32_t most;         /* see cuda_update_most */
     char directory[4096]; /* "": nothing is kept */
+    bool lacks_place;     /* where cache = auto found none, until that is told */
 };
 
 typedef struct compiling {
@@ -134,8 +135,17 @@ static weft_status load_kept(module *out, compiling *c, weft_error *err) {
     return WEFT_OK;
 }
 
+static void tell_lack(cuda_modules *of, const weft_host *host) {
+    if (!of->lacks_place) return;
+    of->lacks_place = false;
+    weft_log(host, WEFT_LOG_WARN,
+             "Device cuda finds no place for compiled updates ($XDG_CACHE_HOME, or $HOME and .cache there, is not set "
+             "or cannot be written), so each run compiles them anew: set [device] cache to a directory, or to none.");
+}
+
 static void keep(const compiling *c) {
     const char *directory = c->device->modules->directory;
+    tell_lack(c->device->modules, c->device->host);
     if (directory[0] == 0 || cuda_cache_write(directory, c->hash, c->cubin, c->size)) return;
     weft_log(c->device->host, WEFT_LOG_WARN,
              "Device cuda cannot keep a compiled update in %s; it is made anew each time.", directory);
@@ -222,7 +232,7 @@ weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft
     memset(of, 0, sizeof *of);
     device->modules = of;
     if (strcmp(keys->cache, "auto") == 0) {
-        (void)cuda_cache_find(of->directory, sizeof of->directory);
+        of->lacks_place = !cuda_cache_find(of->directory, sizeof of->directory);
     } else if (strcmp(keys->cache, "none") != 0) {
         (void)snprintf(of->directory, sizeof of->directory, "%s", keys->cache);
         if (!cuda_cache_make(of->directory))
