@@ -473,6 +473,16 @@ static const weft_elementwise wrong_update = {(uint32_t)sizeof(weft_elementwise)
                                               1,
                                               NULL};
 
+static void begin_dry_run(const everything *e) {
+    const weft_device_dry_run *dry = table->extension(e->device, WEFT_DEVICE_DRY_RUN);
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_msg(dry->begin(e->device, &err) == WEFT_OK, "%s", err.text);
+}
+static void end_dry_run(const everything *e) {
+    const weft_device_dry_run *dry = table->extension(e->device, WEFT_DEVICE_DRY_RUN);
+    dry->end(e->device);
+}
+
 START_TEST(an_authors_mistake_is_shown) {
     weft_host counting = counting_host();
     everything e = {0};
@@ -489,9 +499,38 @@ START_TEST(an_authors_mistake_is_shown) {
                            .regions = &region,
                            .n_regions = 1,
                            .region_stride = sizeof region};
-    ck_assert_int_eq(table->update(e.device, NULL, &u, &err), WEFT_E_PLUGIN);
-    ck_assert_msg(strstr(err.text, "update wrong_update cannot be compiled for the GPU") != NULL, "%s", err.text);
-    ck_assert_msg(strstr(err.text, "wrong_update:2") != NULL && strstr(err.text, "momentum") != NULL, "%s", err.text);
+    for (int is_dry = 0; is_dry < 2; is_dry++) {
+        err = (weft_error)WEFT_ERROR_INIT;
+        if (is_dry) begin_dry_run(&e);
+        const weft_status status = table->update(e.device, NULL, &u, &err);
+        if (is_dry) end_dry_run(&e);
+        ck_assert_int_eq(status, WEFT_E_PLUGIN);
+        ck_assert_msg(strstr(err.text, "update wrong_update cannot be compiled for the GPU") != NULL, "%s", err.text);
+        ck_assert_msg(strstr(err.text, "wrong_update:2") != NULL && strstr(err.text, "momentum") != NULL, "%s",
+                      err.text);
+    }
+    unmake(&e);
+    ck_assert_int_eq(held, 0);
+}
+END_TEST
+
+/* What a rehearsal has compiled is what runs; before that nothing is loaded. */
+START_TEST(a_dry_run_compiles_and_loads_nothing) {
+    const long long compiled = double_calls("nvrtcCompileProgram"), loaded = double_calls("cuModuleLoadData");
+    weft_host counting = counting_host();
+    everything e = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(make(&e, &counting, &err), WEFT_OK);
+    for (int i = 0; i < 2; i++) {
+        begin_dry_run(&e);
+        ck_assert_msg(update(&e, &err) == WEFT_OK, "%s", err.text);
+        end_dry_run(&e);
+    }
+    ck_assert_int_eq(double_calls("nvrtcCompileProgram") - compiled, 1);
+    ck_assert_int_eq(double_calls("cuModuleLoadData") - loaded, 0);
+    ck_assert_msg(play(&e, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(double_calls("nvrtcCompileProgram") - compiled, 1);
+    ck_assert_int_eq(double_calls("cuModuleLoadData") - loaded, 1);
     unmake(&e);
     ck_assert_int_eq(held, 0);
 }
@@ -880,6 +919,7 @@ static void fill(TCase *tests) {
     tcase_add_test(tests, an_update_is_compiled_once_and_kept);
     tcase_add_test(tests, that_nothing_can_be_kept_is_told_once);
     tcase_add_test(tests, an_authors_mistake_is_shown);
+    tcase_add_test(tests, a_dry_run_compiles_and_loads_nothing);
     tcase_add_test(tests, an_update_is_one_launch_for_each_type);
     tcase_add_test(tests, what_cannot_be_recorded_ends_the_recording);
     tcase_add_test(tests, a_recording_reads_anew);

@@ -180,6 +180,12 @@ JSON
             [ ! -e out ] || failed "$command leaves a directory behind: $refusal"
         done
     done
+    # Nor has it one where the optimizer's update cannot be compiled. NVRTC's 6: for a mistake in the text.
+    for command in plan train; do
+        refused "cannot be compiled for the GPU" env WEFT_DOUBLE_FAIL=nvrtcCompileProgram:1=6 $weft $command run.ini \
+            device.cuda.cache=none
+        [ ! -e out ] || failed "$command leaves a directory behind: an update that cannot be compiled"
+    done
     # Ranks of a launcher, of which one has no card, or none is started: who is missing, and what was to be heard.
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
     ranks="$weft train run.ini comm.plugin=nccl strategy.plugin=fsdp device.share=yes run.patience=2"

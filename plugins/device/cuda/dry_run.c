@@ -1,4 +1,5 @@
-/* dry_run.c: the extension weft/dry_run.h: the device's own code, counting what it would give CUDA to do. */
+/* dry_run.c: the extension weft/dry_run.h: the device's own code, counting what it would give CUDA to do. Updates are
+ * compiled all the same, and not loaded (modules.c). */
 #include "dry_run.h"
 #include "cuda.h"
 

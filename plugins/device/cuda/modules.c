@@ -9,7 +9,10 @@ typedef struct module {
     struct module *next;
     const weft_elementwise *kernel;
     cuda_update_types types;
-    CUmodule code;
+    void *cubin; /* until it is loaded: what is then freed */
+    size_t size;
+    bool was_kept; /* it comes from the cache */
+    CUmodule code; /* NULL: not loaded */
     CUfunction function;
 } module;
 
@@ -85,55 +88,7 @@ static weft_status compile(compiling *c, weft_error *err) {
     return status;
 }
 
-/* ---- loading ---- */
-
-static weft_status judge_load(const compiling *c, CUresult code, const char *name, weft_error *err) {
-    char what[80];
-    (void)snprintf(what, sizeof what, "loading the update %.50s", c->kernel->name);
-    return cuda_judge_driver_call(c->device, code, name, what, err);
-}
-
-static weft_status find_function(module *out, const compiling *c, weft_error *err) {
-    const cuda_libraries *of = &c->device->libraries;
-    return judge_load(c, of->cuModuleGetFunction(&out->function, out->code, CUDA_UPDATE), "cuModuleGetFunction", err);
-}
-
-static weft_status load_cubin(module *out, const compiling *c, weft_error *err) {
-    const cuda_libraries *of = &c->device->libraries;
-    const weft_status status = judge_load(c, of->cuModuleLoadData(&out->code, c->cubin), "cuModuleLoadData", err);
-    return status == WEFT_OK ? find_function(out, c, err) : status;
-}
-
-static void unload(const weft_device *device, module *m) {
-    if (m->code != NULL) cuda_end_other(device, device->libraries.cuModuleUnload(m->code));
-    m->code = NULL;
-}
-
-/* The driver takes no such code, whoever asks it: a file for another one, which compiling anew mends. */
-static bool is_unfit(CUresult code) {
-    return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU;
-}
-
-/* out->code: the cache had it, and it runs here. */
-static weft_status load_kept(module *out, compiling *c, weft_error *err) {
-    const char *directory = c->device->modules->directory;
-    CUresult code = CUDA_SUCCESS;
-    weft_status status = WEFT_OK;
-    if (directory[0] != 0) c->cubin = cuda_cache_read(directory, c->hash, &c->size);
-    if (c->cubin == NULL) return WEFT_OK;
-    code = c->device->libraries.cuModuleLoadData(&out->code, c->cubin);
-    if (!is_unfit(code)) {
-        status = judge_load(c, code, "cuModuleLoadData", err);
-        return status == WEFT_OK ? find_function(out, c, err) : status;
-    }
-    weft_log(c->device->host, WEFT_LOG_WARN,
-             "Device cuda: the driver does not take the compiled update %s of %s (%d); it is compiled anew.",
-             c->kernel->name, directory, (int)code);
-    out->code = NULL;
-    free(c->cubin);
-    c->cubin = NULL;
-    return WEFT_OK;
-}
+/* ---- what is kept ---- */
 
 static void tell_lack(cuda_modules *of, const weft_host *host) {
     if (!of->lacks_place) return;
@@ -150,8 +105,6 @@ static void keep(const compiling *c) {
     weft_log(c->device->host, WEFT_LOG_WARN,
              "Device cuda cannot keep a compiled update in %s; it is made anew each time.", directory);
 }
-
-/* ---- the whole way ---- */
 
 static weft_status hash_all(compiling *c, weft_error *err) {
     int major = 0, minor = 0;
@@ -176,18 +129,109 @@ static weft_status prepare(compiling *c, weft_error *err) {
     return hash_all(c, err);
 }
 
-static weft_status make_module(module *out, weft_device *device, weft_error *err) {
-    compiling c = {.device = device, .kernel = out->kernel, .types = &out->types};
+/* m->cubin, from the cache or compiled now. */
+static weft_status make_cubin(module *m, weft_device *device, bool may_be_kept, weft_error *err) {
+    const char *directory = device->modules->directory;
+    compiling c = {.device = device, .kernel = m->kernel, .types = &m->types};
     weft_status status = prepare(&c, err);
-    if (status == WEFT_OK) status = load_kept(out, &c, err);
-    if (status == WEFT_OK && out->code == NULL) {
+    if (status == WEFT_OK && may_be_kept && directory[0] != 0) c.cubin = cuda_cache_read(directory, c.hash, &c.size);
+    m->was_kept = c.cubin != NULL;
+    if (status == WEFT_OK && c.cubin == NULL) {
         status = compile(&c, err);
-        if (status == WEFT_OK) status = load_cubin(out, &c, err);
         if (status == WEFT_OK) keep(&c);
     }
+    if (status == WEFT_OK) {
+        m->cubin = c.cubin;
+        m->size = c.size;
+    } else {
+        free(c.cubin);
+    }
     free(c.source);
-    free(c.cubin);
     return status;
+}
+
+/* ---- loading ---- */
+
+static weft_status judge_load(const weft_device *device, const module *m, CUresult code, const char *name,
+                              weft_error *err) {
+    char what[80];
+    (void)snprintf(what, sizeof what, "loading the update %.50s", m->kernel->name);
+    return cuda_judge_driver_call(device, code, name, what, err);
+}
+
+static void unload(const weft_device *device, module *m) {
+    if (m->code != NULL) cuda_end_other(device, device->libraries.cuModuleUnload(m->code));
+    m->code = NULL;
+    free(m->cubin);
+    m->cubin = NULL;
+}
+
+/* The driver takes no such code, whoever asks it: a file for another one, which compiling anew mends. */
+static bool is_unfit(CUresult code) {
+    return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU;
+}
+
+static weft_status compile_anew(module *m, weft_device *device, CUresult code, weft_error *err) {
+    weft_log(device->host, WEFT_LOG_WARN,
+             "Device cuda: the driver does not take the compiled update %s of %s (%d); it is compiled anew.",
+             m->kernel->name, device->modules->directory, (int)code);
+    free(m->cubin);
+    m->cubin = NULL;
+    return make_cubin(m, device, false, err);
+}
+
+static weft_status load_module(module *m, weft_device *device, weft_error *err) {
+    const cuda_libraries *of = &device->libraries;
+    CUresult code = of->cuModuleLoadData(&m->code, m->cubin);
+    weft_status status = WEFT_OK;
+    if (is_unfit(code) && m->was_kept) {
+        m->code = NULL;
+        status = compile_anew(m, device, code, err);
+        if (status != WEFT_OK) return status;
+        code = of->cuModuleLoadData(&m->code, m->cubin);
+    }
+    if (code != CUDA_SUCCESS) m->code = NULL;
+    status = judge_load(device, m, code, "cuModuleLoadData", err);
+    if (status != WEFT_OK) return status;
+    status =
+        judge_load(device, m, of->cuModuleGetFunction(&m->function, m->code, CUDA_UPDATE), "cuModuleGetFunction", err);
+    free(m->cubin);
+    m->cubin = NULL;
+    return status;
+}
+
+/* ---- the whole way ---- */
+
+static void drop(weft_device *device, module *m) {
+    unload(device, m);
+    device->host->release(device->host, m);
+}
+
+static weft_status add_module(module **out, weft_device *device, const weft_elementwise *kernel,
+                              const cuda_update_types *types, weft_error *err) {
+    module *m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
+    weft_status status = WEFT_OK;
+    if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update.");
+    memset(m, 0, sizeof *m);
+    m->kernel = kernel;
+    m->types = *types;
+    status = make_cubin(m, device, true, err);
+    if (status != WEFT_OK) {
+        drop(device, m);
+        return status;
+    }
+    m->next = device->modules->first;
+    device->modules->first = m;
+    *out = m;
+    return WEFT_OK;
+}
+
+/* One that cannot be loaded is made anew when it is asked for again. */
+static void forget(weft_device *device, module *m) {
+    module **at = &device->modules->first;
+    while (*at != m) at = &(*at)->next;
+    *at = m->next;
+    drop(device, m);
 }
 
 weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel,
@@ -195,23 +239,12 @@ weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_el
     module *m = device->modules->first;
     weft_status status = WEFT_OK;
     while (m != NULL && (m->kernel != kernel || memcmp(&m->types, types, sizeof *types) != 0)) m = m->next;
-    if (m == NULL) {
-        m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
-        if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update.");
-        memset(m, 0, sizeof *m);
-        m->kernel = kernel;
-        m->types = *types;
-        status = make_module(m, device, err);
-        if (status != WEFT_OK) {
-            unload(device, m);
-            device->host->release(device->host, m);
-            return status;
-        }
-        m->next = device->modules->first;
-        device->modules->first = m;
-    }
-    *out = m->function;
-    return WEFT_OK;
+    if (m == NULL) status = add_module(&m, device, kernel, types, err);
+    if (status != WEFT_OK || cuda_is_dry()) return status;
+    if (m->code == NULL) status = load_module(m, device, err);
+    if (status != WEFT_OK) forget(device, m);
+    else *out = m->function;
+    return status;
 }
 
 int32_t cuda_update_most(const weft_device *device) {
@@ -248,8 +281,7 @@ void cuda_modules_close(weft_device *device) {
     while (of->first != NULL) {
         module *m = of->first;
         of->first = m->next;
-        unload(device, m);
-        device->host->release(device->host, m);
+        drop(device, m);
     }
     device->host->release(device->host, of);
     device->modules = NULL;

@@ -12,8 +12,9 @@ typedef struct cuda_update_types {
     int32_t weight, states[WEFT_MAX_STATES], rows;
 } cuda_update_types;
 
-/* The function CUDA_UPDATE of the kernel's module for these types, which is compiled, or found in the cache, at its
- * first use. */
+/* The function CUDA_UPDATE of the kernel's module for these types, which is compiled, or found in the cache, when it is
+ * first asked for. In a dry run that is all, so that a mistake in a body is told there: nothing is loaded, and *out is
+ * left as it is. */
 weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel,
                              const cuda_update_types *types, weft_error *err);
 

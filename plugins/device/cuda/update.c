@@ -148,7 +148,7 @@ static weft_status update_alike(update_launch *l, operands *c, const weft_update
     weft_status status = WEFT_OK;
     l->types = types_of(args, i);
     l->types.rows = count_alike(args, i) <= CUDA_UPDATE_FEW ? CUDA_UPDATE_FEW : cuda_update_most(l->device);
-    if (!cuda_is_dry()) status = cuda_module_find(&l->function, l->device, args->kernel, &l->types, c->err);
+    status = cuda_module_find(&l->function, l->device, args->kernel, &l->types, c->err);
     for (int32_t k = i; k < args->n_regions && status == WEFT_OK; k++) {
         const update_row row = look_up_region(c, args->kernel, weft_update_region_at(args, k));
         if (are_alike(args, i, k)) status = add_row(l, &row, c->err);

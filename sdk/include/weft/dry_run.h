@@ -10,7 +10,8 @@
  *
  * Between `begin` and `end`, of the calling thread: `alloc` gives buffers without memory, which are released before
  * `end`; operands are judged as ever, against the sizes of these buffers; nothing is queued, `read` leaves its `to` as
- * it is, marks are reached at once. Nothing that the device holds changes.
+ * it is, marks are reached at once. No number that the device holds changes; what it compiles for a call may be
+ * compiled then, so that a mistake in it is told before anything is trained.
  *
  * How CUDA serves it: each launch goes through one macro, each copy through one function, and so on.
  */
