@@ -19,6 +19,7 @@ const char *weft_rate_exchange_name(int32_t kind) {
 
 int32_t weft_rates_room(const weft_rates *self) {
     const int32_t room = self->processors / (self->threads > 0 ? self->threads : 1);
+    if (self->own_processors) return INT32_MAX;
     return room > 0 ? room : 1;
 }
 
@@ -30,6 +31,10 @@ double weft_rates_exchange(const weft_rates *self, int32_t kind, double bytes) {
     if (bytes >= at[last]) return at[last] > 0.0 ? seconds[last] * bytes / at[last] : 0.0;
     while (bytes > at[i + 1]) i++;
     return seconds[i] + (seconds[i + 1] - seconds[i]) * (bytes - at[i]) / (at[i + 1] - at[i]);
+}
+
+bool weft_rates_own_processors(const weft_engine *engine) {
+    return (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0;
 }
 
 /* Of the machine. A launcher that binds its ranks lets each see its own alone. */
@@ -47,6 +52,7 @@ static weft_status describe_machine(weft_rates *out, const weft_engine *engine, 
     out->ranks_per_node = ranks->info.local_size > 0 ? ranks->info.local_size : 1;
     out->processors = count_processors(engine);
     out->threads = engine->device_info.threads;
+    out->own_processors = weft_rates_own_processors(engine);
     out->rows = engine->plan.spec.rows;
     out->places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];
     (void)snprintf(out->device, sizeof out->device, "%s, %s", engine->device_info.name, engine->device_info.isa);

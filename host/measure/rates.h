@@ -48,6 +48,7 @@ typedef struct weft_rates {
     char optimizer[64];            /* its plugin's id */
     char *trainable;               /* as [train] has it */
     bool own_progress;             /* weft_comm_progress */
+    bool own_processors;           /* the device computes by itself, on none of the machine's (a GPU) */
     weft_segment_rate *segments;
     int32_t n_segments;
     weft_work elements[WEFT_N_RATES];
@@ -59,6 +60,8 @@ typedef struct weft_rates {
  * same figures on all ranks. To be freed also after a failure. [collective] */
 weft_status weft_rates_measure(weft_rates *out, weft_engine *engine, weft_error *err);
 void weft_rates_free(weft_rates *self);
+
+bool weft_rates_own_processors(const weft_engine *engine);
 
 /* Ranks of a machine that can work at once and share no processor; 1 or more. */
 int32_t weft_rates_room(const weft_rates *self);

@@ -166,6 +166,13 @@ void weft_ranks_poke(const weft_ranks *self) {
     if (self->comm != NULL && self->plugin->poke != NULL) WEFT_PLUGIN_TELL(self->plugin, poke, self->comm);
 }
 
+weft_status weft_ranks_check(const weft_ranks *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (self->world == 1 || !WEFT_HAS(self->plugin, check) || self->plugin->check == NULL) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, self->plugin, check, err, self->comm);
+    return status;
+}
+
 weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, const char *name,
                                 const weft_transfer *what, weft_error *err) {
     weft_comm_handle *handle = NULL;

@@ -53,6 +53,9 @@ weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, w
 /* What is queued in the stream from now on sees the result; the host waits where the communicator needs it. */
 weft_status weft_ranks_join(const weft_ranks *self, weft_comm_handle **handle, weft_stream *stream, weft_error *err);
 void weft_ranks_poke(const weft_ranks *self);
+/* What went wrong behind calls that have returned: an exchange that was given up ends, too, and what it left means
+ * nothing. To be asked once the device has ended what was queued. */
+weft_status weft_ranks_check(const weft_ranks *self, weft_error *err);
 
 /* Starts, and the stream waits. */
 weft_status weft_ranks_exchange(const weft_ranks *self, weft_exchange_fn *how, const char *name,

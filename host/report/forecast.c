@@ -20,13 +20,20 @@ static void note_assumptions(weft_forecast *self, const weft_survey *survey) {
     const int32_t room = weft_rates_room(rates);
     assume(self, "every leaf has %d rows of %d places; reading the data is not counted", (int)rates->rows,
            (int)rates->places);
-    assume(self, "each rank computes with %d thread%s, as the %d that were measured on each machine",
-           (int)rates->threads, rates->threads == 1 ? "" : "s", (int)rates->ranks_per_node);
+    if (rates->own_processors)
+        assume(self, "each rank computes on a device (%s), as the %d that were measured on each machine", rates->device,
+               (int)rates->ranks_per_node);
+    else
+        assume(self, "each rank computes with %d thread%s, as the %d that were measured on each machine",
+               (int)rates->threads, rates->threads == 1 ? "" : "s", (int)rates->ranks_per_node);
     if (survey->ranks_per_node > room)
         assume(self,
                "%d ranks are on a machine whose %d processors are enough for %d at a time: ranks that work at "
                "once beyond that share them evenly",
                (int)survey->ranks_per_node, (int)rates->processors, (int)room);
+    if (rates->own_processors && survey->ranks_per_node > rates->ranks_per_node)
+        assume(self, "%d ranks on a machine hold each other up no more than the %d that were measured",
+               (int)survey->ranks_per_node, (int)rates->ranks_per_node);
     if (survey->world > 1 && !rates->own_progress)
         assume(self,
                "an exchange is counted in full where its rank waits for it: %s moves bytes only when it is called",

@@ -42,13 +42,14 @@ static json_t *exchanges_object(const weft_rates *rates) {
 }
 
 json_t *weft_rates_object(const weft_rates *rates) {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o, s:o}", "ranks",
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:b, s:b, s:o, s:o, s:o}", "ranks",
                      (int)rates->ranks, "ranks_per_node", (int)rates->ranks_per_node, "processors",
                      (int)rates->processors, "threads", (int)rates->threads, "rows", (int)rates->rows, "places",
                      (int)rates->places, "device", rates->device, "comm", rates->comm, "precision", rates->precision,
                      "optimizer", rates->optimizer, "trainable", rates->trainable, "own_progress",
-                     (int)rates->own_progress, "segments", segments_array(rates), "seconds_per_element",
-                     elements_object(rates), "exchanges", exchanges_object(rates));
+                     (int)rates->own_progress, "own_processors", (int)rates->own_processors, "segments",
+                     segments_array(rates), "seconds_per_element", elements_object(rates), "exchanges",
+                     exchanges_object(rates));
 }
 
 /* ---- in ---- */
@@ -115,6 +116,7 @@ static bool read_rates(weft_rates *out, const json_t *in) {
     for (int32_t kind = 0; kind < WEFT_N_RATES; kind++)
         if (!read_work(&out->elements[kind], json_object_get(elements, weft_rate_name(kind)))) return false;
     out->own_progress = json_is_true(json_object_get(in, "own_progress"));
+    out->own_processors = json_is_true(json_object_get(in, "own_processors"));
     return out->trainable != NULL && read_int(&out->ranks, in, "ranks", 1) &&
            read_int(&out->ranks_per_node, in, "ranks_per_node", 1) && read_int(&out->processors, in, "processors", 1) &&
            read_int(&out->threads, in, "threads", 0) && read_int(&out->rows, in, "rows", 1) &&
@@ -123,6 +125,10 @@ static bool read_rates(weft_rates *out, const json_t *in) {
            read_text(out->precision, sizeof out->precision, in, "precision") &&
            read_text(out->optimizer, sizeof out->optimizer, in, "optimizer") && read_segments(out, in) &&
            read_exchanges(out, in);
+}
+
+static const char *where_it_computes(bool own_processors) {
+    return own_processors ? "by itself" : "on the machine's processors";
 }
 
 /* The rates are of what this engine trains, with the optimizer and the threads that it has. */
@@ -135,6 +141,12 @@ static weft_status judge_training(const weft_rates *rates, const char *path, con
                               "%s has the rates of optimizer %s and trainable = %s, and this run has %s and %s: "
                               "measure it with weft plan --time --json",
                               path, rates->optimizer, rates->trainable, optimizer, trainable);
+    if (rates->own_processors != weft_rates_own_processors(engine))
+        return weft_error_set(err, WEFT_E_USER,
+                              "%s has the rates of a device that computes %s (%s), and this run's computes %s (%s): "
+                              "measure it with weft plan --time --json",
+                              path, where_it_computes(rates->own_processors), rates->device,
+                              where_it_computes(!rates->own_processors), engine->device_info.name);
     if (rates->threads != engine->device_info.threads)
         return weft_error_set(err, WEFT_E_USER,
                               "%s has the rates of ranks with [device] threads = %d, and this run's have %d: measure "

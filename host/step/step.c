@@ -127,20 +127,11 @@ static weft_status run_counted(weft_stepper *self, weft_error *err) {
     return status;
 }
 
-/* An exchange that was given up ends, too, and what it left is no number of this step. */
-static weft_status check_exchanges(const weft_engine *engine, weft_error *err) {
-    const weft_comm_plugin *plugin = engine->ranks.plugin;
-    weft_status status = WEFT_OK;
-    if (engine->ranks.world == 1 || !WEFT_HAS(plugin, check) || plugin->check == NULL) return WEFT_OK;
-    WEFT_PLUGIN_CALL(status, plugin, check, err, engine->ranks.comm);
-    return status;
-}
-
 /* What went wrong behind the calls of a pass is told here, and may be so to one rank alone. */
 static weft_status finish_pass(weft_stepper *self, weft_status status, weft_error *err) {
     if (status != WEFT_OK) return status;
     status = weft_order_finish(&self->order, err);
-    if (status == WEFT_OK) status = check_exchanges(self->engine, err);
+    if (status == WEFT_OK) status = weft_ranks_check(&self->engine->ranks, err);
     if (status == WEFT_OK) return WEFT_OK;
     self->engine->failed = true;
     return weft_step_of_pass(self, ", behind its events", status, err);

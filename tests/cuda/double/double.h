@@ -101,7 +101,8 @@ bool in_arena(uintptr_t address);
 Sort sort_of(const void *pointer);
 /* Not within one live piece of device or pinned memory: the sentence is told. Any other memory is the host's. */
 bool whole(const void *pointer, size_t bytes, const char *function, const char *which);
-/* While one of them lives, what its thread touches of device memory is opened for it. */
+/* While one of them lives, what its thread touches of device memory is opened for it; it is closed behind the last one
+ * of all threads, of which one may wait for another process. */
 struct Open {
     Open();
     ~Open();

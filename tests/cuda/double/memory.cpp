@@ -57,7 +57,8 @@ typedef std::map<uintptr_t, Allocation, std::less<uintptr_t>, Apart<std::pair<co
 char *arena, *arena_next;
 Records device, pinned;
 std::vector<size_t> live_of(64);
-thread_local int open_count;
+thread_local int open_count; /* of this thread; below, of all, counted under the lock */
+int open_in_all;
 std::vector<const Allocation *> opened;
 bool forbidden;
 std::atomic<size_t> of_libraries;
@@ -189,10 +190,13 @@ bool open_for_work(uintptr_t address) {
 
 Open::Open() {
     open_count++;
+    open_in_all++;
 }
 Open::~Open() {
-    if (--open_count > 0) return;
+    open_count--;
+    if (--open_in_all > 0) return;
     for (const Allocation *a : opened) {
+        if (!a->live) continue; /* freed by another thread */
         check_one(*a, " (seen behind the work that ran last)");
         protect(*a, PROT_NONE);
     }
