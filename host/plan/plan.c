@@ -7,6 +7,7 @@ static void close_stage(weft_stage *stage) {
     weft_program_destroy(stage->program);
     weft_program_destroy(stage->shown);
     weft_terms_destroy(stage->terms);
+    weft_slices_destroy(stage->slices);
     free(stage->sums);
     free(stage->losses);
     weft_job_destroy(stage->job);

@@ -12,6 +12,7 @@
 #include "plan/answers.h"
 #include "plan/graphs.h"
 #include "plan/make_job.h"
+#include "program/slices.h"
 #include "program/terms.h"
 #include "setup/run.h"
 
@@ -80,6 +81,7 @@ typedef struct weft_stage {
     weft_loss_place *losses; /* [program->leaves] */
     int64_t partials;        /* elements of the sums that wait */
     int32_t most_losses;     /* leaves that one rank takes to the end, at most */
+    weft_slices *slices;     /* of the program, as passes over it are recorded */
 } weft_stage;
 
 /* How checkpoints leave that are due before the last step (save_place.h). */

@@ -56,6 +56,9 @@ static weft_status compile_programs(weft_plan *plan, weft_stage *stage, weft_err
     if (status == WEFT_OK && spec->view.mode == WEFT_MODE_TRAIN)
         status = weft_sums_plan(plan, stage, (const weft_program *const *)all, err);
     if (status == WEFT_OK) status = weft_sums_losses(stage, (const weft_program *const *)all, world, err);
+    if (status == WEFT_OK)
+        status = weft_slices_create(&stage->slices, (const weft_program *const *)all, world,
+                                    stage->graphs->n_lengths > 1, err);
     status = keep_programs(plan, stage, all, status, err);
     free(all);
     return status;

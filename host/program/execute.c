@@ -83,13 +83,14 @@ static weft_status check_table(const weft_program *program, const weft_exec_tabl
     return WEFT_OK;
 }
 
-weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
-                                 weft_trace *trace, uint64_t step, weft_error *err) {
+weft_status weft_program_execute_part(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
+                                      const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err) {
     int32_t dying = 0; /* into by_last */
     weft_status status = check_table(program, table, err);
     if (status == WEFT_OK) status = weft_trace_begin(trace, program, err);
     if (status != WEFT_OK) return status;
-    for (int32_t i = 0; i < program->n_events && status == WEFT_OK; i++) {
+    while (dying < program->n_slots && program->slots[program->by_last[dying]].last < first) dying++;
+    for (int32_t i = first; i < end && status == WEFT_OK; i++) {
         status = run_event(program, i, table, trace, step, err);
         if (status != WEFT_OK) status = name_event(status, &program->events[i], job, i, step, err);
         for (; dying < program->n_slots && program->slots[program->by_last[dying]].last == i; dying++)
@@ -97,4 +98,9 @@ weft_status weft_program_execute(const weft_program *program, const weft_job_spe
     }
     weft_trace_end(trace);
     return status;
+}
+
+weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
+                                 weft_trace *trace, uint64_t step, weft_error *err) {
+    return weft_program_execute_part(program, 0, program->n_events, job, table, trace, step, err);
 }

@@ -23,6 +23,10 @@ typedef struct weft_exec_table {
     weft_status (*settle)(void *context, weft_error *err);
 } weft_exec_table;
 
+/* The events [first, end) alone, of which the trace then tells; before and behind them nothing is under way. */
+weft_status weft_program_execute_part(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
+                                      const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err);
+
 /* One pass over the events of a placed program. An error is given the step and the event's name. A callback that wants
  * to stop in the middle returns WEFT_E_STOPPED. */
 weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,

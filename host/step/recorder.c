@@ -3,23 +3,11 @@
 
 #include "launch/pulse.h"
 #include "plugin/enter.h"
+#include "step/kept.h"
 #include "step/leaf.h"
 #include "step/run_events.h"
-#include <weft/capture.h>
 
 #include <stdlib.h>
-
-/* Lists of lengths that are remembered, recorded or seen once: the one that has not come for longest makes room. */
-enum { MOST_KNOWN = 16 };
-
-typedef struct known_pass {
-    const weft_stage *stage; /* NULL: free */
-    int32_t *lengths;        /* [leaves] */
-    double clip;
-    weft_recording *made; /* NULL: it was seen, and is not recorded yet */
-    weft_traffic sent;    /* what this rank sends in one */
-    uint64_t came;        /* passes when it came last */
-} known_pass;
 
 struct weft_recorder {
     const weft_device_capture *capture;
@@ -27,8 +15,7 @@ struct weft_recorder {
     weft_device *device;
     const weft_host *host;
     int32_t world;
-    known_pass known[MOST_KNOWN];
-    uint64_t passes;
+    weft_keeper train, evaluate;
     uint64_t replayed, in_vain; /* training steps: replays, and lists that made room before they came again */
     bool told;                  /* that lists of lengths come in vain */
     char *leaves;               /* of a whole pass, shared with the device */
@@ -70,8 +57,21 @@ static bool say_who_cannot(char *out, size_t size, const weft_stepper *stepper, 
 }
 
 static void free_recorder(weft_recorder *self) {
-    if (self != NULL) free(self->wanted);
+    if (self == NULL) return;
+    weft_keeper_close(&self->train);
+    weft_keeper_close(&self->evaluate);
+    free(self->wanted);
     free(self);
+}
+
+/* For the passes of a stage that the run has. */
+static weft_status open_keeper(weft_keeper *out, const weft_recorder *self, const weft_stage *stage, weft_error *err) {
+    if (stage->program == NULL) return WEFT_OK;
+    out->capture = self->capture;
+    out->kernels = self->kernels;
+    out->device = self->device;
+    out->stage = stage;
+    return weft_keeper_open(out, self->world, err);
 }
 
 /* What recordings read: taken here, for a step takes nothing. */
@@ -112,44 +112,18 @@ weft_status weft_recorder_open(weft_recorder **out, const weft_stepper *stepper,
     self->device = engine->device;
     self->host = engine->plan.run->host;
     self->world = engine->ranks.world;
-    status = take_leaves(self, stepper, err);
+    status = open_keeper(&self->train, self, &engine->plan.train, err);
+    if (status == WEFT_OK) status = open_keeper(&self->evaluate, self, &engine->plan.evaluate, err);
+    if (status == WEFT_OK) status = take_leaves(self, stepper, err);
     if (status == WEFT_OK) *out = self;
     else free_recorder(self);
     return status;
 }
 
-/* ---- which pass ---- */
-
-static void forget_pass(weft_recorder *self, known_pass *pass) {
-    const known_pass none = {0};
-    if (pass->made != NULL) {
-        const weft_doing before = weft_plugin_enter(self->kernels, "destroy of a recording");
-        self->capture->destroy(self->device, pass->made);
-        (void)weft_plugin_leave(before, WEFT_OK, NULL);
-    }
-    free(pass->sent.to);
-    free(pass->lengths);
-    *pass = none;
-}
-
 void weft_recorder_close(weft_recorder *self, const weft_order *order) {
     if (self == NULL) return;
-    for (int i = 0; i < MOST_KNOWN; i++) forget_pass(self, &self->known[i]);
     weft_order_give_back(order, self->leaves);
     free_recorder(self);
-}
-
-static bool is_this_pass(const known_pass *pass, const weft_stepper *stepper) {
-    const size_t bytes = (size_t)stepper->stage->program->leaves * sizeof *pass->lengths;
-    return pass->stage == stepper->stage && memcmp(&pass->clip, &stepper->clip, sizeof pass->clip) == 0 &&
-           memcmp(pass->lengths, stepper->leaf_lengths, bytes) == 0;
-}
-
-static known_pass *longest_gone(weft_recorder *self) {
-    known_pass *out = &self->known[0];
-    for (int i = 1; i < MOST_KNOWN; i++)
-        if (self->known[i].came < out->came) out = &self->known[i];
-    return out;
 }
 
 /* ---- lists that come in vain ---- */
@@ -160,7 +134,7 @@ static bool is_training(const weft_stepper *stepper) {
 
 /* Fewer steps are replayed than there are lists that are remembered for nothing, which many are. */
 static bool come_in_vain(const weft_recorder *self) {
-    return self->in_vain >= MOST_KNOWN && self->in_vain > self->replayed;
+    return self->in_vain >= WEFT_KEPT && self->in_vain > self->replayed;
 }
 
 /* replay = yes promised replays; auto goes on, and says so once. */
@@ -171,42 +145,15 @@ static weft_status tell_in_vain(weft_recorder *self, const weft_stepper *stepper
     self->told = true;
     (void)snprintf(text, sizeof text,
                    "steps are not replayed: their leaves come in more lists of lengths than the %d that are kept "
-                   "(step %llu: %llu lists were forgotten before they came again, %llu steps were replayed); fewer "
+                   "of each slice of a step, and this one has %d (step %llu: %llu lists were forgotten before they "
+                   "came again, %llu steps were replayed); fewer "
                    "[data] lengths, or fewer leaves in a step by a larger [train] micro_batch, make fewer lists",
-                   MOST_KNOWN, (unsigned long long)stepper->step, (unsigned long long)self->in_vain,
-                   (unsigned long long)self->replayed);
+                   WEFT_KEPT, (int)stepper->stage->slices->n, (unsigned long long)stepper->step,
+                   (unsigned long long)self->in_vain, (unsigned long long)self->replayed);
     if (must)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "[run] replay = yes, and %s; replay = auto runs such steps event by event", text);
     weft_log(self->host, WEFT_LOG_WARN, "%s", text);
-    return WEFT_OK;
-}
-
-/* A pass that has come for the first time is remembered, and *out is NULL. */
-static weft_status recall_pass(weft_recorder *self, known_pass **out, const weft_stepper *stepper, weft_error *err) {
-    const size_t leaves = (size_t)stepper->stage->program->leaves;
-    known_pass *pass = NULL;
-    *out = NULL;
-    self->passes++;
-    for (int i = 0; i < MOST_KNOWN && *out == NULL; i++)
-        if (is_this_pass(&self->known[i], stepper)) *out = &self->known[i];
-    if (*out != NULL) {
-        (*out)->came = self->passes;
-        return WEFT_OK;
-    }
-    pass = longest_gone(self);
-    self->in_vain += is_training(stepper) && pass->stage == stepper->stage && pass->made == NULL;
-    forget_pass(self, pass);
-    pass->lengths = malloc((leaves + 1) * sizeof *pass->lengths);
-    pass->sent.to = calloc((size_t)self->world, sizeof *pass->sent.to);
-    if (pass->lengths == NULL || pass->sent.to == NULL) {
-        forget_pass(self, pass);
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for the leaf lengths of a step");
-    }
-    memcpy(pass->lengths, stepper->leaf_lengths, leaves * sizeof *pass->lengths);
-    pass->stage = stepper->stage;
-    pass->clip = stepper->clip;
-    pass->came = self->passes;
     return WEFT_OK;
 }
 
@@ -227,18 +174,28 @@ static weft_status end_recording(const weft_recorder *self, weft_recording **out
 }
 
 /* What is sent is counted once for the recording, and then for each of its replays. */
-static weft_status record_pass(const weft_recorder *self, known_pass *pass, weft_stepper *stepper,
-                               weft_queue_pass *queue, weft_error *err) {
+static weft_status record_slice(const weft_recorder *self, weft_kept *kept, weft_stepper *stepper, int32_t k,
+                                weft_queue_part *queue, weft_error *err) {
+    const int32_t *first = &stepper->stage->slices->first[k];
     weft_ranks *ranks = &stepper->engine->ranks;
     weft_traffic *sent = ranks->sent;
     weft_error ended = WEFT_ERROR_INIT;
     weft_status status = begin_recording(self, &stepper->order, err), end = WEFT_OK;
     if (status != WEFT_OK) return weft_step_of_pass(stepper, "", status, err);
-    if (sent != NULL) ranks->sent = &pass->sent;
-    status = queue(stepper, err);
+    if (sent != NULL) ranks->sent = &kept->sent;
+    status = queue(stepper, first[0], first[1], err);
     ranks->sent = sent;
-    end = end_recording(self, &pass->made, status == WEFT_OK ? err : &ended);
+    end = end_recording(self, &kept->made, status == WEFT_OK ? err : &ended);
     return status == WEFT_OK ? weft_step_of_pass(stepper, "", end, err) : status;
+}
+
+/* Those of the pass's slices that are not recorded yet. */
+static weft_status record_missing(const weft_recorder *self, const weft_keeper *keeper, weft_stepper *stepper,
+                                  weft_queue_part *queue, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t k = 0; k < keeper->stage->slices->n && status == WEFT_OK; k++)
+        if (keeper->now[k]->made == NULL) status = record_slice(self, keeper->now[k], stepper, k, queue, err);
+    return status;
 }
 
 /* Nothing of what could not be recorded has run: the pass goes event by event, as do all that follow. */
@@ -251,12 +208,18 @@ static void stop_recording(weft_recorder *self, weft_stepper *stepper, bool had_
     *err = none;
 }
 
-static weft_status replay_pass(weft_recorder *self, const known_pass *pass, weft_stepper *stepper, weft_error *err) {
-    const weft_ranks *ranks = &stepper->engine->ranks;
+static weft_status replay_slice(const weft_recorder *self, const weft_kept *kept, weft_ranks *ranks, weft_error *err) {
     const weft_doing before = weft_plugin_enter(self->kernels, "replay");
     const weft_status status =
-        weft_plugin_leave(before, self->capture->replay(self->device, NULL, pass->made, err), err);
-    if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &pass->sent, self->world);
+        weft_plugin_leave(before, self->capture->replay(self->device, NULL, kept->made, err), err);
+    if (ranks->sent != NULL) weft_traffic_add(ranks->sent, &kept->sent, self->world);
+    return status;
+}
+
+static weft_status replay_pass(weft_recorder *self, const weft_keeper *keeper, weft_stepper *stepper, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t k = 0; k < keeper->stage->slices->n && status == WEFT_OK; k++)
+        status = replay_slice(self, keeper->now[k], &stepper->engine->ranks, err);
     stepper->result.replayed = true;
     self->replayed += is_training(stepper);
     return weft_step_of_pass(stepper, "", status, err);
@@ -286,34 +249,48 @@ static void tell_replay(const weft_stepper *stepper) {
     if (weft_pulse_is_watched()) weft_pulse_event(stepper->step, 0, "a recorded step");
 }
 
-static weft_status queue_known(weft_recorder *self, known_pass *pass, weft_stepper *stepper, weft_queue_pass *queue,
-                               weft_error *err) {
+static weft_status queue_whole(weft_stepper *stepper, weft_queue_part *queue, weft_error *err) {
+    return queue(stepper, 0, stepper->stage->program->n_events, err);
+}
+
+static weft_status queue_known(weft_recorder *self, const weft_keeper *keeper, weft_stepper *stepper,
+                               weft_queue_part *queue, weft_error *err) {
     const bool had_failed = stepper->engine->failed;
-    weft_status status = put_all(self, stepper, err);
-    if (status == WEFT_OK && pass->made == NULL) status = record_pass(self, pass, stepper, queue, err);
+    weft_status status = put_all(self, stepper, err), recorded = WEFT_OK;
+    if (status == WEFT_OK) status = recorded = record_missing(self, keeper, stepper, queue, err);
     stepper->leaves = NULL;
     if (status == WEFT_OK) {
         tell_replay(stepper);
-        status = replay_pass(self, pass, stepper, err);
+        status = replay_pass(self, keeper, stepper, err);
         weft_pulse_rest();
-    } else if (status == WEFT_E_UNSUPPORTED && pass->made == NULL) {
+    } else if (recorded == WEFT_E_UNSUPPORTED) {
         stop_recording(self, stepper, had_failed, err);
-        return queue(stepper, err);
+        return queue_whole(stepper, queue, err);
     }
     if (status != WEFT_OK) stepper->engine->failed = true;
     return status;
 }
 
-weft_status weft_recorder_queue(weft_stepper *stepper, weft_queue_pass *queue, weft_error *err) {
+/* Once the device could not record, what there is may still be replayed. */
+static bool is_replayable(const weft_recorder *self, const weft_keeper *keeper) {
+    for (int32_t k = 0; self->stopped && k < keeper->stage->slices->n; k++)
+        if (keeper->now[k]->made == NULL) return false;
+    return true;
+}
+
+weft_status weft_recorder_queue(weft_stepper *stepper, weft_queue_part *queue, weft_error *err) {
     weft_recorder *self = stepper->recorder;
-    known_pass *pass = NULL;
+    weft_keeper *keeper = NULL;
+    weft_recall recall;
     weft_status status = WEFT_OK;
     if (self == NULL || stepper->sink != NULL || stepper->values != NULL || stepper->hidden != NULL ||
         stepper->count == 0)
-        return queue(stepper, err);
-    status = recall_pass(self, &pass, stepper, err);
+        return queue_whole(stepper, queue, err);
+    keeper = is_training(stepper) ? &self->train : &self->evaluate;
+    status = weft_keeper_recall(keeper, &recall, stepper, err);
+    self->in_vain += is_training(stepper) && recall.in_vain;
     if (status == WEFT_OK && come_in_vain(self)) status = tell_in_vain(self, stepper, err);
     if (status != WEFT_OK) return status;
-    if (pass == NULL || (pass->made == NULL && self->stopped)) return queue(stepper, err);
-    return queue_known(self, pass, stepper, queue, err);
+    if (!recall.is_known || !is_replayable(self, keeper)) return queue_whole(stepper, queue, err);
+    return queue_known(self, keeper, stepper, queue, err);
 }

@@ -195,15 +195,21 @@ static weft_exec_table exec_table(weft_stepper *self) {
     return table;
 }
 
-weft_status weft_step_run_events(weft_stepper *self, weft_error *err) {
+weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     const weft_stage *stage = self->stage;
     const weft_exec_table table = exec_table(self);
     weft_status status = WEFT_OK;
     self->leaf_now = -1;
     memset(self->used, 0, (size_t)stage->program->n_slots * sizeof *self->used);
     weft_flight_begin(self);
-    status = weft_program_execute(stage->program, &stage->job->spec, &table, self->trace, self->step, err);
+    weft_travel_pass_over(self, first);
+    status =
+        weft_program_execute_part(stage->program, first, end, &stage->job->spec, &table, self->trace, self->step, err);
     if (status == WEFT_OK) weft_pulse_rest();
     else self->engine->failed = true;
     return status;
+}
+
+weft_status weft_step_run_events(weft_stepper *self, weft_error *err) {
+    return weft_step_run_part(self, 0, self->stage->program->n_events, err);
 }

@@ -14,5 +14,7 @@ weft_status weft_step_send_first_rows(weft_stepper *self, weft_error *err);
 
 /* One pass over the program of self's stage, with the settings that lie there. */
 weft_status weft_step_run_events(weft_stepper *self, weft_error *err);
+/* Events [first, end) of one, a part of its slices (program/slices.h): as they run where those before them have run. */
+weft_status weft_step_run_part(weft_stepper *self, int32_t first, int32_t end, weft_error *err);
 
 #endif

@@ -32,22 +32,25 @@ static weft_status bring_outcome(weft_stepper *self, weft_error *err) {
     return weft_step_of_pass(self, ", bringing its norm and losses", status, err);
 }
 
-/* All of a training pass that the device does. */
-static weft_status queue_training(weft_stepper *self, weft_error *err) {
+/* All of a training pass that the device does with these events: before the first and behind the last there is more. */
+static weft_status queue_training(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
     weft_engine *engine = self->engine;
-    weft_status status = weft_step_of_pass(self, ", its first rows", weft_step_send_first_rows(self, err), err);
-    if (status == WEFT_OK) status = weft_step_run_events(self, err);
+    weft_status status = WEFT_OK;
+    if (first == 0) status = weft_step_of_pass(self, ", its first rows", weft_step_send_first_rows(self, err), err);
+    if (status == WEFT_OK) status = weft_step_run_part(self, first, end, err);
+    if (status != WEFT_OK || end < self->stage->program->n_events) return status;
     /* A rank alone has done it in STEP; here REFRESH came after that. */
-    if (status == WEFT_OK && engine->ranks.world > 1)
+    if (engine->ranks.world > 1)
         status = weft_step_of_pass(self, ", the copies that are computed with",
                                    weft_compute_copy_refresh(engine, true, err), err);
     return status == WEFT_OK ? bring_outcome(self, err) : status;
 }
 
-/* All of a pass of evaluation. */
-static weft_status queue_evaluation(weft_stepper *self, weft_error *err) {
-    weft_status status = weft_step_run_events(self, err);
-    if (status == WEFT_OK) status = weft_step_of_pass(self, ", its losses", weft_norm_losses(self, err), err);
+/* The same of a pass of evaluation. */
+static weft_status queue_evaluation(weft_stepper *self, int32_t first, int32_t end, weft_error *err) {
+    weft_status status = weft_step_run_part(self, first, end, err);
+    if (status != WEFT_OK || end < self->stage->program->n_events) return status;
+    status = weft_step_of_pass(self, ", its losses", weft_norm_losses(self, err), err);
     return status == WEFT_OK ? bring_outcome(self, err) : status;
 }
 
@@ -233,7 +236,7 @@ weft_status weft_stepper_rehearse(weft_stepper *self, weft_error *err) {
         self->leaf_lengths[m] = plan->spec.lengths[plan->spec.n_lengths - 1];
     }
     self->leaves = self->shared; /* an address that nobody reads */
-    status = queue_training(self, err);
+    status = queue_training(self, 0, plan->train.program->n_events, err);
     self->leaves = NULL;
     return status;
 }

@@ -173,6 +173,13 @@ static weft_status join_term(weft_stepper *self, const weft_event *event, fresh_
     return status;
 }
 
+/* Of a REDUCE's rows, those that are added here: the library has added up all of them where the order is open. */
+static int32_t rows_to_add(const weft_stepper *self, int32_t index, int32_t ranks) {
+    const bool fast = self->stage->job->spec.view.reduce == WEFT_REDUCE_FAST;
+    const int32_t n = self->stage->terms->n[index];
+    return fast && ranks > 1 && n > 1 ? 1 : n;
+}
+
 /* Row by row, in the order of the leaves. */
 static weft_status finish_reduce(void *context, const weft_event *event, const weft_event_slots *slots,
                                  weft_error *err) {
@@ -185,7 +192,7 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
     const int64_t bytes = weft_dtype_span(v.rows.dtype, v.rows.row), n = v.rows.row;
     fresh_row fresh = {{NULL, 0}, -1};
     weft_status status = weft_flight_finish(context, event, slots, err);
-    for (int32_t i = 0; i < terms->n[index] && status == WEFT_OK; i++) {
+    for (int32_t i = 0; i < rows_to_add(self, index, v.rows.ranks) && status == WEFT_OK; i++) {
         weft_ref row = v.rows.ranks == 1 ? source_of(self, event, slots)
                                          : weft_ref_at(v.come, bytes * (fast ? 0 : rows[i].row));
         if (v.rows.ranks > 1 && v.rows.dtype != WEFT_F32) {
@@ -195,9 +202,31 @@ static weft_status finish_reduce(void *context, const weft_event *event, const w
         if (status == WEFT_OK) status = join_term(self, event, &fresh, row, n, &rows[i], err);
         if (status == WEFT_OK && v.rows.dtype != WEFT_F32)
             status = settle_fresh_row(self, event, &fresh, n, err); /* `wide` is one */
-        if (fast && v.rows.ranks > 1) break;                        /* the library has added the rows up */
     }
     return status == WEFT_OK ? settle_fresh_row(self, event, &fresh, n, err) : status;
+}
+
+/* The sums of its unit stand as they do when it has ended. */
+static void pass_over_reduce(weft_stepper *self, int32_t index) {
+    const weft_event *event = &self->stage->program->events[index];
+    const weft_terms *terms = self->stage->terms;
+    const int32_t ranks =
+        weft_exchange_reduce(&self->engine->plan, &self->stage->job->spec, event->unit, event->scope, event->leaf >= 0)
+            .ranks;
+    weft_fold *fold = weft_flight_fold(self, event->unit, event->leaf < 0 ? 1 : 0);
+    for (int32_t i = 0; i < rows_to_add(self, index, ranks); i++) {
+        const weft_term *term = &terms->terms[terms->first[index] + i];
+        (void)weft_fold_push(fold, term->lo, term->hi);
+    }
+}
+
+void weft_travel_pass_over(weft_stepper *self, int32_t first) {
+    const weft_program *program = self->stage->program;
+    for (int32_t i = 0; i < first; i++) {
+        const weft_event *event = &program->events[i];
+        const int32_t ends = event->kind == WEFT_EVENT_WAIT ? event->waits : event->queue == 0 ? i : -1;
+        if (ends >= 0 && program->events[ends].kind == WEFT_EVENT_REDUCE) pass_over_reduce(self, ends);
+    }
 }
 
 /* ---- copies that STEP left stale ---- */

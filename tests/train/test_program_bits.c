@@ -2,8 +2,9 @@
  *
  * Every single deletion, duplication (to any place), swap of neighbours and changed operand of the programs that really
  * train a small model is either refused with a sentence that names the event, or placed anew and run by the real engine
- * for two optimizer steps, which must end with the bytes of the unchanged program. Both counts are printed. The same is
- * done on names instead of numbers, for many more jobs, in tests/program/test_mutations.c. */
+ * for two optimizer steps (a device that records replays the second in slices), which must end with the bytes of the
+ * unchanged program. Both counts are printed. The same is done on names instead of numbers, for many more jobs, in
+ * tests/program/test_mutations.c. */
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
@@ -59,7 +60,7 @@ static void begin_anew(const bench *b) {
                          WEFT_OK);
 }
 
-/* Two steps of a placed program. */
+/* The steps of a placed program. */
 static outcome run(bench *b, weft_program *program) {
     weft_engine *engine = b->rig.engine;
     const weft_stage own = engine->plan.train;
@@ -70,6 +71,7 @@ static outcome run(bench *b, weft_program *program) {
     engine->plan.train.program = program;
     ck_assert_msg(weft_sums_plan(&engine->plan, &engine->plan.train, programs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_sums_losses(&engine->plan.train, programs, 1, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(weft_slices_create(&engine->plan.train.slices, programs, 1, true, &err), WEFT_OK);
     engine->arena = b->arena;
     ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
                   err.text);
@@ -85,6 +87,7 @@ static outcome run(bench *b, weft_program *program) {
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
     engine->arena = b->own_arena;
+    weft_slices_destroy(engine->plan.train.slices);
     weft_terms_destroy(engine->plan.train.terms);
     free(engine->plan.train.sums);
     free(engine->plan.train.losses);
