@@ -57,7 +57,7 @@ static weft_status compile_programs(weft_plan *plan, weft_stage *stage, weft_err
         status = weft_sums_plan(plan, stage, (const weft_program *const *)all, err);
     if (status == WEFT_OK) status = weft_sums_losses(stage, (const weft_program *const *)all, world, err);
     if (status == WEFT_OK)
-        status = weft_slices_create(&stage->slices, (const weft_program *const *)all, world,
+        status = weft_slices_create(&stage->slices, (const weft_program *const *)all, world, plan->rank,
                                     stage->graphs->n_lengths > 1, err);
     status = keep_programs(plan, stage, all, status, err);
     free(all);

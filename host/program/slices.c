@@ -99,7 +99,6 @@ static void cut_all(cutter *c, weft_slices *out, const weft_program *const *prog
         same = same && c->n == out->n && memcmp(c->first, out->first, (size_t)(c->n + 1) * sizeof *c->first) == 0;
         if (!same) out->n = 1;
     }
-    out->first[out->n] = programs[0]->n_events;
 }
 
 /* The leaves that a rank's program works on in [first, end). */
@@ -156,15 +155,15 @@ static weft_status take_memory(weft_slices **out, cutter *c, const weft_program 
                           (int)program->n_events);
 }
 
-weft_status weft_slices_create(weft_slices **out, const weft_program *const *programs, int32_t world, bool cut,
-                               weft_error *err) {
+weft_status weft_slices_create(weft_slices **out, const weft_program *const *programs, int32_t world, int32_t rank,
+                               bool cut, weft_error *err) {
     cutter c = {0};
     weft_slices *self = NULL;
     weft_status status = take_memory(&self, &c, programs[0], err);
     if (status == WEFT_OK) {
         self->n = 1;
-        self->first[1] = programs[0]->n_events;
         if (cut) cut_all(&c, self, programs, world);
+        self->first[self->n] = programs[rank]->n_events; /* of one slice, every rank's own number */
         list_all(&c, self, programs, world);
         *out = self;
     } else weft_slices_destroy(self);

@@ -20,9 +20,9 @@ typedef struct weft_slices {
     int32_t *at;     /* [n + 1] where a slice's begin in them */
 } weft_slices;
 
-/* programs: of all ranks, proved. cut: false leaves one slice, of all leaves. */
-weft_status weft_slices_create(weft_slices **out, const weft_program *const *programs, int32_t world, bool cut,
-                               weft_error *err);
+/* Of a rank's program. programs: of all ranks, proved. cut: false leaves one slice, of all leaves. */
+weft_status weft_slices_create(weft_slices **out, const weft_program *const *programs, int32_t world, int32_t rank,
+                               bool cut, weft_error *err);
 void weft_slices_destroy(weft_slices *slices); /* NULL is fine */
 
 #endif

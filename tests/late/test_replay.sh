@@ -113,14 +113,32 @@ on_late behind late --resume comm.plugin=own $what
 same "a run that is resumed on two ranks" whole late
 replayed 3
 
+# ---- slices, each by the lengths of both ranks' leaves
+
+for what in "strategy.plugin=ddp strategy.reduce=tree" "strategy.plugin=fsdp strategy.prefetch=0"; do
+    what="$what train.steps=16 train.global_batch=8 data.context=100 data.lengths=95"
+    # shellcheck disable=SC2086
+    on_cpu whole comm.plugin=mpi-mpich $what
+    sent sent.cpu
+    # shellcheck disable=SC2086
+    on_late any late --overwrite comm.plugin=own run.replay=yes $what
+    sent sent.late
+    same "a run on two ranks with $what" whole late
+    same "what is sent with $what" sent.cpu sent.late
+    replayed 20 # four for a step
+done
+
 # ---- lists of lengths that never come again in time
 
 many="train.steps=48 train.global_batch=8 eval.every=none checkpoint.every=none data.context=100 data.lengths=80,90,98 strategy.plugin=mp"
+# shellcheck disable=SC2086
 on_cpu whole comm.plugin=mpi-mpich $many
+# shellcheck disable=SC2086
 on_late last late --overwrite comm.plugin=own $many
 same "a run of more lists of lengths than are kept" whole late
 [ "$(grep -c 'steps are not replayed: their leaves come in more lists of lengths than the 16 that are kept' log)" = 1 ] ||
     failed "it is told once that steps are not replayed, and why" log
+# shellcheck disable=SC2086
 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins" WEFT_LATE_MODE=last refused \
     "[run] replay = yes, and steps are not replayed: their leaves come in more lists of lengths than the 16" \
     "$weft" train run.ini --overwrite $ranks comm.plugin=own run.replay=yes $many

@@ -39,10 +39,10 @@ static void make(team *out, const setting *how, uint32_t frozen) {
     team_make(out, &options, &by);
 }
 
-static weft_slices *cut(const team *of, bool wanted) {
+static weft_slices *cut(const team *of, int32_t rank, bool wanted) {
     weft_error err = WEFT_ERROR_INIT;
     weft_slices *out = NULL;
-    ck_assert_int_eq(weft_slices_create(&out, (const weft_program *const *)of->programs, of->world, wanted, &err),
+    ck_assert_int_eq(weft_slices_create(&out, (const weft_program *const *)of->programs, of->world, rank, wanted, &err),
                      WEFT_OK);
     return out;
 }
@@ -90,7 +90,7 @@ START_TEST(nothing_is_under_way_where_a_program_is_cut) {
         team t;
         weft_slices *slices = NULL;
         make(&t, how, frozen);
-        slices = cut(&t, true);
+        slices = cut(&t, 0, true);
         ck_assert_int_eq(slices->n, frozen == 0 ? how->slices : how->slices_frozen);
         ck_assert_int_eq(slices->first[0], 0);
         ck_assert_int_eq(slices->first[slices->n], t.programs[0]->n_events);
@@ -103,11 +103,27 @@ START_TEST(nothing_is_under_way_where_a_program_is_cut) {
 }
 END_TEST
 
+/* The only slice of each rank of a pipeline ends with its own last event. */
+START_TEST(ranks_of_different_lengths_end_where_their_own_programs_do) {
+    const setting pipeline = {"mp", "device_map=embed,head=0;layers.0-1=1 schedule=gpipe", 2, 4, 0, 1, 1};
+    team t;
+    make(&t, &pipeline, 0);
+    ck_assert_int_ne(t.programs[0]->n_events, t.programs[1]->n_events);
+    for (int32_t rank = 0; rank < t.world; rank++) {
+        weft_slices *slices = cut(&t, rank, true);
+        ck_assert_int_eq(slices->n, 1);
+        ck_assert_int_eq(slices->first[1], t.programs[rank]->n_events);
+        weft_slices_destroy(slices);
+    }
+    team_free(&t);
+}
+END_TEST
+
 START_TEST(who_wants_one_slice_has_it_with_all_leaves) {
     team t;
     weft_slices *slices = NULL;
     make(&t, &settings[3], 0);
-    slices = cut(&t, false);
+    slices = cut(&t, 0, false);
     ck_assert_int_eq(slices->n, 1);
     ck_assert_int_eq(slices->first[1], t.programs[0]->n_events);
     look_at_leaves(slices, t.programs[0]->leaves);
@@ -126,7 +142,7 @@ START_TEST(a_leaf_that_is_worked_on_again_holds_its_neighbours_together) {
     other = find_event(t.programs[0], WEFT_EVENT_FORWARD, 0, -1, 1);
     t.programs[0]->events[one].leaf = 1; /* as if leaf 1 were begun before leaf 0 is done */
     t.programs[0]->events[other].leaf = 0;
-    slices = cut(&t, true);
+    slices = cut(&t, 0, true);
     ck_assert_int_eq(slices->n, 2);
     ck_assert(has_leaf(slices, 0, 0) && has_leaf(slices, 0, 1) && has_leaf(slices, 1, 2));
     weft_slices_destroy(slices);
@@ -140,7 +156,7 @@ START_TEST(ranks_that_differ_are_not_cut) {
     weft_slices *slices = NULL;
     make(&t, &settings[3], 0);
     t.programs[1]->events[t.programs[1]->n_events - 1].queue = 1;
-    slices = cut(&t, true);
+    slices = cut(&t, 0, true);
     ck_assert_int_eq(slices->n, 1);
     weft_slices_destroy(slices);
     team_free(&t);
@@ -151,6 +167,7 @@ int main(void) {
     Suite *suite = suite_create("slices");
     TCase *tests = tcase_create("slices");
     tcase_add_loop_test(tests, nothing_is_under_way_where_a_program_is_cut, 0, N_SETTINGS);
+    tcase_add_test(tests, ranks_of_different_lengths_end_where_their_own_programs_do);
     tcase_add_test(tests, who_wants_one_slice_has_it_with_all_leaves);
     tcase_add_test(tests, a_leaf_that_is_worked_on_again_holds_its_neighbours_together);
     tcase_add_test(tests, ranks_that_differ_are_not_cut);

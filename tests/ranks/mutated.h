@@ -142,7 +142,8 @@ static outcome run(bench *b) {
     engine->plan.train.program = program;
     ck_assert_msg(weft_sums_plan(&engine->plan, &engine->plan.train, b->mutant, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_sums_losses(&engine->plan.train, b->mutant, b->how->world, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_int_eq(weft_slices_create(&engine->plan.train.slices, b->mutant, b->how->world, true, &err), WEFT_OK);
+    ck_assert_int_eq(weft_slices_create(&engine->plan.train.slices, b->mutant, b->how->world, b->rank, true, &err),
+                     WEFT_OK);
     ck_assert_int_le(program->arena, b->arena.bytes);
     ck_assert_int_le(4 * engine->plan.train.partials, b->partials.bytes);
     engine->arena = b->arena;

@@ -71,7 +71,7 @@ static outcome run(bench *b, weft_program *program) {
     engine->plan.train.program = program;
     ck_assert_msg(weft_sums_plan(&engine->plan, &engine->plan.train, programs, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(weft_sums_losses(&engine->plan.train, programs, 1, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_int_eq(weft_slices_create(&engine->plan.train.slices, programs, 1, true, &err), WEFT_OK);
+    ck_assert_int_eq(weft_slices_create(&engine->plan.train.slices, programs, 1, 0, true, &err), WEFT_OK);
     engine->arena = b->arena;
     ck_assert_msg(weft_stepper_create(&b->rig.stepper, engine, &row_data_plugin, b->rig.data, &err) == WEFT_OK, "%s",
                   err.text);
