@@ -4,7 +4,7 @@
  * device. A device that offers this records what is queued between `begin` and `end` without running it, and replays
  * all of it with one call.
  *
- *     begin(stream); ... the events of a step, on this stream and on those that wait for it ... end(stream, &recording)
+ *     begin(stream); ... events of a step, on this stream and on those that wait for it ... end(stream, &recording)
  *     each step: replay(recording, stream)
  *
  * What is recorded: kernels with their arguments, copies, fills, conversions, uploads and downloads (weft/transfer.h),
@@ -12,7 +12,8 @@
  * for by the first stream before `end`. Recorded are addresses, never contents: a replay reads what the buffers and the
  * host's memory hold then. So all that changes from step to step lies in memory (the count of targets, the optimizer's
  * hp, the ids of a leaf, the places that a key-value state holds), a recording is valid as long as no buffer that it
- * names is released, and there is one for each list of leaf lengths.
+ * names is released, and there is one for each part of a step that is recorded by itself and each list of its leaves'
+ * lengths.
  *
  * Between `begin` and `end` these are WEFT_E_HOST: alloc, release, take, give_back, read, write (the host's memory is
  * gone at a replay), synchronize, reached, await. After a call that has failed the caller still calls `end`, which then
@@ -20,7 +21,7 @@
  * takes part if its exchanges take their places in streams by themselves (WEFT_PROGRESS_OWN); one that the caller
  * drives cannot be recorded.
  *
- * The host runs the first pass of each list of leaf lengths call by call, so that whatever a library sets up when it is
+ * The host runs the first pass of each such list call by call, so that whatever a library sets up when it is
  * first called is there, and records the second one (host/step/recorder.h; [run] replay in its configuration).
  *
  * How CUDA serves it: cudaStreamBeginCapture with the mode for one thread, cudaStreamEndCapture and
