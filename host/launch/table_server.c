@@ -110,6 +110,7 @@ weft_status weft_store_get(weft_store_line from, const char *key, void *bytes, s
                               "before (the key of the exchange is \"%s\")",
                               (int)patience, key);
     }
+    if (a.n > sizeof value) errno = EMSGSIZE;
     if (a.n > sizeof value || !receive_whole(from.file, value, a.n)) return lost_store(from, err);
     if (a.n != n)
         return weft_error_set(err, WEFT_E_PEER,

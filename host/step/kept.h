@@ -38,7 +38,7 @@ void weft_keeper_close(weft_keeper *self);
 /* What a pass with these lengths comes to. */
 typedef struct weft_recall {
     bool is_known; /* each slice has come with its list before, and so with all that it calls for the first time */
-    bool in_vain;  /* a list made room that had not come again */
+    bool in_vain;  /* a list made room that was not recorded */
 } weft_recall;
 
 /* Finds the lists of the pass at hand, or keeps them from now on: self->now. */

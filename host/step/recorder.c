@@ -56,10 +56,12 @@ static bool say_who_cannot(char *out, size_t size, const weft_stepper *stepper, 
     return true;
 }
 
-static void free_recorder(weft_recorder *self) {
+/* A recording names the leaves' memory, so it goes first. */
+static void free_recorder(weft_recorder *self, const weft_order *order) {
     if (self == NULL) return;
     weft_keeper_close(&self->train);
     weft_keeper_close(&self->evaluate);
+    if (self->leaves != NULL) weft_order_give_back(order, self->leaves);
     free(self->wanted);
     free(self);
 }
@@ -104,7 +106,7 @@ weft_status weft_recorder_open(weft_recorder **out, const weft_stepper *stepper,
     self = calloc(1, sizeof *self);
     if (self != NULL) self->wanted = calloc((size_t)weft_plan_most_leaves(&engine->plan) + 1, sizeof *self->wanted);
     if (self == NULL || self->wanted == NULL) {
-        free_recorder(self);
+        free_recorder(self, &stepper->order);
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for recordings of steps");
     }
     self->capture = capture;
@@ -116,14 +118,12 @@ weft_status weft_recorder_open(weft_recorder **out, const weft_stepper *stepper,
     if (status == WEFT_OK) status = open_keeper(&self->evaluate, self, &engine->plan.evaluate, err);
     if (status == WEFT_OK) status = take_leaves(self, stepper, err);
     if (status == WEFT_OK) *out = self;
-    else free_recorder(self);
+    else free_recorder(self, &stepper->order);
     return status;
 }
 
 void weft_recorder_close(weft_recorder *self, const weft_order *order) {
-    if (self == NULL) return;
-    weft_order_give_back(order, self->leaves);
-    free_recorder(self);
+    free_recorder(self, order);
 }
 
 /* ---- lists that come in vain ---- */
@@ -132,25 +132,30 @@ static bool is_training(const weft_stepper *stepper) {
     return stepper->stage == &stepper->engine->plan.train;
 }
 
-/* Fewer steps are replayed than there are lists that are remembered for nothing, which many are. */
+/* Fewer steps are replayed than there were in which a list made room that was remembered for nothing, and those are
+ * many. Where the device cannot record that is the reason. */
 static bool come_in_vain(const weft_recorder *self) {
-    return self->in_vain >= WEFT_KEPT && self->in_vain > self->replayed;
+    return !self->stopped && self->in_vain >= WEFT_KEPT && self->in_vain > self->replayed;
 }
 
-/* replay = yes promised replays; auto goes on, and says so once. */
+/* replay = yes promised replays. */
+static bool must_replay(const weft_stepper *stepper) {
+    return stepper->engine->plan.run->settings.run.replay == WEFT_CHOICE_YES;
+}
+
+/* With auto the run goes on, and says so once. */
 static weft_status tell_in_vain(weft_recorder *self, const weft_stepper *stepper, weft_error *err) {
-    const bool must = stepper->engine->plan.run->settings.run.replay == WEFT_CHOICE_YES;
     char text[600];
     if (self->told) return WEFT_OK;
     self->told = true;
     (void)snprintf(text, sizeof text,
                    "steps are not replayed: their leaves come in more lists of lengths than the %d that are kept "
-                   "of each slice of a step, and this one has %d (step %llu: %llu lists were forgotten before they "
-                   "came again, %llu steps were replayed); fewer "
-                   "[data] lengths, or fewer leaves in a step by a larger [train] micro_batch, make fewer lists",
+                   "of each slice of a step, and this one has %d (step %llu: in %llu steps a list was forgotten before "
+                   "it was recorded, %llu were replayed); fewer [data] lengths, fewer leaves in a step by a larger "
+                   "[train] micro_batch, or under fsdp [strategy] prefetch = 0, make fewer lists",
                    WEFT_KEPT, (int)stepper->stage->slices->n, (unsigned long long)stepper->step,
                    (unsigned long long)self->in_vain, (unsigned long long)self->replayed);
-    if (must)
+    if (must_replay(stepper))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "[run] replay = yes, and %s; replay = auto runs such steps event by event", text);
     weft_log(self->host, WEFT_LOG_WARN, "%s", text);
@@ -263,6 +268,8 @@ static weft_status queue_known(weft_recorder *self, const weft_keeper *keeper, w
         tell_replay(stepper);
         status = replay_pass(self, keeper, stepper, err);
         weft_pulse_rest();
+    } else if (recorded == WEFT_E_UNSUPPORTED && must_replay(stepper)) {
+        (void)weft_error_prefix(err, "[run] replay = yes, and steps are not recorded: ");
     } else if (recorded == WEFT_E_UNSUPPORTED) {
         stop_recording(self, stepper, had_failed, err);
         return queue_whole(stepper, queue, err);

@@ -42,11 +42,15 @@ static weft_status ask_twice(const weft_subject *subject, weft_error *err) {
     return status;
 }
 
-enum answer { CAN = '1', CANNOT, BREAKS_A_RULE };
+enum answer { CAN = '1', CANNOT, BREAKS_A_RULE, IS_NOT_ASKED };
 
 static char answer_of(weft_status status) {
-    if (status == WEFT_OK) return CAN;
-    return status == WEFT_E_UNSUPPORTED ? CANNOT : BREAKS_A_RULE;
+    switch (status) {
+    case WEFT_OK: return CAN;
+    case WEFT_E_UNSUPPORTED: return CANNOT;
+    case WEFT_E_PLUGIN: return BREAKS_A_RULE;
+    default: return IS_NOT_ASKED; /* for what this machine lacks */
+    }
 }
 
 static void answer_there(int end, void *context) {
@@ -70,6 +74,7 @@ static weft_status judge(const weft_child *child, weft_error *err) {
     if (answer == CAN) return WEFT_OK;
     if (answer == CANNOT) return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said);
     if (answer == BREAKS_A_RULE) return WEFT_BROKEN(err, "%s", said);
+    if (answer == IS_NOT_ASKED) return weft_error_set(err, WEFT_E_SYSTEM, "%s", said);
     if (child->n > 0) return WEFT_BROKEN(err, "%s", child->text); /* the line of who was at work */
     if (!child->in_time) return WEFT_BROKEN(err, "works does not come back");
     if (WIFSIGNALED(child->status)) return WEFT_BROKEN(err, "works crashes: signal %d", WTERMSIG(child->status));

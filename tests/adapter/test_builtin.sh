@@ -148,6 +148,19 @@ for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7"
             says theirs/adapter_config.json '"q_proj", '
             [ "$(loss kept.ini --adapter theirs adapter.plugin=ia3)" = "$with" ] || failed "ia3 without $left_out" log theirs/adapter_config.json
         done
+        sed 's/"target_modules": \[/"exclude_modules": {"q_proj": 1}, &/' out/model/adapter_config.json >theirs/adapter_config.json
+        refused "theirs/adapter_config.json: exclude_modules is neither a list of names nor one expression" \
+            "$weft" eval kept.ini --adapter theirs adapter.plugin=ia3
+        # All that scales its input may be left out.
+        limit "$weft" train kept.ini --overwrite run.out=inner adapter.plugin=ia3 adapter.ia3.targets=k_proj,v_proj \
+            adapter.ia3.feedforward=none >log 2>&1 || failed "ia3 without feedforward" log
+        rm -rf theirs
+        cp -r inner/model theirs
+        sed 's/"target_modules": \[/"exclude_modules": ["down_proj"], &"down_proj", /; s/"feedforward_modules": \[\]/"feedforward_modules": ["down_proj"]/' \
+            inner/model/adapter_config.json >theirs/adapter_config.json
+        says theirs/adapter_config.json '"feedforward_modules": ["down_proj"]'
+        [ "$(loss kept.ini --adapter theirs adapter.plugin=ia3)" = "$(loss inner)" ] ||
+            failed "ia3 whose feedforward is left out" log theirs/adapter_config.json
         ;;
     esac
     case $adapter in

@@ -175,8 +175,10 @@ unset WEFT_PLUGIN_PATH
 ranks=
 on_cpu whole
 export WEFT_LATE_CANNOT=1
-on_late last late --overwrite run.replay=yes
+on_late last late --overwrite
 same "a run of which the device cannot record a step" whole late
 grep -q "steps are not recorded, and run event by event: .*The late device cannot record this." log ||
     failed "it is told that nothing is recorded, and why" log
+WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_BUILD/plugins" WEFT_LATE_MODE=last refused \
+    "[run] replay = yes, and steps are not recorded: " "$weft" train run.ini --overwrite run.replay=yes
 [ "$failures" = 0 ]

@@ -118,7 +118,8 @@ START_TEST(replay_yes_is_no_promise_that_is_broken_in_silence) {
         ck_assert_says(err,
                        "[run] replay = yes, and steps are not replayed: their leaves come in more lists of lengths");
         ck_assert_says(
-            err, "and this one has 4 (step 32: 16 lists were forgotten before they came again, 0 steps were replayed");
+            err,
+            "and this one has 4 (step 32: in 16 steps a list was forgotten before it was recorded, 0 were replayed");
     }
     train_rig_close(&rig);
 }

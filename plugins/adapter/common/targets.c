@@ -181,6 +181,7 @@ static weft_status choose_item(const targets *self, const weft_adapter_job *job,
         const int served = (self->kinds >> site->kind & 1u) != 0;
         if (!has_name(site) || !targets_mean(item, site)) continue;
         if (!served && chosen[i] < LEFT_OUT && !is_pattern(item)) return refuse_site(self, site, err);
+        any |= !served && chosen[i] >= LEFT_OUT;
         if (!served) continue;
         if (targets_has_layer(self->layers, job->n_layers, site->layer)) take_site(&chosen[i]), any = 1;
         else other_layers = 1;

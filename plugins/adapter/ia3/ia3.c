@@ -68,6 +68,10 @@ static weft_status read_modules(weft_adapter *self, const ia3_config *keys, cons
     if (status == WEFT_OK) status = source_list(&self->feedforward, config, "feedforward_modules", source, err);
     if (status == WEFT_OK) status = source_list(&self->left_out, config, "exclude_modules", source, err);
     left_out = json_object_get(config, "exclude_modules");
+    if (status == WEFT_OK && left_out != NULL && !json_is_null(left_out) && !json_is_string(left_out) &&
+        !json_is_array(left_out))
+        status = weft_error_set(err, WEFT_E_DATA, "%s: exclude_modules is neither a list of names nor one expression",
+                                source->config_path);
     self->left_out_regex = strdup(json_is_string(left_out) ? json_string_value(left_out) : "");
     if (status == WEFT_OK && self->feedforward[0] == 0) {
         free(self->feedforward);
@@ -154,12 +158,16 @@ static weft_status choose(const weft_adapter *self, const char *names, const cha
     const int is_new = self->source == NULL;
     const module_names left_out = {is_new ? "" : self->left_out, is_new ? "" : self->left_out_regex, self->source};
     const targets wanted = {{names, "", source}, left_out, self->layers, 1u << WEFT_SITE_LINEAR};
-    const targets inputs = {{feedforward, "", source}, left_out, self->layers, 1u << WEFT_SITE_LINEAR};
+    const targets inputs = {{feedforward, "", source}, {"", "", self->source}, self->layers, 1u << WEFT_SITE_LINEAR};
+    uint8_t *of_input = chosen + job->n_sites;
     weft_status status = targets_choose(&wanted, job, chosen, err);
     if (status != WEFT_OK || strcmp(feedforward, "none") == 0) return status;
-    status = targets_choose(&inputs, job, chosen + job->n_sites, err);
+    status = targets_choose(&inputs, job, of_input, err);
     if (status != WEFT_OK) return weft_error_prefix(err, "feedforward: ");
-    return check_feedforward(job, chosen, chosen + job->n_sites, err);
+    /* What a file leaves out is no target any more, all of these perhaps. */
+    for (uint32_t i = 0; i < job->n_sites && (left_out.names[0] != 0 || left_out.regex[0] != 0); i++)
+        of_input[i] = of_input[i] && chosen[i];
+    return check_feedforward(job, chosen, of_input, err);
 }
 
 /* What the keys say beside an adapter that is continued has to be what it is. */

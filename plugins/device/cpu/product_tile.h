@@ -42,8 +42,8 @@ static inline int64_t tile_take(int64_t *taken) {
     return one;
 }
 
-/* Enough for any tile of up to m x n; on panels, of this n or of up to 768. whole: a tile spans the inner dimension and
- * goes to p's own c. */
+/* Enough for any tile of up to m x n; on panels, of this n or of up to 1,536. whole: a tile spans the inner dimension
+ * and goes to p's own c. */
 tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m, int64_t n, bool whole);
 tile_sizes panels_sizes(const cpu_panels *panels, const product *p, int64_t m, int64_t n, bool whole);
 dnnl_status_t library_tile(const weft_device *device, const product *p, const tile *t, const tile_scratch *s,
