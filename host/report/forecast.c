@@ -18,8 +18,8 @@ static void assume(weft_forecast *self, const char *format, ...) {
 static void note_assumptions(weft_forecast *self, const weft_survey *survey) {
     const weft_rates *rates = self->rates;
     const int32_t room = weft_rates_room(rates);
-    assume(self, "every leaf has %d rows of %d places; reading the data is not counted", (int)rates->rows,
-           (int)rates->places);
+    assume(self, "every leaf has %d row%s of %d places; reading the data is not counted", (int)rates->rows,
+           rates->rows == 1 ? "" : "s", (int)rates->places);
     if (rates->own_processors)
         assume(self, "each rank computes on a device (%s), as the %d that were measured on each machine", rates->device,
                (int)rates->ranks_per_node);
