@@ -1,6 +1,5 @@
-/* host/engine/fetch.c: what a rank keeps as regions, and how the others get at it. */
+/* host/engine/fetch.c: what a rank keeps as regions, and which rank gives which part of one to the others. */
 #include "engine/fetch.h"
-#include "plugin/enter.h"
 
 /* The rank that gives element e of a group; *end: up to which element it does. What all ranks have is dealt out by
  * pieces, as if it were cut. */
