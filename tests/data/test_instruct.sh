@@ -68,7 +68,7 @@ forms() {
     printf '[{"messages": [{"role":"user","content":"1. \\"e4\\", e5"},{"role":"assistant","content":"d4"}]}]\n' >messages.json
     printf '{"conversations":[{"from":"human","value":"1. \\"e4\\", e5"},{"from":"gpt","value":"d4"}]}\n' >turns.jsonl
     printf '{"instruction":"1. \\"e4\\", e5","input":"","output":"d4"}\n' >alpaca.jsonl
-    printf '{"prompt":"1. \\"e4\\", e5","completion":"d4","big":123456789012345678901234567890}\n' >pair.jsonl
+    printf '{"prompt":"1. \\"e4\\", e5","completion":"d4","id":123456789012345678901234567890}\n' >pair.jsonl
     printf 'question,answer\r\n"1. ""e4"", e5",d4\r\n' >table.csv
     printf 'prompt\tresponse\n1. "e4", e5\td4\n' >table.tsv
     printf 'prompt;response\n"1. ""e4"", e5";d4\n' >table.CSV
@@ -114,12 +114,15 @@ done
     printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"id":"1"}]}]}\n'
     printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":" \\n","name":"b","tool_calls":[]}]}\n'
 } >empty.jsonl
-prints "$weft" data show run.ini data.path=empty.jsonl data.template=chatml
+mkdir calls
+cp model/* calls/
+printf '{%% for m in messages %%}<{{ m.role }}>{{ m.content }}{%% for c in m.tool_calls %%}({{ c.id }}){%% endfor %%}</s>{%% endfor %%}{%% if add_generation_prompt %%}<assistant>{%% endif %%}' >calls/chat_template.jinja
+prints "$weft" data show run.ini data.path=empty.jsonl model.path=calls
 says "empty answers" "3 of 5 conversations have an empty answer, of which nothing but its end is learned; the first at $PWD/empty.jsonl:2"
 
-prints "$weft" data stats run.ini data.path=empty.jsonl data.template=chatml
+prints "$weft" data stats run.ini data.path=empty.jsonl model.path=calls
 grep -qE 'with an empty answer +3' printed || failed "data stats does not count empty answers" printed
-show empty.jsonl data.template=chatml data.loss_on=text
+show empty.jsonl model.path=calls data.loss_on=text
 ! grep -q "empty answer" printed.err || failed "of whole texts no answer is empty" printed.err
 printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":""},{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}\n' >first.jsonl
 show first.jsonl data.template=chatml data.loss_on=last
@@ -127,7 +130,7 @@ show first.jsonl data.template=chatml data.loss_on=last
 printf '{"prompt":"a","completion":""}\n{"prompt":"b","completion":" "}\n' >silent.jsonl
 refused "gives nothing to learn: the answers of all of its 2 conversations are empty" "$weft" data show run.ini data.path=silent.jsonl
 prints "$weft" data show run.ini data.path=pair.jsonl data.template=chatml data.train_end=no
-says "an end that is text" "an end that is text is learned where the template counts it to the answer, by {% generation %}, whatever train_end says"
+says "an end that is text" "an end that is text is learned with the answer, whatever train_end says"
 
 # Special tokens that are typed are text, unless a key says else.
 printf '{"prompt":"a </s> b","completion":"c"}\n' >typed.jsonl
@@ -217,6 +220,50 @@ show some.jsonl
 says "without a target" "1 of 3 conversations have no target and are left out, the first at $dir/some.jsonl:3"
 refused "gives nothing to learn: none of its 1 conversations has an answer" "$weft" data show run.ini data.path=none.jsonl
 
+# What a record says beside its turns: a system turn in each form, JSON in strings, numbers beyond 64 bits, parts of text.
+printf '{"system":"S","messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}]}\n' >beside.jsonl
+printf '{"system_prompt":"S","conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"}]}\n' >>beside.jsonl
+printf '{"system":"S","instruction":"a","output":"b"}\n{"system":"S","prompt":"a","completion":"b"}\n' >>beside.jsonl
+printf '{"system":"S","messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":[{"type":"text","text":""},{"type":"text","text":"b","x":null}]}]}\n' >>beside.jsonl
+printf 'system,question,answer\nS,a,b\n' >beside.csv
+for file in beside.jsonl beside.csv; do
+    show $file data.system=other
+    n=$(wc -l <$file)
+    [ $file = beside.jsonl ] || n=1
+    [ "$(grep -c '^<system> S$' printed)" = "$n" ] && [ "$(grep -cF '<s>[[b</s>]]' printed)" = "$n" ] ||
+        failed "$file has other system turns" printed printed.err
+done
+show beside.csv "data.columns=question, answer" # the other keys are those that were not chosen
+holds "a system turn beside named columns" "<system> S"
+printf '{%% if tools %%}{{ tools | tojson }}{%% endif %%}{%% for m in messages %%}<{{ m.role }}>{{ m.content }}{%% for c in m.tool_calls %%}{{ c | tojson }}{%% endfor %%}</s>{%% endfor %%}{%% if add_generation_prompt %%}<assistant>{%% endif %%}' >calls/chat_template.jinja
+printf '{"tools":"[{\\"n\\":3,\\"big\\":-9223372036854775809}]","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":"[{\\"x\\":18446744073709551615,\\"y\\":9223372036854775807,\\"z\\":1e2}]"}]}\n' >strings.jsonl
+show strings.jsonl model.path=calls
+holds "tools in a string" '[{"n": 3, "big": -9223372036854775809}]<user>a</s>'
+holds "calls in a string" '{"x": 18446744073709551615, "y": 9223372036854775807, "z": 100.0}</s>]]'
+
+# A message's flag says whether it is learned; the place of a template's blocks does not matter.
+printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","%s":%s},{"role":"user","content":"c","weight":0},{"role":"assistant","content":"d","train":true}]}\n' \
+    weight 0 train false loss false training false weight 0.0 >flags.jsonl
+show flags.jsonl
+[ "$(grep -cF '<s>b</s><user> c' printed)" = 5 ] && [ "$(grep -cF '<s>[[d</s>]]' printed)" = 5 ] || failed "flags of messages" printed
+show flags.jsonl model.path=calls
+[ "$(grep -cF '<assistant>b</s><user>c</s><assistant>[[d</s>]]' printed)" = 5 ] || failed "flags of messages without blocks" printed
+printf '{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b","weight":1},{"from":"gpt","value":"d","weight":0}]}\n' >flags.jsonl
+show flags.jsonl
+holds "a flag of a turn" '<s>[[b</s>]]<s>d'
+show flags.jsonl data.loss_on=text
+lacks "an unlearned answer of whole texts" '<s>d</s>]]'
+
+# A field of a table is what Python's csv reads.
+printf 'question,answer\n5" of ""x"",a"b"\n"1"x,"2""3"4"5\n"q\nr, s" ,"t"\n' >quotes.csv
+show quotes.csv
+holds "quotes inside a field" '<user> 5" of ""x""
+<s>[[a"b"</s>]]'
+holds "text after quotes" '<user> 1x
+<s>[[2"34"5</s>]]'
+holds "a line end in quotes" 'q
+r, s '
+
 # What cannot be used, with file, line and value.
 bad() { # bad FILE CONTENT SENTENCE argument...
     file=$1 sentence=$3
@@ -230,19 +277,44 @@ bad x.jsonl '{"prompt":"a"\n' 'x.jsonl:1: not a JSON object:'
 bad x.jsonl '[1]\n' 'x.jsonl:1: the record is JSON but not an object'
 bad x.jsonl '{"text":"a"}\n' "x.jsonl:1: no known form: messages, conversations, instruction and output, prompt and completion, or question and answer; the record's fields: text"
 bad x.jsonl '{"text":"a"}\n' 'x.jsonl:1: there is no field "q"; the record' "data.columns=q, a"
-bad x.jsonl '{"conversations":[{"from":"dog","value":"a"}]}\n' 'x.jsonl:1: turn 1 of "conversations" is from "dog"; known are human, gpt, system and tool'
+bad x.jsonl '{"conversations":[{"from":"dog","value":"a"}]}\n' 'x.jsonl:1: turn 1 of "conversations" is from "dog". Allowed: human, user, gpt,'
+bad x.jsonl '{"prompt":"a","completion":"b","meta":1,"n":null}\n' 'x.jsonl:1: the record has keys that are not used: meta. Fix: [data] ignore = id, meta'
+bad x.csv 'question,answer,topic,\na,b,c,4\n' 'x.csv:2: the record has keys that are not used: topic. Fix: [data] ignore = x, topic' data.ignore=x
+bad x.jsonl '{"conversations":[{"from":"human","value":"a","lang":"de"}]}\n' 'turn 1 of "conversations" has keys that are not used: lang. Fix:'
+bad x.jsonl '{"messages":[{"role":"user","content":"a","lang":"de"}]}\n' 'x.jsonl:1: message 1: the template does not read the key "lang"'
+bad x.jsonl '{"messages":[{"role":"usr","content":"a"}]}\n' 'x.jsonl:1: message 1: role = "usr": the template does not know it. Allowed: system,'
+for name in alpaca llama2 mistral; do
+    bad x.jsonl '{"messages":[{"role":"user","content":"a"},{"role":"tool","content":"b"}]}\n' 'the role tool is not known here; allowed: user, assistant,' data.template=$name
+done
+bad x.jsonl '{"messages":[{"role":"user","content":"a"}],"tools":[{"a":1}]}\n' 'x.jsonl:1: the template does not read "tools"'
+bad x.jsonl '{"system":"S","messages":[{"role":"system","content":"a"}]}\n' 'x.jsonl:1: the record has "system" and a first message of role "system"'
+bad x.jsonl '{"messages":[{"role":"user","content":[{"type":"image"}]}]}\n' 'part 1 of the content of message 1 of "messages" is of type "image". Allowed: {"type": "text",'
+bad x.jsonl '{"messages":[{"role":"user","content":[{"type":"text","text":"a","m":1}]}]}\n' 'a part of the content has keys that are not used: m.'
+bad x.jsonl '{"messages":[{"role":"user","content":7}]}\n' 'the content of message 1 of "messages" is a number'
+bad x.jsonl '{"messages":[{"role":"user","content":null}]}\n' 'message 1 of "messages" has no content'
+bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0.5}]}\n' '"weight" is no flag. Allowed: 0, 1, false, true'
+bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}\n' '"weight" says the opposite of another flag'
+bad x.jsonl '{"messages":[{"role":"user","content":"a","loss":true}]}\n' '"loss" asks to learn a message of role "user"'
+bad x.jsonl '{"instruction":"a","output":"b","history":[["a","b","c"]]}\n' 'turn 1 of "history" is no pair'
+printf '{"prompt":"a","completion":"b","meta":1,"messages":[{"role":"user","content":"e","lang":"de"},{"role":"assistant","content":"f"}]}\n' >x.jsonl
+show x.jsonl "data.ignore=meta, messages"
+holds "ignored keys" '<user> a'
+show x.jsonl "data.ignore=meta, prompt, completion, lang"
+holds "ignored keys" '<user> e'
 bad x.jsonl '{"messages":[{"content":"a"}]}\n' 'x.jsonl:1: message 1 of "messages" needs "role", a string'
 bad x.json '[\n{"prompt":"a","completion":"b"},\n{"prompt":\n' 'x.json:3: the array ends in the middle of this element'
 bad x.json '{"prompt":"a"}' 'x.json:1: the file is no array of JSON'
 bad x.json '[{"prompt":"a","completion":"b"}] 1' 'x.json:1: something stands behind the array'
 bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the first row names 2'
 bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
-bad x.csv 'question,answer\n"1"x,2\n' 'x.csv:2: something stands behind the quotes of a field'
 bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if a semicolon stands between fields, say [data] separator = semicolon'
 bad x.csv 'question,answer,answer\n1,2,3\n' 'x.csv:1: the first row names two columns "answer", number 2 and 3: give one of them another name'
 bad x.csv '\377\376q\0,\0' 'x.csv is UTF-16: it is read as UTF-8; iconv'
 bad x.jsonl '{"instruction":"a","output":"b","system":7}\n' 'x.jsonl:1: the field "system" is a number and must be a string'
-bad x.jsonl '{"prompt":"a","completion":"b","chat_template_kwargs":"x"}\n' 'x.jsonl:1: the field "chat_template_kwargs" is a string and must be an object'
+bad x.jsonl '{"prompt":"a","completion":"b","chat_template_kwargs":"x"}\n' 'x.jsonl:1: the field "chat_template_kwargs" is a string that is not JSON'
+bad x.jsonl '{"prompt":"a","completion":"b","chat_template_kwargs":[]}\n' 'x.jsonl:1: the field "chat_template_kwargs" is an array and must be an object'
+bad x.jsonl '{"prompt":"a","completion":"b","tools":"{}"}\n' 'x.jsonl:1: the field "tools" is an object and must be an array'
+bad x.jsonl '{"prompt":"a","completion":"b","tools":["t"]}\n' 'x.jsonl:1: element 1 of "tools" is a string and must be an object'
 bad x.csv 'a,b\n1,2\n' 'if a comma stands between fields, say [data] separator = comma' data.separator=bar
 bad x.txt 'a' 'the name ends in none of .json, .jsonl, .csv and .tsv'
 bad x.jsonl '{"prompt":"a","completion":"b"}\n' 'there is no chat template named nonsuch; there are: alpaca' data.template=nonsuch

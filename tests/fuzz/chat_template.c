@@ -69,7 +69,7 @@ static void render(chat_templates *templates, uint32_t flags) {
     const weft_chat chat = conversation(flags);
     weft_error err = WEFT_ERROR_INIT;
     chat_text text;
-    const weft_status status = chat_render(&text, templates, &chat, &err);
+    const weft_status status = chat_render(&text, templates, &chat, true, &err);
     fuzz_judge(status, &err);
     if (status != WEFT_OK) return;
     for (size_t i = 0; i < text.text.n; i++)

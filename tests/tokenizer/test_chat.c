@@ -3,6 +3,7 @@
 #include "golden.h"
 #include "rig.h"
 
+#include "../../plugins/common/json_big.h"
 #include "base/text.h"
 
 static const weft_tokenizer_chat *chat_table;
@@ -73,12 +74,12 @@ static weft_status encode(const weft_tokenizer *tokenizer, marked *out, json_t *
     (void)json_object_del(rest, "messages");
     for (size_t i = 0; i < n; i++) {
         list[i].struct_size = (uint32_t)sizeof *list;
-        list[i].more = json_dumps(json_array_get(messages, i), 0);
+        list[i].more = json_big_dump(json_array_get(messages, i), 0);
         list[i].more_bytes = strlen(list[i].more);
     }
     chat.stride = (uint32_t)sizeof *list;
     chat.named = named;
-    chat.variables = json_dumps(rest, 0);
+    chat.variables = json_big_dump(rest, 0);
     chat.variables_bytes = strlen(chat.variables);
     out->n = 0;
     status = chat_table->encode(tokenizer, &sink, &chat, err);
@@ -170,17 +171,22 @@ static void answer_text(char *out, size_t size, const weft_tokenizer *tokenizer,
     weft_bytes_free(&text);
 }
 
-START_TEST(answers_come_from_where_their_bytes_do) {
+START_TEST(answers_follow_the_generation_prompt) {
     static const struct {
         const char *source, *named, *first, *second;
         int n_ends;
     } rows[] = {
-        /* whatever the template puts around them */
-        {"{% for m in messages %}{{ m.role }}: {{ m.content }}</s>{% endfor %}", NULL, "no</s>", "yes </s></s>", 2},
+        /* without a generation prompt the model has to write the header */
+        {"{% for m in messages %}{{ m.role }}: {{ m.content }}</s>{% endfor %}", NULL, "assistant: no</s>",
+         "assistant: yes </s></s>", 2},
         {"{% for m in messages %}{{ m.role + '=' + m.content|trim|upper + ' ' + '</s>' }}\n{% endfor %}", NULL,
-         "NO </s>", "YES </S> </s>", 2},
-        {"{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}", NULL, "no", "yes </s>", 0},
-        {"{% for m in messages %}{{ m.role }}: {{ m.content }} over </s>{% endfor %}", NULL, "no", "yes </s>", 0},
+         "assistant=NO </s>", "assistant=YES </S> </s>", 2},
+        {"{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% "
+         "endif %}",
+         NULL, "no\n", "yes </s>\n", 0},
+        {"{% for m in messages %}{{ m.role }}: {{ m.content }} over </s>{% endfor %}{% if add_generation_prompt %}"
+         "assistant: {% endif %}",
+         NULL, "no over </s>", "yes </s> over </s>", 2},
         {"{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}{% generation %}A:{{ m.content "
          "}}</s>"
          "{% endgeneration %}{% endif %}{% endfor %}",
@@ -204,6 +210,166 @@ START_TEST(answers_come_from_where_their_bytes_do) {
                   _i, text);
     for (size_t i = 0; i < out.n; i++) ends += out.answers[i] >= 0 && (out.answers[i] & WEFT_CHAT_END) != 0;
     ck_assert_int_eq(ends, rows[_i].n_ends);
+    rig_close(tokenizer);
+    json_decref(object);
+}
+END_TEST
+
+#define PROMPT(text) "{% if add_generation_prompt %}" text "{% endif %}"
+#define USER         "{\"role\":\"user\",\"content\":\"q\"},"
+#define ANSWER(text) "{\"role\":\"assistant\",\"content\":\"" text "\"}"
+#define TOOL         "{\"role\":\"tool\",\"content\":\"r\"},"
+#define CALL(value)                                                                                                    \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"name\":\"f\",\"arguments\":{\"x\":" value "}}]},"
+#define CALLS "{% for c in m.tool_calls %}<call>{{ c.name }}({{ c.arguments|tojson }})</call>{% endfor %}"
+#define TURN  "<t>{{ m.role }}\n{{ m.content }}" CALLS "</s>\n"
+
+/* Templates of the kinds that models have, and the answers in the order of the text, each ended by |. */
+static const struct {
+    const char *source, *messages, *answers;
+} turns[] = {
+    /* the opening, a number as the last argument, and the closing of a call */
+    {"{% for m in messages %}" TURN "{% endfor %}" PROMPT("<t>assistant\n"), USER CALL("3") TOOL ANSWER("a"),
+     "<call>f({\"x\": 3})</call></s>|a</s>|"},
+    {"{% for m in messages %}" TURN "{% endfor %}" PROMPT("<t>assistant\n"),
+     USER CALL("[true, null, 18446744073709551616]") TOOL ANSWER("a"),
+     "<call>f({\"x\": [true, null, 18446744073709551616]})</call></s>|a</s>|"},
+    /* an empty answer */
+    {"{% for m in messages %}" TURN "{% endfor %}" PROMPT("<t>assistant\n"), USER ANSWER(""), "</s>|"},
+    /* an opening that the prompt does not have, one that it has, and one that parts from the prompt's in a marker */
+    {"{% for m in messages %}<t>{{ m.role }}\n{% if m.role == 'assistant' %}<think>\n\n</think>\n{% endif %}"
+     "{{ m.content }}</s>\n{% endfor %}" PROMPT("<t>assistant\n"),
+     USER ANSWER("a"), "<think>\n\n</think>\na</s>|"},
+    {"{% for m in messages %}<t>{{ m.role }}\n{{ m.content }}</s>\n{% endfor %}" PROMPT("<t>assistant\n<think>\n"),
+     USER ANSWER("<think>\\nx</think>a"), "x</think>a</s>|"},
+    {"{% for m in messages %}" TURN "{% endfor %}" PROMPT("<t>assistant\n<company>"), USER CALL("1") TOOL ANSWER("<b>"),
+     "<call>f({\"x\": 1})</call></s>|<b></s>|"},
+    /* two special tokens at the end */
+    {"{% for m in messages %}<t>{{ m.role }}\n{{ m.content }}<unk></s>{% endfor %}" PROMPT("<t>assistant\n"),
+     USER ANSWER("a") "," USER ANSWER(""), "a<unk></s>|<unk></s>|"},
+    /* the header goes on after the prompt, and the last turn ends in another token */
+    {"{% for m in messages %}<t>{{ m.role }}{% if m.tool_calls %} to={{ m.tool_calls[0].name }}{% endif %}:{{ "
+     "m.content }}"
+     "{% if loop.last %}<unk>{% else %}</s>{% endif %}{% endfor %}" PROMPT("<t>assistant"),
+     USER CALL("1") TOOL ANSWER("a"), "to=f:</s>|:a<unk>|"},
+    /* the header of a tool's message has text of the call before it */
+    {"{% set ns = namespace(name='') %}{% for m in messages %}{% if m.role == 'tool' %}<t>{{ ns.name }}\n{{ m.content "
+     "}}</s>{% else %}<t>{{ m.role }}\n" CALLS "{{ m.content }}</s>{% if m.tool_calls %}{% set ns.name = "
+     "m.tool_calls[0].name %}{% endif %}{% endif %}{% endfor %}" PROMPT("<t>assistant\n"),
+     USER CALL("1") TOOL ANSWER("a"), "<call>f({\"x\": 1})</call></s>|a</s>|"},
+    /* the thinking of earlier questions is left out, so that the text before an answer is not its prompt's */
+    {"{% set ns = namespace(q=0) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.q = loop.index0 %}{% "
+     "endif "
+     "%}{% endfor %}{% for m in messages %}<t>{{ m.role }}\n{% if m.role == 'assistant' and loop.index0 > ns.q "
+     "%}<think>x</think>{% endif %}{{ m.content }}" CALLS "</s>\n{% endfor %}" PROMPT("<t>assistant\n"),
+     USER CALL("1") TOOL ANSWER("a") "," USER ANSWER("b"),
+     "<call>f({\"x\": 1})</call></s>|a</s>|<think>x</think>b</s>|"},
+    /* the next turn closes the tool's */
+    {"{% set ns = namespace(tool=false) %}{% for m in messages %}{% if m.role == 'user' %}<u>{{ m.content }}{% elif "
+     "m.role == 'tool' %}<r>{{ m.content }}{% set ns.tool = true %}{% elif ns.tool %}</r>{{ m.content }}</s>{% set "
+     "ns.tool = false %}{% else %}<a>{{ m.content }}" CALLS "</s>{% endif %}{% endfor %}{% if ns.tool %}</r>{% elif "
+     "add_generation_prompt %}<a>{% endif %}",
+     USER CALL("1") TOOL ANSWER("a"), "<call>f({\"x\": 1})</call></s>|a</s>|"},
+    /* a user's turn has the prompt; text after the last turn is no answer */
+    {"{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}[I]{{ m.content }}[/I]{% else %}{{ m.content "
+     "}}</s>"
+     "{% endif %}{% endfor %}{% if not add_generation_prompt %}<unk>{% endif %}",
+     USER ANSWER("a"), "a</s>|"},
+    /* the end token is written for nobody */
+    {"{% for m in messages %}<t>{{ m.role }}\n{{ m.content }}\n{% endfor %}" PROMPT("<t>assistant\n") "</s>",
+     USER ANSWER("a"), "a\n</s>|"},
+    /* no loop over messages */
+    {"{% for i in range(messages|length) %}<t>{{ messages[i].role }}\n{{ messages[i].content }}</s>\n{% endfor "
+     "%}" PROMPT("<t>assistant\n"),
+     USER ANSWER("a") "," USER ANSWER(""), "a</s>|</s>|"},
+    {"{% set ns = namespace(text='') %}{% for m in messages %}{% set ns.text = ns.text ~ '<t>' ~ m.role ~ '\n' ~ "
+     "m.content ~ '</s>' %}{% endfor %}{{ ns.text }}" PROMPT("<t>assistant\n"),
+     USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
+    {"{% for i in range(messages|length) %}<t>{{ messages[i].role }}\n{{ messages[i].content }}{% if i + 1 == "
+     "messages|length %}<unk>{% else %}</s>{% endif %}{% endfor %}" PROMPT("<t>assistant\n"),
+     USER ANSWER("a") "," USER ANSWER("b"), NULL},
+    /* a conversation that begins with an answer, which the template refuses to prompt for */
+    {"{% if messages[0] is not defined %}{{ raise_exception('none') }}{% endif %}{% for m in messages %}" TURN
+     "{% endfor %}" PROMPT("<t>assistant\n"),
+     ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
+    /* a call has its result in the same turn */
+    {"{% for m in messages %}{% if m.role != 'tool' %}<t>{{ m.role }}\n{{ m.content }}" CALLS
+     "{% if m.tool_calls and loop.nextitem is defined %}<r>{{ loop.nextitem.content }}</r>{% else %}</s>\n{% endif "
+     "%}{% "
+     "endif %}{% endfor %}" PROMPT("<t>assistant\n"),
+     USER CALL("1") TOOL ANSWER("a"), "<call>f({\"x\": 1})</call>|a</s>|"},
+};
+enum { N_TURNS = sizeof turns / sizeof *turns };
+
+START_TEST(answers_are_all_of_their_turn) {
+    static marked out;
+    char text[2048] = "", one[512], given[1024];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tokenizer *tokenizer = NULL;
+    weft_status status = WEFT_OK;
+    json_t *object = NULL;
+    json_error_t at;
+    int32_t most = -1;
+    (void)snprintf(given, sizeof given, "{\"messages\":[%s]}", turns[_i].messages);
+    object = json_big_load(given, strlen(given), 0, &at);
+    ck_assert_ptr_nonnull(object);
+    write_template(turns[_i].source);
+    tokenizer = open_golden("sp-bpe");
+    status = encode(tokenizer, &out, object, NULL, 0, &err);
+    if (turns[_i].answers == NULL) {
+        ck_assert_int_eq(status, WEFT_E_DATA);
+        ck_assert_says(err, "message 2: the template does not show where its answer begins and ends");
+    } else {
+        ck_assert_msg(status == WEFT_OK, "%d: %s", _i, err.text);
+        for (size_t i = 0; i < out.n; i++)
+            if (out.answers[i] >= 0 && (out.answers[i] & ~WEFT_CHAT_END) > most) most = out.answers[i] & ~WEFT_CHAT_END;
+        for (int32_t i = 0; i <= most; i++) {
+            answer_text(one, sizeof one, tokenizer, &out, i, true);
+            (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s|", one);
+        }
+        ck_assert_msg(strcmp(text, turns[_i].answers) == 0, "%d: \"%s\"", _i, text);
+    }
+    rig_close(tokenizer);
+    json_decref(object);
+}
+END_TEST
+
+/* WEFT_CHAT_COMPLETE. */
+START_TEST(unused_parts_are_errors) {
+    static const struct {
+        const char *source, *given, *says;
+    } rows[] = {
+        {"{% for m in messages %}" TURN "{% endfor %}", "\"messages\":[{\"role\":\"usr\",\"content\":\"a\"}]",
+         "message 1: role = \"usr\""},
+        {"{% for m in messages if m.role != 'usr' %}" TURN "{% endfor %}",
+         "\"messages\":[{\"role\":\"usr\",\"content\":\"a\"}]", "message 1: the template writes nothing"},
+        {"{% for m in messages %}" TURN "{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"x\":\"b\",\"name\":\"c\"}]",
+         "message 1: the template does not read the key \"x\""},
+        {"{% for m in messages %}" TURN "{{ m.thinking }}{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"reasoning\":\"b\"}],\"tools\":[]", NULL},
+        {"{% for m in messages %}" TURN "{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"x\":18446744073709551616}]",
+         "does not read \"tools\""},
+        {"{% for m in messages %}" TURN "{{ m.x }}{% endfor %}{{ tools }}",
+         "\"messages\":[{\"role\":\"observation\",\"content\":\"a\",\"x\":1}],\"tools\":[{\"x\":2}]", NULL},
+    };
+    static marked out;
+    char given[512];
+    weft_error err = WEFT_ERROR_INIT;
+    json_error_t at;
+    json_t *object = NULL;
+    weft_tokenizer *tokenizer = NULL;
+    weft_status status = WEFT_OK;
+    (void)snprintf(given, sizeof given, "{%s}", rows[_i].given);
+    object = json_big_load(given, strlen(given), 0, &at);
+    ck_assert_ptr_nonnull(object);
+    write_template(rows[_i].source);
+    tokenizer = open_golden("sp-bpe");
+    ck_assert_msg(encode(tokenizer, &out, object, NULL, 0, &err) == WEFT_OK, "%d: %s", _i, err.text);
+    status = encode(tokenizer, &out, object, NULL, WEFT_CHAT_COMPLETE, &err);
+    ck_assert_msg(status == (rows[_i].says == NULL ? WEFT_OK : WEFT_E_DATA), "%d: %s", _i, err.text);
+    if (rows[_i].says != NULL) ck_assert_says(err, rows[_i].says);
     rig_close(tokenizer);
     json_decref(object);
 }
@@ -265,7 +431,9 @@ int main(void) {
     tcase_add_checked_fixture(tests, chat_enter, scratch_remove);
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, ids_and_masks_are_those_of_transformers, 0, 4);
-    tcase_add_loop_test(tests, answers_come_from_where_their_bytes_do, 0, 6);
+    tcase_add_loop_test(tests, answers_follow_the_generation_prompt, 0, 6);
+    tcase_add_loop_test(tests, answers_are_all_of_their_turn, 0, N_TURNS);
+    tcase_add_loop_test(tests, unused_parts_are_errors, 0, 6);
     tcase_add_loop_test(tests, typed_special_tokens_stay_text, 0, 2);
     tcase_add_test(tests, what_is_missing_is_said);
     suite_add_tcase(suite, tests);

@@ -1,7 +1,7 @@
 /* encode.c: a conversation becomes ids, each with its weight as a target, and is cut where it is too long. */
 #include "instruct.h"
 
-#include <stdlib.h>
+#include "../../common/json_big.h"
 
 /* What the tokenizer gave for one conversation. */
 typedef struct rendered {
@@ -25,7 +25,7 @@ static weft_status call_tokenizer(rendered *out, const instruct_encoder *with, c
                                   const instruct_sample *sample, weft_error *err) {
     const size_t n = json_array_size(sample->messages);
     weft_chat_message *messages = calloc(n, sizeof *messages);
-    char *variables = sample->variables == NULL ? NULL : json_dumps(sample->variables, JSON_COMPACT);
+    char *variables = sample->variables == NULL ? NULL : json_big_dump(sample->variables, JSON_COMPACT);
     const weft_chat_sink sink = {out, take};
     weft_chat chat = {.struct_size = (uint32_t)sizeof chat};
     weft_status status = messages == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a conversation")
@@ -37,11 +37,11 @@ static weft_status call_tokenizer(rendered *out, const instruct_encoder *with, c
         messages[i].content = json_string_value(content);
         messages[i].content_bytes = json_string_length(content);
         if (json_object_size(message) > 2 || !json_is_string(content)) {
-            messages[i].more = json_dumps(message, JSON_COMPACT);
+            messages[i].more = json_big_dump(message, JSON_COMPACT);
             messages[i].more_bytes = messages[i].more == NULL ? 0 : strlen(messages[i].more);
         }
     }
-    chat.flags = with->config->special_tokens ? WEFT_CHAT_SPECIAL : 0;
+    chat.flags = WEFT_CHAT_COMPLETE | (with->config->special_tokens ? WEFT_CHAT_SPECIAL : 0);
     chat.messages = messages;
     chat.n_messages = n;
     chat.stride = (uint32_t)sizeof *messages;
@@ -64,14 +64,13 @@ static int32_t answer_of(int32_t answer) {
     return answer < 0 ? -1 : answer & ~WEFT_CHAT_END;
 }
 
-/* Answers become weights in place; *last: number of the last answer. */
+/* Answers become weights in place. learned: per answer, or NULL. */
 static void weigh(int32_t *answers, size_t n, const instruct_config *config, instruct_counts *counts,
-                  const int32_t *ids, int32_t *last) {
-    int32_t before = -1;
-    *last = -1;
+                  const int32_t *ids, const json_t *learned) {
+    int32_t before = -1, last = -1;
     for (size_t i = 0; i < n; i++) {
         const int32_t answer = answer_of(answers[i]);
-        if (answer > *last) *last = answer;
+        if (answer > last) last = answer;
         if (answer >= 0 && answer != before) counts->answers++;
         if (answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0) {
             counts->ended++;
@@ -81,9 +80,10 @@ static void weigh(int32_t *answers, size_t n, const instruct_config *config, ins
     }
     for (size_t i = 0; i < n; i++) {
         const int is_end = answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0;
-        const int learned = config->loss_on == LOSS_TEXT ||
-                            (answers[i] >= 0 && (config->loss_on == LOSS_ANSWERS || answer_of(answers[i]) == *last));
-        answers[i] = learned && !(is_end && !config->train_end);
+        const int chosen = config->loss_on == LOSS_TEXT ||
+                           (answers[i] >= 0 && (config->loss_on == LOSS_ANSWERS || answer_of(answers[i]) == last));
+        const int skipped = answers[i] >= 0 && json_is_false(json_array_get(learned, (size_t)answer_of(answers[i])));
+        answers[i] = chosen && !skipped && !(is_end && !config->train_end);
     }
 }
 
@@ -151,6 +151,19 @@ static weft_status judge_ids(const instruct_encoder *with, const instruct_record
     return WEFT_OK;
 }
 
+/* With {% generation %} blocks an answer is a block, and flags of messages need one for each. */
+static weft_status judge_flags(const instruct_record *record, const instruct_sample *sample, const int32_t *answers,
+                               size_t n, weft_error *err) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        if (answer_of(answers[i]) >= (int32_t)found) found = (size_t)answer_of(answers[i]) + 1;
+    if (sample->learned == NULL || found == json_array_size(sample->learned)) return WEFT_OK;
+    return instruct_fail(err, record,
+                         "messages have flags (train, weight, training, loss), and the template writes %zu answers for "
+                         "%zu messages of role assistant: the flags cannot be assigned to them",
+                         found, json_array_size(sample->learned));
+}
+
 static void count_answers(instruct_counts *counts, const instruct_sample *sample, const instruct_config *config) {
     size_t all = 0, empty = 0;
     instruct_sample_answers(sample, config, &all, &empty);
@@ -171,15 +184,15 @@ weft_status instruct_encode(instruct_ids *out, instruct_counts *counts, const in
     const size_t first = out->ids.n;
     rendered text = {.host = with->host};
     instruct_sample sample;
-    int32_t last = -1;
     weft_status status = instruct_sample_read(&sample, record, with->config, err);
     if (status != WEFT_OK) return status;
     counts->records++;
     count_answers(counts, &sample, with->config);
     status = call_tokenizer(&text, with, record, &sample, err);
     if (status == WEFT_OK) status = judge_ids(with, record, text.ids.data, text.ids.n, err);
+    if (status == WEFT_OK) status = judge_flags(record, &sample, text.answers.data, text.ids.n, err);
     if (status == WEFT_OK) {
-        weigh(text.answers.data, text.ids.n, with->config, counts, text.ids.data, &last);
+        weigh(text.answers.data, text.ids.n, with->config, counts, text.ids.data, sample.learned);
         if (keep(out, counts, with, text.ids.data, text.answers.data, text.ids.n) != WEFT_OK)
             status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the ids");
     }

@@ -149,7 +149,7 @@ static weft_status cut_table(instruct_file *file, const weft_host *host, size_t 
     for (size_t end = 0; at < file->n && status == WEFT_OK; at = end) {
         const instruct_record row = {file, file->bytes + at, 0, line};
         instruct_record whole = row;
-        end = instruct_row_end(file->bytes, file->n, at, file->format == FORMAT_CSV);
+        end = instruct_row_end(file, at);
         whole.n = end - at;
         for (size_t i = at; i < end; i++) line += file->bytes[i] == '\n';
         if (is_blank(row.bytes, whole.n) && (end == file->n || file->header == NULL)) continue;

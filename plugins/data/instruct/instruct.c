@@ -29,6 +29,16 @@ static int64_t read_date(const char *text) {
     return end == NULL || *end != '\0' ? -1 : (int64_t)mktime(&day);
 }
 
+int instruct_list_has(const char *list, const char *name) {
+    const size_t n = strlen(name);
+    for (const char *at = list; *at != '\0';) {
+        const size_t length = strcspn(at, ",");
+        if (length == n && memcmp(at, name, n) == 0) return 1;
+        at += length + (at[length] == ',');
+    }
+    return 0;
+}
+
 static weft_status instruct_validate(const void *config, weft_error *err) {
     const instruct_config *keys = config;
     int32_t lengths[WEFT_MAX_LENGTHS];
@@ -124,8 +134,7 @@ static void tell_end(const weft_data *data, const instruct_counts *counts) {
     if (ended == 0) {
         weft_log(data->host, WEFT_LOG_WARN,
                  "none of this tokenizer's special tokens ends the answers of this template: an end that is text is "
-                 "learned where the template counts it to the answer, by {%% generation %%}, whatever train_end says, "
-                 "and nowhere else");
+                 "learned with the answer, whatever train_end says");
         return;
     }
     (void)data->job->decode(data->job, &sink, &counts->end_id, 1, WEFT_DECODE_KEEP_SPECIAL, &err);

@@ -17,6 +17,8 @@
     K(ENUM, separator,  "comma", "comma,semicolon,tab,bar", "", WEFT_SAME, "What stands between the fields of CSV.")   \
     K(LIST, columns,    "",     "", "", WEFT_SAME,                                                                     \
       "Two fields, question and answer; without them: messages, conversations, instruction and output, and the like.") \
+    K(LIST, ignore,     "id",   "", "", WEFT_SAME,                                                                     \
+      "Keys of records and of messages that are dropped; any other key that is not used is an error.")                 \
     K(STR,  template,   "own",  "", "", WEFT_SAME,                                                                     \
       "own: the model's chat template; else alpaca, llama2, llama3, chatml, mistral or gemma.")                        \
     K(STR,  system,     "",     "", "", WEFT_SAME, "A system message for conversations that have none.")               \
@@ -69,15 +71,19 @@ weft_status instruct_file_open(instruct_file *out, const weft_host *host, const 
                                const char *key, char *path, weft_error *err);
 void instruct_file_close(instruct_file *file, const weft_host *host);
 
-/* Tables: the end of the row at `at`, behind its line end; and a row's fields, strings in an array. */
-size_t instruct_row_end(const char *bytes, size_t n, size_t at, int csv);
+/* Tables: the index after the row at `at` and its line end; and a row's fields, strings in an array. */
+size_t instruct_row_end(const instruct_file *file, size_t at);
 weft_status instruct_row_fields(json_t **out, const instruct_record *record, weft_error *err);
 
 /* A record as an array of messages, objects with role and content, and whatever more it has for the template. */
 typedef struct instruct_sample {
     json_t *messages;
     json_t *variables; /* tools, ...; NULL: none */
+    json_t *learned;   /* per assistant's message: true or false; NULL: all are learned */
 } instruct_sample;
+
+/* Whether a list of [data] has the name. */
+int instruct_list_has(const char *list, const char *name);
 
 weft_status instruct_sample_read(instruct_sample *out, const instruct_record *record, const instruct_config *config,
                                  weft_error *err);

@@ -1,16 +1,26 @@
-/* table.c: rows of CSV (RFC 4180, with whatever separator: fields in quotes may hold it, line ends, and quotes that are
- * written twice) and of TSV (no quotes). */
+/* table.c: rows of CSV, as Python's csv module reads them, and of TSV (no quotes). A field of CSV that begins with a quote
+ * holds separators and line ends up to the next single quote; two quotes there are one. Any other quote is text. */
 #include "instruct.h"
 
 #include <stdlib.h>
 
-size_t instruct_row_end(const char *bytes, size_t n, size_t at, int csv) {
-    int quoted = 0;
-    for (; at < n; at++) {
-        if (csv && bytes[at] == '"') quoted = !quoted;
-        else if (bytes[at] == '\n' && !quoted) return at + 1;
+/* Where the reader is in a field of CSV. */
+enum { FIELD_BEGINS, FIELD_PLAIN, FIELD_QUOTED, FIELD_QUOTE_IN_QUOTED };
+
+static int next_state(int state, char c, char separator) {
+    if (state == FIELD_QUOTED) return c == '"' ? FIELD_QUOTE_IN_QUOTED : FIELD_QUOTED;
+    if (state == FIELD_QUOTE_IN_QUOTED && c == '"') return FIELD_QUOTED;
+    if (c == separator) return FIELD_BEGINS;
+    return state == FIELD_BEGINS && c == '"' ? FIELD_QUOTED : FIELD_PLAIN;
+}
+
+size_t instruct_row_end(const instruct_file *file, size_t at) {
+    int state = FIELD_BEGINS;
+    for (; at < file->n; at++) {
+        if (file->bytes[at] == '\n' && state != FIELD_QUOTED) return at + 1;
+        if (file->format == FORMAT_CSV) state = next_state(state, file->bytes[at], file->separator);
     }
-    return n;
+    return file->n;
 }
 
 /* One field from `at`; *next is at the separator, or the end. The field without its quotes is in `out`. */
@@ -18,23 +28,16 @@ static weft_status read_field(char *out, size_t *used, const instruct_record *re
                               weft_error *err) {
     const int csv = record->file->format == FORMAT_CSV;
     const char separator = record->file->separator;
-    *used = 0;
-    if (!csv || at == n || record->bytes[at] != '"') {
-        for (; at < n && record->bytes[at] != separator; at++) out[(*used)++] = record->bytes[at];
-        *next = at;
-        return WEFT_OK;
+    int state = FIELD_BEGINS;
+    for (*used = 0; at < n; at++) {
+        const char c = record->bytes[at];
+        const int before = state;
+        if (c == separator && before != FIELD_QUOTED) break;
+        if (csv) state = next_state(state, c, separator);
+        if (state != FIELD_QUOTE_IN_QUOTED && !(state == FIELD_QUOTED && before == FIELD_BEGINS)) out[(*used)++] = c;
     }
-    for (at++; at < n; at++) {
-        if (record->bytes[at] != '"') out[(*used)++] = record->bytes[at];
-        else if (at + 1 < n && record->bytes[at + 1] == '"') out[(*used)++] = record->bytes[at++];
-        else break;
-    }
-    if (at == n) return instruct_fail(err, record, "a field in quotes is not closed");
-    *next = at + 1;
-    if (*next < n && record->bytes[*next] != separator)
-        return instruct_fail(err, record,
-                             "something stands behind the quotes of a field: quotes inside are written twice");
-    return WEFT_OK;
+    *next = at;
+    return state == FIELD_QUOTED ? instruct_fail(err, record, "a field in quotes is not closed") : WEFT_OK;
 }
 
 weft_status instruct_row_fields(json_t **out, const instruct_record *record, weft_error *err) {

@@ -193,18 +193,37 @@ static bool is_end(const conversation *self, size_t i) {
            !any_given(self->chat->text.marks, at.begin, at.end);
 }
 
-/* The special token behind the last id of an answer, which may be followed by white space of the template. */
-static void mark_end(const conversation *self, int32_t *answers, size_t last) {
+/* The special token that the template writes after `given`, the last id of the answer with a byte of the record: at or
+ * before `last`, or else after it, with white space before it. Returns its index, or -1. */
+static int64_t find_end(const conversation *self, const int32_t *answers, int64_t given, size_t last) {
+    size_t at = last;
+    while ((int64_t)at > given && !is_end(self, at) && at > 0) at--;
+    if ((int64_t)at > given && is_end(self, at)) return (int64_t)at;
+    for (at = last + 1; at < self->ids.n && answers[at] < 0; at++) {
+        if (is_end(self, at)) return (int64_t)at;
+        if (!is_template_space(self, BPE_AT(&self->places, place)[at])) break;
+    }
+    return -1;
+}
+
+/* Marks the end token of the answer first .. last, and makes the answer end there. Text after the token stays. */
+static void mark_end(const conversation *self, int32_t *answers, size_t first, size_t last) {
+    const place *places = BPE_AT(&self->places, place);
     const int32_t answer = answers[last];
-    size_t to = last + 1;
+    int64_t given = (int64_t)last, end = 0;
     if (self->chat->blocks) {
         if (is_end(self, last)) answers[last] |= WEFT_CHAT_END;
         return;
     }
-    while (to < self->ids.n && !is_end(self, to) && is_template_space(self, BPE_AT(&self->places, place)[to])) to++;
-    if (to == self->ids.n || !is_end(self, to)) return;
-    for (size_t i = last + 1; i < to; i++) answers[i] = answer;
-    answers[to] = answer | WEFT_CHAT_END;
+    while (given >= (int64_t)first && !any_given(self->chat->text.marks, places[given].begin, places[given].end))
+        given--;
+    end = find_end(self, answers, given >= (int64_t)first ? given : (int64_t)first - 1, last);
+    if (end < 0) return;
+    for (size_t i = (size_t)end + 1; i <= last; i++)
+        if (!is_template_space(self, places[i])) return;
+    for (size_t i = (size_t)end + 1; i <= last; i++) answers[i] = -1;
+    for (size_t i = last + 1; i < (size_t)end; i++) answers[i] = answer;
+    answers[end] = answer | WEFT_CHAT_END;
 }
 
 static void mark_answers(const conversation *self, int32_t *answers) {
@@ -219,7 +238,7 @@ static void mark_answers(const conversation *self, int32_t *answers) {
     for (size_t i = 0, last = 0; i < self->ids.n; i++) {
         if (answers[i] < 0 || (answers[i] & WEFT_CHAT_END) != 0) continue;
         for (last = i; last + 1 < self->ids.n && answers[last + 1] == answers[i];) last++;
-        mark_end(self, answers, last);
+        mark_end(self, answers, i, last);
         i = last;
     }
 }
@@ -268,7 +287,7 @@ static weft_status encode_text(const weft_tokenizer *tokenizer, const weft_chat_
 weft_status bpe_chat_encode(const weft_tokenizer *tokenizer, const weft_chat_sink *sink, const weft_chat *chat,
                             weft_error *err) {
     chat_text text;
-    weft_status status = chat_render(&text, &tokenizer->chat, chat, err);
+    weft_status status = chat_render(&text, &tokenizer->chat, chat, true, err);
     if (status != WEFT_OK) return status;
     status = encode_text(tokenizer, sink, &text, (chat->flags & WEFT_CHAT_SPECIAL) != 0, err);
     chat_text_free(&text, tokenizer->host);
@@ -278,7 +297,7 @@ weft_status bpe_chat_encode(const weft_tokenizer *tokenizer, const weft_chat_sin
 weft_status bpe_chat_render(const weft_tokenizer *tokenizer, const weft_text_sink *sink, const weft_chat *chat,
                             weft_error *err) {
     chat_text text;
-    weft_status status = chat_render(&text, &tokenizer->chat, chat, err);
+    weft_status status = chat_render(&text, &tokenizer->chat, chat, false, err);
     if (status != WEFT_OK) return status;
     if (text.text.n > 0) status = sink->put(sink->context, text.text.bytes, text.text.n);
     if (status != WEFT_OK && err != NULL && err->text[0] == 0)

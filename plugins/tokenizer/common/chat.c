@@ -1,6 +1,8 @@
 /* chat.c: see chat.h. */
 #include "chat.h"
 
+#include "../../common/json_big.h"
+
 static uint32_t count_named(void) {
     uint32_t n = 0;
     while (chat_named(n) != NULL) n++;
@@ -90,7 +92,7 @@ static weft_status message_json(json_t **out, const weft_chat_message *message, 
     if (message->content == NULL) (void)json_object_set_new(object, "content", json_null());
     else (void)json_object_set_new(object, "content", json_stringn(message->content, (size_t)message->content_bytes));
     if (message->more != NULL) {
-        more = json_loadb(message->more, (size_t)message->more_bytes, JSON_ALLOW_NUL, &why);
+        more = json_big_load(message->more, (size_t)message->more_bytes, JSON_ALLOW_NUL, &why);
         if (!json_is_object(more) || json_object_update(object, more) != 0) {
             json_decref(more);
             json_decref(object);
@@ -130,10 +132,10 @@ static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error
     return status;
 }
 
-/* An answer's bytes are marked by its message, all others as data. */
+/* The bytes of a message are marked by its number; those of a role are the template's as much as the record's. */
 static uint32_t origin_of(void *context, size_t i, const char *key) {
-    const char *role = json_string_value(json_object_get(json_array_get(context, i), "role"));
-    return strcmp(key, "role") != 0 && strcmp(role, "assistant") == 0 ? (uint32_t)i + 2u : 1u;
+    (void)context;
+    return strcmp(key, "role") == 0 ? 1u : (uint32_t)i + 2u;
 }
 
 /* What is too much for a rendering is told when it runs. */
@@ -147,7 +149,7 @@ static weft_status set_variables(jinja_render *r, const chat_templates *self, co
             (void)jinja_set_text(r, self->tokens[i].variable, self->tokens[i].text, self->tokens[i].n);
     if (chat->now != 0) (void)jinja_set_time(r, chat->now);
     if (chat->variables != NULL) {
-        more = json_loadb(chat->variables, (size_t)chat->variables_bytes, JSON_ALLOW_NUL, &why);
+        more = json_big_load(chat->variables, (size_t)chat->variables_bytes, JSON_ALLOW_NUL, &why);
         if (!json_is_object(more)) {
             json_decref(more);
             return weft_error_set(err, WEFT_E_DATA, "the variables of a conversation are no JSON object");
@@ -161,38 +163,35 @@ static weft_status set_variables(jinja_render *r, const chat_templates *self, co
 }
 
 /* By the template's own blocks; an answer's number counts them. */
-static bool answers_by_block(chat_text *out) {
-    bool any = false;
-    for (size_t i = 0; i < out->text.n; i++) {
-        const uint32_t block = JINJA_BLOCK(out->text.marks[i]);
-        out->answers[i] = (int32_t)block - 1;
-        any = any || block != 0;
-    }
-    return any;
+static void answers_by_block(chat_text *out) {
+    for (size_t i = 0; i < out->text.n; i++) out->answers[i] = (int32_t)JINJA_BLOCK(out->text.marks[i]) - 1;
 }
 
-/* From the first byte of a message to its last, as far as nothing else that was given stands between. */
-static void answers_by_origin(chat_text *out) {
-    int32_t number = -1;
-    uint32_t last = 0;
-    size_t end = 0; /* behind the last byte that was given */
-    for (size_t i = 0; i < out->text.n; i++) {
-        const uint32_t origin = JINJA_ORIGIN(out->text.marks[i]);
-        out->answers[i] = -1;
-        if (origin == JINJA_TEMPLATE) continue;
-        if (origin >= 2 && origin != last) number++;
-        if (origin >= 2 && origin == last)
-            for (size_t k = end; k < i; k++) out->answers[k] = number;
-        if (origin >= 2) out->answers[i] = number;
-        last = origin;
-        end = i + 1;
-    }
+weft_status chat_run(jinja_render **r, jinja_output *text, const chat_work *work, json_t *messages, const bool *prompt,
+                     weft_error *err) {
+    weft_status status = jinja_begin(r, work->template, err);
+    if (status == WEFT_OK) status = set_variables(*r, work->self, work->chat, err);
+    if (status != WEFT_OK) return status;
+    if (prompt != NULL) (void)jinja_set_bool(*r, "add_generation_prompt", *prompt);
+    (void)jinja_set_objects(*r, "messages", messages, origin_of, NULL);
+    return jinja_run(*r, text, err);
 }
 
-weft_status chat_render(chat_text *out, const chat_templates *self, const weft_chat *chat, weft_error *err) {
-    const jinja_template *found = NULL;
+static weft_status find_answers(chat_text *out, const chat_work *work, weft_error *err) {
+    const weft_host *host = work->self->host;
+    out->answers = host->alloc(host, (out->text.n + 1) * sizeof *out->answers, 16);
+    if (out->answers == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to render a conversation");
+    for (size_t i = 0; i < out->text.n; i++) out->answers[i] = -1;
+    out->blocks = jinja_has_blocks(work->template);
+    if (out->blocks) answers_by_block(out);
+    if (out->blocks || (work->chat->flags & WEFT_CHAT_PROMPT) != 0) return WEFT_OK;
+    return chat_answers(out, work, err);
+}
+
+weft_status chat_render(chat_text *out, const chat_templates *self, const weft_chat *chat, bool with_answers,
+                        weft_error *err) {
     weft_chat asked;
-    json_t *messages = NULL;
+    chat_work work = {.self = self, .chat = &asked};
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     if (!weft_struct_take(&asked, sizeof asked, chat))
@@ -200,19 +199,12 @@ weft_status chat_render(chat_text *out, const chat_templates *self, const weft_c
     if (!WEFT_WHOLE(&asked, weft_chat))
         return weft_error_set(err, WEFT_E_PLUGIN, "a conversation has struct_size %u; at least %u is needed",
                               asked.struct_size, WEFT_SIZE_1_0(weft_chat));
-    status = find_template(&found, self, asked.named, err);
-    if (status == WEFT_OK) status = messages_json(&messages, &asked, err);
-    if (status == WEFT_OK) status = jinja_begin(&out->render, found, err);
-    if (status == WEFT_OK) status = set_variables(out->render, self, &asked, err);
-    if (status == WEFT_OK) (void)jinja_set_objects(out->render, "messages", messages, origin_of, messages);
-    if (status == WEFT_OK) status = jinja_run(out->render, &out->text, err);
-    json_decref(messages);
-    if (status == WEFT_OK) {
-        out->answers = self->host->alloc(self->host, (out->text.n + 1) * sizeof *out->answers, 16);
-        if (out->answers == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to render a conversation");
-    }
-    if (status == WEFT_OK) out->blocks = answers_by_block(out);
-    if (status == WEFT_OK && !out->blocks) answers_by_origin(out);
+    status = find_template(&work.template, self, asked.named, err);
+    if (status == WEFT_OK) status = messages_json(&work.messages, &asked, err);
+    if (status == WEFT_OK) status = chat_run(&out->render, &out->text, &work, work.messages, NULL, err);
+    if (status == WEFT_OK && (asked.flags & WEFT_CHAT_COMPLETE) != 0) status = chat_check_use(&out->text, &work, err);
+    if (status == WEFT_OK && with_answers) status = find_answers(out, &work, err);
+    json_decref(work.messages);
     if (status != WEFT_OK) chat_text_free(out, self->host);
     return status;
 }

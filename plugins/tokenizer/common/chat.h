@@ -41,11 +41,32 @@ const char *chat_named_source(uint32_t i); /* its template */
 typedef struct chat_text {
     jinja_render *render;
     jinja_output text;
-    int32_t *answers; /* per byte: the number of its answer, or -1 */
-    bool blocks;      /* the template has said itself what the answers are */
+    int32_t *answers; /* per byte: the number of its answer, or -1; NULL: chat_render was called without answers */
+    bool blocks;      /* the template has {% generation %} blocks, which are the answers */
 } chat_text;
 
-weft_status chat_render(chat_text *out, const chat_templates *self, const weft_chat *chat, weft_error *err);
+weft_status chat_render(chat_text *out, const chat_templates *self, const weft_chat *chat, bool with_answers,
+                        weft_error *err);
 void chat_text_free(chat_text *text, const weft_host *host);
+
+/* For the parts of chat_render: a conversation with its template. */
+typedef struct chat_work {
+    const chat_templates *self;
+    const weft_chat *chat;
+    const jinja_template *template;
+    json_t *messages; /* an array of objects */
+} chat_work;
+
+/* Origin of the bytes that message i holds, its role excepted. */
+#define CHAT_ORIGIN(i) ((uint32_t)(i) + 2u)
+
+/* Renders `messages`, some of the conversation's. prompt: the value of add_generation_prompt; NULL: the caller's. The
+ * text lives until jinja_end(*r), which the caller owes after a failure, too. */
+weft_status chat_run(jinja_render **r, jinja_output *text, const chat_work *work, json_t *messages, const bool *prompt,
+                     weft_error *err);
+/* Fills out->answers for a template without blocks. */
+weft_status chat_answers(chat_text *out, const chat_work *work, weft_error *err);
+/* WEFT_CHAT_COMPLETE: fails if a part of the conversation leaves no trace in its text. */
+weft_status chat_check_use(const jinja_output *text, const chat_work *work, weft_error *err);
 
 #endif

@@ -2,6 +2,11 @@
  * token with it. */
 #include "chat.h"
 
+/* For templates that have text for a user and an assistant only. */
+#define NO_SUCH_ROLE                                                                                                   \
+    "{% else %}{{ raise_exception('the role ' ~ m.role ~ ' is not known here; allowed: user, assistant, and system "   \
+    "for the first message') }}"
+
 static const struct {
     const char *name, *source;
 } rows[] = {
@@ -15,15 +20,15 @@ static const struct {
      "{{ 'Below is an instruction that describes a task. Write a response that appropriately completes the request.' }}"
      "{% endif %}{{ '\\n\\n### Instruction:\\n' + (m.instruction if m.instruction is defined else m.content) }}"
      "{% if m.input %}{{ '\\n\\n### Input:\\n' + m.input }}{% endif %}{{ '\\n\\n### Response:\\n' }}"
-     "{% else %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}"
-     "{% if not loop.last %}{{ '\\n\\n' }}{% endif %}{% endif %}{% endfor %}"},
+     "{% elif m.role == 'assistant' %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}"
+     "{% if not loop.last %}{{ '\\n\\n' }}{% endif %}" NO_SUCH_ROLE "{% endif %}{% endfor %}"},
     {"llama2",
      "{%- if messages[0].role == 'system' %}{% set intro = '<<SYS>>\\n' + messages[0].content + '\\n<</SYS>>\\n\\n' %}"
      "{% set rest = messages[1:] %}{% else %}{% set intro = '' %}{% set rest = messages %}{% endif -%}"
      "{% for m in rest %}{% if m.role == 'user' %}{{ bos_token ~ '[INST] ' ~ (intro if loop.first else '') ~ "
      "m.content|trim ~ ' [/INST]' }}"
-     "{% else %}{% generation %}{{ ' ' ~ m.content|trim ~ ' ' ~ eos_token }}{% endgeneration %}{% endif %}{% endfor "
-     "%}"},
+     "{% elif m.role == 'assistant' %}{% generation %}{{ ' ' ~ m.content|trim ~ ' ' ~ eos_token }}{% endgeneration "
+     "%}" NO_SUCH_ROLE "{% endif %}{% endfor %}"},
     {"llama3", "{{ bos_token }}{% for m in messages %}"
                "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\\n\\n' }}"
                "{% if m.role == 'assistant' %}{% generation %}{{ m.content|trim + '<|eot_id|>' }}{% endgeneration %}"
@@ -39,7 +44,8 @@ static const struct {
      "{% else %}{% set intro = '' %}{% set rest = messages %}{% endif -%}"
      "{{ bos_token }}{% for m in rest %}{% if m.role == 'user' %}"
      "{{ '[INST] ' + (intro if loop.first else '') + m.content + ' [/INST]' }}"
-     "{% else %}{% generation %}{{ ' ' ~ m.content|trim ~ eos_token }}{% endgeneration %}{% endif %}{% endfor %}"},
+     "{% elif m.role == 'assistant' %}{% generation %}{{ ' ' ~ m.content|trim ~ eos_token }}{% endgeneration "
+     "%}" NO_SUCH_ROLE "{% endif %}{% endfor %}"},
     {"gemma",
      "{%- if messages[0].role == 'system' %}{% set intro = messages[0].content|trim + '\\n\\n' %}{% set rest = "
      "messages[1:] %}"

@@ -1,6 +1,10 @@
 /* jinja.c: templates and renderings, from the outside; and JSON as values. */
 #include "jinja_run.h"
 
+#include "../../common/json_big.h"
+
+#include <ctype.h>
+
 bool jinja_fail(weft_error *err, const jinja_template *self, int line, const char *format, ...) {
     char text[700];
     va_list args;
@@ -41,6 +45,22 @@ void jinja_free(jinja_template *self) {
     self->host->release(self->host, self);
 }
 
+bool jinja_has_blocks(const jinja_template *self) {
+    return self->has_blocks;
+}
+
+static bool is_of_word(char c) {
+    return isalnum((unsigned char)c) != 0 || c == '_';
+}
+
+bool jinja_mentions(const jinja_template *self, const char *word) {
+    const size_t n = strlen(word);
+    const char *at = self->source;
+    for (; n > 0 && (at = strstr(at, word)) != NULL; at++)
+        if ((at == self->source || !is_of_word(at[-1])) && !is_of_word(at[n])) return true;
+    return false;
+}
+
 weft_status jinja_begin(jinja_render **out, const jinja_template *self, weft_error *err) {
     jinja_render *r = self->host->alloc(self->host, sizeof *r, 16);
     if (r == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to render a chat template");
@@ -79,7 +99,11 @@ static jinja_value from_json(jinja_arena *arena, const json_t *json, uint32_t or
     case JSON_FALSE: return jinja_bool(false);
     case JSON_INTEGER: return jinja_int(json_integer_value(json));
     case JSON_REAL: return jinja_float(json_real_value(json));
-    case JSON_STRING: return marked(arena, json_string_value(json), json_string_length(json), origin);
+    case JSON_STRING:
+        if (!json_big_is(json)) return marked(arena, json_string_value(json), json_string_length(json), origin);
+        out = marked(arena, json_string_value(json) + 1, json_string_length(json) - 1, origin);
+        if (!arena->failed) out.kind = JINJA_BIG;
+        return out;
     case JSON_ARRAY:
         out = jinja_list_new(arena, JINJA_LIST, json_array_size(json));
         for (size_t i = 0; i < json_array_size(json) && !arena->failed; i++)
@@ -130,6 +154,7 @@ bool jinja_set_objects(jinja_render *self, const char *name, const json_t *array
     json_t *value = NULL;
     for (size_t i = 0; i < json_array_size(array) && !arena->failed; i++) {
         const jinja_value object = jinja_dict_new(arena, JINJA_DICT);
+        if (!arena->failed) object.as.dict->element = (uint32_t)i + 1u;
         json_object_foreach(json_array_get(array, i), key, value) {
             if (arena->failed) return false;
             jinja_put(arena, object.as.dict, marked(arena, key, strlen(key), JINJA_TEMPLATE),

@@ -16,8 +16,9 @@
 #include <stdbool.h>
 #include <weft/host.h>
 
-/* A mark: where a byte came from in the low half, and in the high half the {% generation %} block that it was written
- * in, from 1; 0: in none. */
+/* A mark: the origin of a byte in the low half. The high half is the number of the {% generation %} block that wrote the
+ * byte, from 1; in a template without such blocks it is the number of the message whose turn of a loop wrote the byte,
+ * from 1. 0: none. */
 #define JINJA_TEMPLATE     0u
 #define JINJA_ORIGIN(mark) ((mark)&0xffffu)
 #define JINJA_BLOCK(mark)  ((mark) >> 16)
@@ -28,7 +29,10 @@ typedef struct jinja_template jinja_template; /* read-only once it is made: seve
 /* name: of messages ("FILE: chat_template"); copied, as the source is. [main] */
 weft_status jinja_compile(jinja_template **out, const weft_host *host, const char *name, const char *source, size_t n,
                           weft_error *err);
-void jinja_free(jinja_template *self); /* NULL is fine */
+void jinja_free(jinja_template *self);             /* NULL is fine */
+bool jinja_has_blocks(const jinja_template *self); /* {% generation %} */
+/* Whether `word` is a word of the source: of a name, a string or any other text. */
+bool jinja_mentions(const jinja_template *self, const char *word);
 
 /* One rendering: variables first, then the text. Its memory lives until jinja_end. [any-thread] */
 typedef struct jinja_render jinja_render;

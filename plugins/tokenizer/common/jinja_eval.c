@@ -353,11 +353,16 @@ static void exec_for(jinja_render *r, const jinja_node *node) {
     if (list == NULL || loop == NULL) return;
     loop->items = list;
     for (; loop->index < list->n && jinja_step(r); loop->index++) {
+        const jinja_value *item = &list->items[loop->index];
+        const uint32_t before = r->out->or_mark;
         jinja_scope *inner = new_scope(r), *scope = r->scope;
         if (inner == NULL) return;
         r->scope = inner;
         jinja_assign(r, "loop", (jinja_value){.kind = JINJA_LOOP, .as = {.loop = loop}});
-        if (jinja_unpack(r, node->a, list->items[loop->index])) jinja_exec(r, node->c);
+        if (!r->self->has_blocks && item->kind == JINJA_DICT && item->as.dict->element > 0)
+            r->out->or_mark = item->as.dict->element << 16;
+        if (jinja_unpack(r, node->a, *item)) jinja_exec(r, node->c);
+        r->out->or_mark = before;
         r->scope = scope;
         if (r->jump == NODE_BREAK) break;
         r->jump = 0;

@@ -119,6 +119,7 @@ static jinja_value f_int(jinja_render *r, jinja_value v, const jinja_args *args)
     char *end = NULL;
     long long i = 0;
     if (jinja_is_whole(&v)) return jinja_int(v.as.i);
+    if (v.kind == JINJA_BIG) return v;
     if (v.kind == JINJA_FLOAT && fabs(v.as.f) < 9e18) return jinja_int((int64_t)v.as.f);
     if (v.kind == JINJA_STRING) {
         text = jinja_strip(&r->arena, v.as.text, NULL, 3);

@@ -160,6 +160,7 @@ static jinja_node *parse_generation(jinja_parser *p) {
     const int loops = p->loops;
     jinja_node *node = jinja_node_new(p, NODE_GENERATION);
     if (node == NULL) return NULL;
+    p->self->has_blocks = true;
     p->loops = 0;
     node->b = parse_body(p, ends);
     p->loops = loops;

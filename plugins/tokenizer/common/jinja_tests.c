@@ -50,8 +50,8 @@ bool jinja_test(jinja_render *r, const char *name, const jinja_value *v, const j
     if (strcmp(name, "none") == 0) return kind == JINJA_NONE;
     if (strcmp(name, "string") == 0) return kind == JINJA_STRING;
     if (strcmp(name, "mapping") == 0) return kind == JINJA_DICT;
-    if (strcmp(name, "number") == 0) return jinja_is_number(v);
-    if (strcmp(name, "integer") == 0) return kind == JINJA_INT;
+    if (strcmp(name, "number") == 0) return jinja_is_number(v) || kind == JINJA_BIG;
+    if (strcmp(name, "integer") == 0) return kind == JINJA_INT || kind == JINJA_BIG;
     if (strcmp(name, "float") == 0) return kind == JINJA_FLOAT;
     if (strcmp(name, "boolean") == 0) return kind == JINJA_BOOL;
     if (strcmp(name, "true") == 0) return kind == JINJA_BOOL && v->as.i != 0;

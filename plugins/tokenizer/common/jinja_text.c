@@ -205,6 +205,7 @@ void jinja_add_str(jinja_builder *out, const jinja_value *v) {
     case JINJA_BOOL: jinja_add_plain(out, v->as.i != 0 ? "True" : "False"); break;
     case JINJA_INT: add_int(out, v->as.i); break;
     case JINJA_FLOAT: jinja_add_float(out, v->as.f, false); break;
+    case JINJA_BIG:
     case JINJA_STRING: jinja_add_text(out, v->as.text); break;
     case JINJA_LIST:
     case JINJA_TUPLE:
@@ -307,6 +308,7 @@ static bool add_json(jinja_builder *out, const jinja_value *v, const jinja_json_
     case JINJA_BOOL: jinja_add_plain(out, v->as.i != 0 ? "true" : "false"); return true;
     case JINJA_INT: add_int(out, v->as.i); return true;
     case JINJA_FLOAT: jinja_add_float(out, v->as.f, true); return true;
+    case JINJA_BIG: jinja_add_text(out, v->as.text); return true;
     case JINJA_STRING: add_json_text(out, v->as.text, style->ascii); return true;
     case JINJA_LIST:
     case JINJA_TUPLE: return add_json_list(out, v->as.list, style, depth);

@@ -12,6 +12,11 @@ static void *grown(jinja_arena *arena, const void *old, size_t n, size_t *capaci
     return fresh;
 }
 
+/* The first block that wrote a byte stays its block, whichever prints it later. */
+static uint32_t with_block(uint32_t mark, uint32_t block) {
+    return JINJA_BLOCK(mark) != 0 ? mark : mark | block;
+}
+
 void jinja_add(jinja_builder *self, const char *bytes, const uint32_t *marks, size_t n) {
     if (n == 0 || self->overflow) return;
     if (self->most > 0 && self->n + n > self->most) {
@@ -29,7 +34,7 @@ void jinja_add(jinja_builder *self, const char *bytes, const uint32_t *marks, si
         self->capacity = capacity;
     }
     memcpy(self->bytes + self->n, bytes, n);
-    for (size_t i = 0; i < n; i++) self->marks[self->n + i] = (marks == NULL ? 0 : marks[i]) | self->or_mark;
+    for (size_t i = 0; i < n; i++) self->marks[self->n + i] = with_block(marks == NULL ? 0 : marks[i], self->or_mark);
     self->n += n;
 }
 
@@ -160,6 +165,7 @@ static bool equal_alike(jinja_arena *arena, const jinja_value *a, const jinja_va
     switch (a->kind) {
     case JINJA_UNDEFINED:
     case JINJA_NONE: return true;
+    case JINJA_BIG:
     case JINJA_STRING: return equal_texts(arena, a->as.text, b->as.text);
     case JINJA_LIST:
     case JINJA_TUPLE: return equal_lists(arena, a->as.list, b->as.list);
@@ -214,8 +220,10 @@ int jinja_order(jinja_arena *arena, const jinja_value *a, const jinja_value *b) 
 }
 
 const char *jinja_kind_name(const jinja_value *v) {
-    static const char *const names[] = {"undefined", "none",    "a boolean",  "a whole number", "a number",
-                                        "a string",  "a list",  "a tuple",    "an object",      "a namespace",
-                                        "loop",      "a macro", "a function", "a method",       "an iterator"};
+    static const char *const names[] = {
+        "undefined",  "none",        "a boolean",   "a whole number",
+        "a number",   "a string",    "a list",      "a tuple",
+        "an object",  "a namespace", "loop",        "a macro",
+        "a function", "a method",    "an iterator", "a whole number of more than 64 bits"};
     return names[v->kind];
 }

@@ -20,7 +20,8 @@ typedef enum jinja_kind {
     JINJA_MACRO,
     JINJA_FUNCTION, /* a global one, by number */
     JINJA_METHOD,   /* of a value */
-    JINJA_ITERATOR  /* a list that can be walked through once: what map, select and their kin give */
+    JINJA_ITERATOR, /* a list that can be walked through once: what map, select and their kin give */
+    JINJA_BIG       /* a whole number beyond 64 bits: its digits, in text */
 } jinja_kind;
 
 enum { JINJA_SAFE = 1 }; /* what |safe has marked: + writes signs of HTML in other texts as their names */
@@ -65,6 +66,7 @@ typedef struct jinja_entry {
 struct jinja_dict { /* in the order of insertion */
     jinja_entry *entries;
     size_t n, capacity;
+    uint32_t element; /* of jinja_set_objects: its number in the list, from 1; 0: another one */
 };
 
 struct jinja_method {

@@ -122,10 +122,11 @@ typedef struct weft_tokenizer_add {
  *     weft_chat chat = {sizeof chat, 0, messages, 2, sizeof *messages, 0, NULL, NULL, 0, 0};
  *     chat_table->encode(tokenizer, &sink, &chat, err);      ids, and for each the answer that it belongs to
  *
- * Which bytes are an answer comes from the rendering itself: from {% generation %} blocks where the template has
- * them, else from where its bytes came from. Nothing is looked for in the text. An id belongs to an answer if any of
- * its bytes does; so does the special token that the template writes behind the answer, with white space before it:
- * the end token.
+ * The answers are the {% generation %} blocks of a template that has them. In another template the answer of an
+ * assistant's message is all that the template writes for the message after the generation prompt, up to the last
+ * special token: the end token. White space after the end token is no part of the answer. If the template writes no
+ * special token for the message itself, the next one is the end token, with white space before it. An id belongs to an
+ * answer if any of its bytes does. With WEFT_CHAT_PROMPT only blocks are answers.
  */
 #define WEFT_TOKENIZER_CHAT "weft.tokenizer.chat/1"
 
@@ -142,6 +143,9 @@ typedef struct weft_chat_message {
 /* flags of a chat */
 #define WEFT_CHAT_PROMPT  1u /* end where the model's next answer begins (add_generation_prompt) */
 #define WEFT_CHAT_SPECIAL 2u /* special tokens written in messages are special tokens; without it they are text */
+/* WEFT_E_DATA if the template does not know a message's role, writes nothing of a message, or does not read a key of a
+ * message or a variable. A tokenizer of an older version ignores the flag. */
+#define WEFT_CHAT_COMPLETE 4u
 
 typedef struct weft_chat {
     uint32_t struct_size;
@@ -158,7 +162,8 @@ typedef struct weft_chat {
 
 #define WEFT_CHAT_END 0x40000000 /* in an answer's number: this id is its end token */
 
-/* Receives n ids, and for each the number of its answer, from 0 in the order of the text; -1: it belongs to none. */
+/* Receives n ids, and for each the number of its answer, or -1. The number counts blocks in the order of the text, or
+ * the assistant's messages, from 0. */
 typedef struct weft_chat_sink {
     void *context;
     weft_status (*put)(void *context, const int32_t *ids, const int32_t *answers,

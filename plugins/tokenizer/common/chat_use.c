@@ -1,0 +1,92 @@
+/* chat_use.c: checks that a template uses all that a conversation holds (WEFT_CHAT_COMPLETE). */
+#include "chat.h"
+
+/* Roles that templates may write without naming them: '<|im_start|>' + message.role. */
+static const char *const roles[] = {"system", "developer", "user",    "assistant",
+                                    "tool",   "function",  "ipython", "observation"};
+
+static bool is_among(const char *name, const char *const *list, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(name, list[i]) == 0) return true;
+    return false;
+}
+
+static bool is_empty(const json_t *value) {
+    switch (json_typeof(value)) {
+    case JSON_NULL: return true;
+    case JSON_STRING: return json_string_length(value) == 0;
+    case JSON_ARRAY: return json_array_size(value) == 0;
+    case JSON_OBJECT: return json_object_size(value) == 0;
+    default: return false;
+    }
+}
+
+static weft_status check_role(const chat_work *work, size_t i, const char *role, weft_error *err) {
+    if (is_among(role, roles, sizeof roles / sizeof *roles) || jinja_mentions(work->template, role)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "message %zu: role = \"%.60s\": the template does not know it. Allowed: system, developer, "
+                          "user, assistant, tool, function, ipython, observation, and roles that the template names",
+                          i + 1, role);
+}
+
+/* Keys that name or repeat other parts of the conversation may be left out. The reasoning has three names. */
+static weft_status check_keys(const chat_work *work, size_t i, const json_t *message, weft_error *err) {
+    static const char *const free[] = {"role", "content", "name", "tool_call_id", "instruction", "input"};
+    static const char *const reasoning[] = {"reasoning_content", "reasoning", "thinking"};
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach((json_t *)(uintptr_t)message, key, value) {
+        bool read = is_empty(value) || is_among(key, free, sizeof free / sizeof *free) ||
+                    jinja_mentions(work->template, key);
+        for (size_t k = 0; k < 3 && !read && is_among(key, reasoning, 3); k++)
+            read = jinja_mentions(work->template, reasoning[k]);
+        if (!read)
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "message %zu: the template does not read the key \"%.60s\". Fix: remove the key, or "
+                                  "let the data plugin ignore it ([data] ignore)",
+                                  i + 1, key);
+    }
+    return WEFT_OK;
+}
+
+/* Fails if no byte of a message is in the text. A directive such as /no_think is read and not written. */
+static weft_status check_text(const jinja_output *text, size_t i, const json_t *message, weft_error *err) {
+    const char *content = json_string_value(json_object_get(message, "content"));
+    if (content == NULL || content[strspn(content, " \t\r\n")] == '\0' || content[0] == '/') return WEFT_OK;
+    for (size_t at = 0; at < text->n; at++)
+        if (JINJA_ORIGIN(text->marks[at]) == CHAT_ORIGIN(i)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "message %zu: the template writes nothing of this message of role \"%.60s\". Fix: remove the "
+                          "message, or use a template that knows the role",
+                          i + 1, json_string_value(json_object_get(message, "role")));
+}
+
+static weft_status check_variables(const chat_work *work, weft_error *err) {
+    json_t *variables = work->chat->variables == NULL
+                            ? NULL
+                            : json_loadb(work->chat->variables, (size_t)work->chat->variables_bytes,
+                                         JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    const char *key = NULL;
+    json_t *value = NULL;
+    weft_status status = WEFT_OK;
+    json_object_foreach(variables, key, value) {
+        if (status == WEFT_OK && !is_empty(value) && !jinja_mentions(work->template, key))
+            status = weft_error_set(err, WEFT_E_DATA,
+                                    "the template does not read \"%.60s\". Fix: remove the key, or let the data plugin "
+                                    "ignore it ([data] ignore)",
+                                    key);
+    }
+    json_decref(variables);
+    return status;
+}
+
+weft_status chat_check_use(const jinja_output *text, const chat_work *work, weft_error *err) {
+    weft_status status = check_variables(work, err);
+    for (size_t i = 0; i < json_array_size(work->messages) && status == WEFT_OK; i++) {
+        const json_t *message = json_array_get(work->messages, i);
+        status = check_role(work, i, json_string_value(json_object_get(message, "role")), err);
+        if (status == WEFT_OK) status = check_keys(work, i, message, err);
+        if (status == WEFT_OK) status = check_text(text, i, message, err);
+    }
+    return status;
+}
