@@ -1,6 +1,6 @@
 /* json_big.h: JSON whose whole numbers may have any size. Jansson keeps 64 bits. A larger number is loaded as a string
- * of U+0000 and its digits, each number by itself, and is written as a number again. A string of the input that has this
- * form is written as a number, too. */
+ * of U+0000 and its digits, each number by itself, and is written as a number again. A string of the input that has
+ * this form is written as a number, too. */
 #ifndef WEFT_PLUGINS_COMMON_JSON_BIG_H
 #define WEFT_PLUGINS_COMMON_JSON_BIG_H
 

@@ -298,6 +298,21 @@ static const struct {
      "%}{% "
      "endif %}{% endfor %}" PROMPT("<t>assistant\n"),
      USER CALL("1") TOOL ANSWER("a"), "<call>f({\"x\": 1})</call>|a</s>|"},
+    /* the prompt is part of the user's turn, and parts from the header of an answer */
+    {"{% for m in messages %}{% if m.role == 'assistant' %}\n<a>\n{{ m.content }}</s>{% else %}<u>{{ m.content }}{% if "
+     "loop.last and add_generation_prompt %}\n<a>\nThoughts:\n{% endif %}{% endif %}{% endfor %}",
+     USER ANSWER("a") "," USER ANSWER("b"), "a</s>|b</s>|"},
+    /* a prompt is always written, and a call's results are written in its turn by a loop */
+    {"{% for m in messages %}{% if m.role != 'tool' %}<t>{{ m.role }}>{{ m.content }}" CALLS
+     "</s>{% for r in messages[loop.index:] if m.tool_calls and r.role == 'tool' %}<t>tool>{{ r.content }}</s>{% "
+     "endfor "
+     "%}{% endif %}{% endfor %}<t>assistant>",
+     USER CALL("1") TOOL ANSWER("a"), "<call>f({\"x\": 1})</call></s>|a</s>|"},
+    /* a block ends in white space after the end token */
+    {"{% for m in messages %}{% if m.role == 'user' %}{{ m.content }}{% else %}{% generation %}{{ m.content }}{{ "
+     "'</s>\\n' "
+     "}}{% endgeneration %}{% endif %}{% endfor %}",
+     USER ANSWER("a"), "a</s> \n|"},
 };
 enum { N_TURNS = sizeof turns / sizeof *turns };
 

@@ -1,5 +1,5 @@
-/* table.c: rows of CSV, as Python's csv module reads them, and of TSV (no quotes). A field of CSV that begins with a quote
- * holds separators and line ends up to the next single quote; two quotes there are one. Any other quote is text. */
+/* table.c: rows of CSV, as Python's csv module reads them, and of TSV (no quotes). A field of CSV that begins with a
+ * quote holds separators and line ends up to the next single quote; two quotes there are one. Other quotes are text. */
 #include "instruct.h"
 
 #include <stdlib.h>

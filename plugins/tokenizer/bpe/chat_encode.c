@@ -211,7 +211,8 @@ static void mark_end(const conversation *self, int32_t *answers, size_t first, s
     const place *places = BPE_AT(&self->places, place);
     const int32_t answer = answers[last];
     int64_t given = (int64_t)last, end = 0;
-    if (self->chat->blocks) {
+    if (self->chat->blocks) { /* the block says what is learned: white space after the end token, too */
+        while (last > first && !is_end(self, last) && is_template_space(self, places[last])) last--;
         if (is_end(self, last)) answers[last] |= WEFT_CHAT_END;
         return;
     }

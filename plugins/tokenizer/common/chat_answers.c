@@ -2,9 +2,9 @@
  *
  * The answer of an assistant's message begins after the generation prompt and ends where the template's turn for the
  * message ends. The turn is known from the loop that wrote each byte. The generation prompt is what the template writes
- * after the messages before the answer: these messages are rendered by themselves, with add_generation_prompt. Where the
+ * after the messages before the answer: these messages are rendered by themselves, with add_generation_prompt. If the
  * conversation does not begin with that text, because the template writes earlier messages differently in a longer
- * conversation, only the text after the last turn is compared with the beginning of the answer's turn.
+ * conversation, only the text from the turn before the answer on is compared.
  */
 #include "chat.h"
 
@@ -56,16 +56,40 @@ static bool is_boundary(const jinja_output *text, size_t at) {
     return at == 0 || strchr(" \t\r\n>]:", text->bytes[at - 1]) != NULL;
 }
 
-/* The beginning of the answer in `turn` by what `prompt` has after its last turn. */
-static size_t begin_by_tail(const jinja_output *text, span turn, uint32_t origin, const jinja_output *prompt) {
-    size_t from = prompt->n, n = 0;
-    while (from > 0 && turn_of(prompt, from - 1) == 0) from--;
-    n = common(prompt->bytes + from, prompt->n - from, text->bytes + turn.begin, turn.end - turn.begin);
-    if (n == prompt->n - from) return turn.begin + n;
+/* First byte and end of what the turn of message i wrote; {0, 0}: nothing. */
+static span turn_span(const jinja_output *text, size_t i) {
+    span turn = {0, 0};
+    for (size_t at = 0; at < text->n; at++) {
+        if (turn_of(text, at) != i + 1) continue;
+        if (turn.end == 0) turn.begin = at;
+        turn.end = at + 1;
+    }
+    return turn;
+}
+
+/* Bytes of the text from `at` that the prompt from `from` shares: all of the prompt, or its complete markers and words
+ * before the first byte that the answer's message, `origin`, holds. */
+static size_t shared_prompt(const jinja_output *text, size_t at, size_t end, const jinja_output *prompt, size_t from,
+                            uint32_t origin) {
+    size_t n = common(prompt->bytes + from, prompt->n - from, text->bytes + at, end - at);
+    if (n == prompt->n - from) return n;
     for (size_t i = 0; i < n; i++)
-        if (JINJA_ORIGIN(text->marks[turn.begin + i]) == origin) n = i;
-    while (n > 0 && !is_boundary(text, turn.begin + n)) n--;
-    return turn.begin + n;
+        if (JINJA_ORIGIN(text->marks[at + i]) == origin) n = i;
+    while (n > 0 && !is_boundary(text, at + n)) n--;
+    return n;
+}
+
+/* The beginning of the answer of message i in its turn. A prompt may be part of the turn before it, or follow it. */
+static size_t begin_in_turn(const jinja_output *text, size_t i, span turn, const jinja_output *prompt) {
+    const span here = i > 0 ? turn_span(text, i - 1) : (span){0, 0};
+    const span there = i > 0 ? turn_span(prompt, i - 1) : (span){0, 0};
+    size_t from = prompt->n, n = 0;
+    if (here.end > 0 && there.end > 0 && here.end <= turn.begin) {
+        n = shared_prompt(text, here.begin, turn.end, prompt, there.begin, CHAT_ORIGIN(i));
+        if (here.begin + n > turn.begin) return here.begin + n;
+    }
+    while (from > 0 && turn_of(prompt, from - 1) == 0) from--;
+    return turn.begin + shared_prompt(text, turn.begin, turn.end, prompt, from, CHAT_ORIGIN(i));
 }
 
 /* The end of the generation prompt of message i. turn.end > 0: the bytes that its turn wrote. */
@@ -84,7 +108,7 @@ static weft_status find_begin(size_t *begin, const jinja_output *text, const cha
     else if (status != WEFT_OK) status = weft_error_set(err, status, "%s", why.text);
     else if (!refused && begins_with(text, &prompt.text) && (turn.end == 0 || prompt.text.n <= turn.end))
         *begin = prompt.text.n;
-    else if (turn.end > 0) *begin = begin_by_tail(text, turn, CHAT_ORIGIN(i), &prompt.text);
+    else if (turn.end > 0) *begin = begin_in_turn(text, i, turn, &prompt.text);
     else
         status =
             fail(i, "no loop over messages writes it, and the messages before it have another text by themselves", err);
@@ -99,6 +123,8 @@ static weft_status find_end(size_t *end, const jinja_output *text, const chat_wo
     weft_status status = render_part(&upto, work, i + 1, false, false, err);
     size_t n = 0;
     if (status == WEFT_OK) {
+        const span last = turn_span(&upto.text, i);
+        if (turn.end > 0 && last.end > 0) upto.text.n = last.end; /* a prompt that is always written is no part of it */
         n = common(text->bytes, text->n, upto.text.bytes, upto.text.n);
         if (n < upto.text.n && turn.end > 0)
             while (n > turn.begin && !is_boundary(text, n)) n--;
@@ -110,20 +136,16 @@ static weft_status find_end(size_t *end, const jinja_output *text, const chat_wo
     return status;
 }
 
-/* Bytes of the turn of message i. *shared: bytes of other messages are between them. *given: bytes that the message
- * holds are anywhere in the text. */
+/* The turn of message i. *shared: bytes of other messages are in it. *given: bytes that the message holds are anywhere
+ * in the text. *loops: any byte has a turn. */
 static span find_turn(const jinja_output *text, size_t i, bool *shared, bool *given, bool *loops) {
-    span turn = {0, 0};
+    const span turn = turn_span(text, i);
     *shared = *given = *loops = false;
     for (size_t at = 0; at < text->n; at++) {
-        *given = *given || JINJA_ORIGIN(text->marks[at]) == CHAT_ORIGIN(i);
-        *loops = *loops || turn_of(text, at) != 0;
-        if (turn_of(text, at) != i + 1) continue;
-        if (turn.end == 0) turn.begin = at;
-        turn.end = at + 1;
-    }
-    for (size_t at = turn.begin; at < turn.end; at++) {
         const uint32_t origin = JINJA_ORIGIN(text->marks[at]);
+        *given = *given || origin == CHAT_ORIGIN(i);
+        *loops = *loops || turn_of(text, at) != 0;
+        if (at < turn.begin || at >= turn.end) continue;
         *shared = *shared || turn_of(text, at) != i + 1 || (origin >= CHAT_ORIGIN(0) && origin != CHAT_ORIGIN(i));
     }
     return turn;

@@ -16,9 +16,9 @@
 #include <stdbool.h>
 #include <weft/host.h>
 
-/* A mark: the origin of a byte in the low half. The high half is the number of the {% generation %} block that wrote the
- * byte, from 1; in a template without such blocks it is the number of the message whose turn of a loop wrote the byte,
- * from 1. 0: none. */
+/* A mark: the origin of a byte in the low half. The high half is the number of the {% generation %} block that wrote
+ * the byte, from 1; in a template without such blocks it is the number of the message whose turn of a loop wrote the
+ * byte, from 1. 0: none. */
 #define JINJA_TEMPLATE     0u
 #define JINJA_ORIGIN(mark) ((mark)&0xffffu)
 #define JINJA_BLOCK(mark)  ((mark) >> 16)
