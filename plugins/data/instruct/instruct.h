@@ -24,7 +24,7 @@
     K(STR,  system,     "",     "", "", WEFT_SAME, "A system message for conversations that have none.")               \
     K(ENUM, loss_on,    "answers", "answers,last,text", "", WEFT_SAME,                                                 \
       "What is learned: every answer, the last one of each conversation, or the whole text.")                          \
-    K(BOOL, train_end,  "yes",  "", "", WEFT_SAME, "Learn the end token behind an answer too.")                        \
+    K(BOOL, train_end,  "yes",  "", "", WEFT_SAME, "Learn the end token of an answer too.")                            \
     K(BOOL, special_tokens, "no", "", "", WEFT_SAME,                                                                   \
       "Special tokens written inside of the data's texts are special tokens; no: they are text.")                      \
     K(STR,  date,       "",     "", "", WEFT_SAME, "What templates take for today, 2026-01-31; empty: the clock's.")   \
