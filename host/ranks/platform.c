@@ -8,6 +8,7 @@
 #include "launch/pulse.h"
 #include "launch/rendezvous.h"
 #include "launch/sidecar.h"
+#include "launch/watch.h"
 #include "launch/world.h"
 #include "plugin/call.h"
 #include "plugin/device_asks.h"
@@ -96,6 +97,7 @@ static weft_status open_comm(weft_platform *self, const weft_run *run, weft_erro
                               (int)world->size, (int)self->comm_info.nodes, (int)world->size);
     if (world->is_planned || world->is_alone || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
     weft_pulse_patience(run->settings.run.patience);
+    weft_watch_output(run->settings.run.out);
     if (world->size > 1) status = weft_sidecar_start(run->parts[WEFT_PART_COMM].loaded->note, err);
     if (status == WEFT_OK) status = create_comm(self, run, err);
     if (status != WEFT_OK) return status;
