@@ -1,9 +1,9 @@
 /* host/launch/judge.c: what the watcher makes of the ranks that it sees (watch.h). */
 #include "launch/watch.h"
 
+#include "base/tree.h"
 #include "base/words.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -24,19 +24,10 @@ void weft_watch_output(const char *directory) {
     (void)snprintf(checkpoints, sizeof checkpoints, "%.*s/checkpoints", PATH_MAX - 20, directory);
 }
 
-static bool has_checkpoint(void) {
-    DIR *directory = opendir(checkpoints);
-    const struct dirent *found = NULL;
-    bool has = false;
-    while (directory != NULL && !has && (found = readdir(directory)) != NULL)
-        has = strncmp(found->d_name, "step-", 5) == 0;
-    if (directory != NULL) (void)closedir(directory);
-    return has;
-}
-
 void weft_watch_explain(char *out, size_t size, const char *why) {
     (void)snprintf(out, size, "%s: the other ranks were stopped%s", why,
-                   can_resume && has_checkpoint() ? "; --resume goes on from the newest checkpoint" : "");
+                   can_resume && weft_tree_has(checkpoints, "step-") ? "; --resume goes on from the newest checkpoint"
+                                                                     : "");
 }
 
 static void say_place(char *out, size_t size, const weft_rank_view *rank) {
