@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/words.h"
+#include "command/spawn.h"
 #include "config/nearest.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
@@ -231,11 +232,12 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
     }
     if (weft_args_parse(&args, command, argc, argv, &err))
         status = weft_args_locate(args, &err) == WEFT_OK ? command->run(args, &err) : WEFT_EXIT_FAILED;
-    weft_args_free(args);
     flush_output();
     print_error(command, status, &err);
     tell_code(status, &err);
     let_launcher_read(status);
+    if (status == WEFT_EXIT_FAILED) weft_command_fail_rank(args);
+    weft_args_free(args);
     return status;
 }
 

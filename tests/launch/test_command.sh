@@ -203,6 +203,21 @@ for id in mpich openmpi; do
     gives 1 $(launcher $id 2) "$weft" train run.ini run.out=three strategy.plugin=single
     says "[0] weft train: $(refusal 2)" # once for both
     ! grep -q '^\[1\]' err.txt || fail "rank 1 says it, too"
+    cat >early.sh <<'SH'
+# early.sh ARGUMENT... -- ARGUMENT...: weft train with the second arguments on rank 1, else with the first ones
+case ${PMI_RANK:-$OMPI_COMM_WORLD_RANK} in
+1) while [ "$1" != -- ]; do shift; done; shift; exec "$weft" train "$@" ;;
+esac
+other=
+for word; do [ "$word" != -- ] || break; other="$other $word"; done
+exec "$weft" train $other
+SH
+    for reason in run.ini\ tokenizer.path=nowhere missing.ini "run.ini optimizer.lr=fast"; do # before MPI begins
+        # shellcheck disable=SC2046,SC2086
+        gives 1 env weft="$weft" timeout 120 $(launcher $id 2) sh early.sh run.ini run.out=early-$id -- $reason run.out=early-$id
+        grep -q "^\(\[1\] \)\?weft train: " err.txt || fail "$reason: rank 1 does not say why"
+    done
+    echo "a rank of mpi-$id that fails early ends the job"
     echo "ranks are started by the launcher of mpi-$id"
     gives 1 limit "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id run.out=three device.plugin=half
     says "[1] weft train: device:half ($dir/plugins/weft-device-half.so): There is no second one."
