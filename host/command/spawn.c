@@ -6,7 +6,6 @@
 #include "launch/watch.h"
 #include "model/weights.h"
 #include "plugin/services.h"
-#include "ranks/platform.h"
 #include "session/opening.h"
 #include "setup/sections.h"
 
@@ -112,14 +111,6 @@ bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const cha
     weft_watch_resumes(weft_args_declares(args, "resume"));
     if (asked < 2) return true; /* the run finds its world by itself */
     return find_ranks(status, &ranks, args, &with, purpose, err);
-}
-
-void weft_command_fail_rank(const weft_args *args) {
-    size_t n = 0;
-    const char *const *overrides = weft_args_overrides(args, &n);
-    if (!weft_args_declares(args, "ranks")) return;
-    weft_launch_want(WEFT_RANKS_TRAINED, 0);
-    weft_platform_meet_failed(weft_args_config(args), overrides, n);
 }
 
 bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,

@@ -19,10 +19,6 @@ bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t aske
 bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const char *const *overrides, size_t n_overrides,
                              int32_t asked, weft_ranks_purpose purpose, weft_error *err);
 
-/* The command has failed. A rank of a foreign launcher that has not met the others yet lets its launcher know
- * (ranks/platform.h). */
-void weft_command_fail_rank(const weft_args *args);
-
 /* The same, to run many, where nobody says how many: n ranks, if they can be started and no launcher has started any.
  * why: else, why this process is alone; "": it is not. */
 bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,

@@ -41,8 +41,8 @@ typedef struct weft_pulse {
 } weft_pulse;
 
 /* This process is a rank. Where WEFT_WATCHED_BY is set, its record is there from now on, and the kernel kills this
- * process when the parent dies; where the parent is dead already, this process ends. When the process ends by exit or by
- * the end of main, the record says so; an end that it does not tell is none of its own. [main] */
+ * process when the parent dies; where the parent is dead already, this process ends. When the process ends by exit or
+ * by the end of main, the record says so; an end that it does not tell is none of its own. [main] */
 void weft_pulse_begin(int32_t rank);
 /* True: somebody watches already. */
 bool weft_pulse_is_watched(void);

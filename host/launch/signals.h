@@ -1,6 +1,6 @@
 /* host/launch/signals.h: signals that stop a run after the current step. A second SIGINT or SIGTERM ends the process at
- * once. SIGHUP (the terminal has closed), SIGPIPE (the output has no reader), SIGUSR1, SIGALRM and SIGXCPU (a time limit)
- * may repeat; where the process was started with one of these ignored (nohup), it stays ignored. */
+ * once. SIGHUP (the terminal has closed), SIGPIPE (the output has no reader), SIGUSR1, SIGALRM and SIGXCPU (a time
+ * limit) may repeat; where the process was started with one of these ignored (nohup), it stays ignored. */
 #ifndef WEFT_HOST_LAUNCH_SIGNALS_H
 #define WEFT_HOST_LAUNCH_SIGNALS_H
 

@@ -2,9 +2,9 @@
  *
  * Each rank has one connection, over which it requests one thing at a time: to put a value under a key, or to get one,
  * which is answered once some rank has put it. The server is a loop over connections; it may be a process
- * (own_launcher.h) or a thread of rank 0 (rendezvous.h). A connection that comes through a listening socket takes the
- * place of a rank only once it has proved that it has the job's secret (job_secret.h); a rank whose connection has ended
- * may connect again. */
+ * (own_launcher.h) or a thread of rank 0 (rendezvous.h). A connection through a listening socket takes the place of a
+ * rank only once it has proved that it has the job's secret (job_secret.h); a rank whose connection has ended may
+ * connect again. */
 #ifndef WEFT_HOST_LAUNCH_TABLE_SERVER_H
 #define WEFT_HOST_LAUNCH_TABLE_SERVER_H
 

@@ -295,6 +295,15 @@ static void wait_until_taken(pid_t pid, int number) {
     ck_abort_msg("signal %d is not taken", number);
 }
 
+static void wait_until_gone(const pid_t ranks[2]) {
+    int gone = 0;
+    for (int i = 0; i < SECONDS * 200 && gone < 2; i++, wait_a_little()) {
+        gone = 0;
+        for (int rank = 0; rank < 2; rank++) gone += is_gone(ranks[rank]);
+    }
+    ck_assert_int_eq(gone, 2);
+}
+
 START_TEST(ranks_that_ignore_a_signal_end_by_the_second) {
     run r;
     pid_t ranks[2];
@@ -308,7 +317,7 @@ START_TEST(ranks_that_ignore_a_signal_end_by_the_second) {
     }
     run_end(&r);
     ck_assert_int_eq(r.status, 1000 + SIGINT); /* as one rank ends */
-    for (int rank = 0; rank < 2; rank++) ck_assert(is_gone(ranks[rank]));
+    wait_until_gone(ranks);
     run_free(&r);
 }
 END_TEST
@@ -322,7 +331,7 @@ START_TEST(a_signal_before_all_ranks_have_begun_ends_the_job) {
     ck_assert_int_eq(kill(r.pid, signals[_i].number), 0);
     run_end(&r);
     ck_assert_int_eq(r.status, 1000 + signals[_i].number);
-    for (int rank = 0; rank < 2; rank++) ck_assert(is_gone(ranks[rank]));
+    wait_until_gone(ranks);
     run_free(&r);
 }
 END_TEST
@@ -338,15 +347,6 @@ START_TEST(an_ignored_signal_is_not_passed_on) {
     run_free(&r);
 }
 END_TEST
-
-static void wait_until_gone(const pid_t ranks[2]) {
-    int gone = 0;
-    for (int i = 0; i < SECONDS * 200 && gone < 2; i++, wait_a_little()) {
-        gone = 0;
-        for (int rank = 0; rank < 2; rank++) gone += is_gone(ranks[rank]);
-    }
-    ck_assert_int_eq(gone, 2);
-}
 
 /* Whether or not the launcher ends them, and also the one that begins later. */
 static const struct {
