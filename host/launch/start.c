@@ -157,7 +157,7 @@ typedef struct parent {
 static void become_launcher(const command *self, const parent *from, const sigset_t *mask, pid_t pid) {
     const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Open MPI's may miss a SIGTERM; ranks end by pulse.h */
     if (getppid() != pid) _exit(1);
     if (input >= 0) (void)dup2(input, STDIN_FILENO);
     (void)dup2(from->streams[0].ends[1], STDOUT_FILENO);
