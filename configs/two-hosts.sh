@@ -5,4 +5,6 @@
 set -eu
 hosts=$1:2,$2:2
 shift 2
+# With NCCL the ranks prove to one another that they are of this job.
+export WEFT_JOB_SECRET="${WEFT_JOB_SECRET:-$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')}"
 exec mpiexec.mpich -launcher ssh -hosts "$hosts" -n 4 weft train "$@" --ranks 4

@@ -4,8 +4,10 @@
 #include "plugin/crash.h"
 #include "plugin/ending.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* A device plugin's OpenMP reads its settings when it is loaded. By default its threads burn a core for milliseconds
  * while they wait for work, which on a machine that does anything else makes a step ten times slower; a short spin
@@ -15,8 +17,16 @@ static void settle_openmp(void) {
         (void)setenv("GOMP_SPINCOUNT", "5000", 0);
 }
 
+/* The first files that are opened would take the numbers of descriptors 0, 1 and 2 that the caller has closed, and
+ * receive what is printed. They are held by one that fails to read or to write, as a closed one does. */
+static void hold_closed_streams(void) {
+    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
+        if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int main(int argc, char **argv) {
     int status = 0;
+    hold_closed_streams();
     settle_openmp();
     weft_crash_install();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a write that fails, and is told as one */

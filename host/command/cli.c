@@ -11,8 +11,10 @@
 
 #include "base/words.h"
 #include "config/nearest.h"
+#include "launch/find.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
+#include "ranks/platform.h"
 
 #define WEFT_COMMAND(name) extern const weft_command weft_command_##name;
 #include "command/commands.def"
@@ -221,6 +223,15 @@ static void tell_code(weft_exit status, const weft_error *err) {
     (void)fclose(file);
 }
 
+/* A command that ranks run has failed: a rank that has not met the others yet lets its launcher know. */
+static void fail_rank(const weft_args *args) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    if (!weft_args_declares(args, "ranks")) return;
+    weft_launch_want(WEFT_RANKS_TRAINED, 0);
+    weft_platform_meet_failed(weft_args_config(args), overrides, n);
+}
+
 static weft_exit run_command(const weft_command *command, int argc, char **argv) {
     weft_error err = WEFT_ERROR_INIT;
     weft_args *args = NULL;
@@ -231,11 +242,12 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
     }
     if (weft_args_parse(&args, command, argc, argv, &err))
         status = weft_args_locate(args, &err) == WEFT_OK ? command->run(args, &err) : WEFT_EXIT_FAILED;
-    weft_args_free(args);
     flush_output();
     print_error(command, status, &err);
     tell_code(status, &err);
     let_launcher_read(status);
+    if (status == WEFT_EXIT_FAILED) fail_rank(args);
+    weft_args_free(args);
     return status;
 }
 

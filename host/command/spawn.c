@@ -56,6 +56,7 @@ static weft_status judge_run(const weft_args *args, const settings *with, int32_
     weft_launch_want(WEFT_RANKS_PLANNED, n);
     (void)weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
     status = weft_run_open(&run, weft_args_config(args), with->overrides, with->n, WEFT_NEEDS_ALL, err);
+    if (status == WEFT_OK) weft_watch_output(run->settings.run.out);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
     if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);
     if (status == WEFT_OK && reads_weights(args, run))

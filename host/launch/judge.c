@@ -1,8 +1,10 @@
 /* host/launch/judge.c: what the watcher makes of the ranks that it sees (watch.h). */
 #include "launch/watch.h"
 
+#include "base/tree.h"
 #include "base/words.h"
 
+#include <limits.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -12,14 +14,20 @@ enum {
 };
 
 static bool can_resume;
+static char checkpoints[PATH_MAX];
 
 void weft_watch_resumes(bool resumes) {
     can_resume = resumes;
 }
 
+void weft_watch_output(const char *directory) {
+    (void)snprintf(checkpoints, sizeof checkpoints, "%.*s/checkpoints", PATH_MAX - 20, directory);
+}
+
 void weft_watch_explain(char *out, size_t size, const char *why) {
     (void)snprintf(out, size, "%s: the other ranks were stopped%s", why,
-                   can_resume ? "; --resume goes on from the newest checkpoint" : "");
+                   can_resume && weft_tree_has(checkpoints, "step-") ? "; --resume goes on from the newest checkpoint"
+                                                                     : "");
 }
 
 static void say_place(char *out, size_t size, const weft_rank_view *rank) {

@@ -46,7 +46,8 @@ static bool start_rank(weft_store *store, int32_t rank, int32_t n, const char *p
         become_rank(rank, n, ends[1], program, words, launcher);
     }
     (void)close(ends[1]);
-    return weft_store_admit(store, ends[0]) && pid > 0;
+    weft_store_admit(store, rank, ends[0]);
+    return pid > 0;
 }
 
 static int status_of(int ended) {

@@ -5,7 +5,10 @@
 #include "plugin/ending.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -14,6 +17,7 @@
 
 static weft_pulse nobodys = {.event = -1}; /* the record of a rank that nobody watches */
 static weft_pulse *own = &nobodys;
+static int parent = -1; /* the connection to the parent that watches; -1: there is none */
 
 static void store_relaxed(_Atomic int32_t *to, int32_t value) {
     atomic_store_explicit(to, value, memory_order_release);
@@ -61,8 +65,22 @@ weft_pulse *weft_pulse_map(const char *path, int32_t n) {
 static void tell_end(int status, void *unused) {
     (void)unused;
     if (atomic_load(&own->pid) != (int32_t)getpid() || weft_ending_is_early()) return;
+    if (parent >= 0) (void)fcntl(parent, F_SETFL, 0); /* which closes the connection once it knows */
     store_relaxed(&own->status, status & 0xFF);
     store_relaxed(&own->state, WEFT_PULSE_ENDED);
+}
+
+/* The parent writes nothing: its end of the connection only ever closes, and the kernel signals that at once. */
+static bool die_with(int file) {
+    struct pollfd closed = {file, POLLIN, 0};
+    return fcntl(file, F_SETSIG, SIGKILL) == 0 && fcntl(file, F_SETOWN, getpid()) == 0 &&
+           fcntl(file, F_SETFL, O_ASYNC) == 0 && poll(&closed, 1, 0) == 0; /* it may have been closed before */
+}
+
+static _Noreturn void end_without_parent(const char *path) {
+    (void)fprintf(stderr, "weft: this rank ends: the process that started the ranks (" WEFT_WATCHED "=%s) is gone\n",
+                  path);
+    _exit(1);
 }
 
 void weft_pulse_begin(int32_t rank) {
@@ -74,9 +92,11 @@ void weft_pulse_begin(int32_t rank) {
     if (weft_pulse_is_watched()) return;
     store_relaxed(&own->rank, rank);
     if (path != NULL) records = weft_pulse_map(path, rank + 1);
-    if (records == NULL) return;
+    if (path == NULL) return;
+    if (records == NULL) end_without_parent(path);
     weft_pulse_move(&records[rank]);
-    weft_pulse_link(path);
+    parent = weft_pulse_link(path);
+    if (parent < 0 || !die_with(parent)) end_without_parent(path);
 }
 
 /* Of no file: it goes with the watcher. */
@@ -91,19 +111,22 @@ uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path) {
  * see their connections close, end others at once: the watcher is to hear of it before them. */
 enum { HIGH = 512 };
 
-static void raise_descriptor(int file) {
+static int raise_descriptor(int file) {
     const int high = fcntl(file, F_DUPFD_CLOEXEC, HIGH);
-    if (high >= 0) (void)close(file); /* few descriptors are allowed: it stays where it is */
+    if (high < 0) return file; /* few descriptors are allowed: it stays where it is */
+    (void)close(file);
+    return high;
 }
 
 /* Without it the watcher sees the end all the same, a little later. */
-void weft_pulse_link(const char *path) {
+int weft_pulse_link(const char *path) {
     struct sockaddr_un address;
     const uint32_t size = weft_pulse_address(&address, path);
     const int file = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (file < 0) return;
-    if (connect(file, (const struct sockaddr *)&address, size) == 0) raise_descriptor(file);
-    else (void)close(file);
+    if (file < 0) return -1;
+    if (connect(file, (const struct sockaddr *)&address, size) == 0) return raise_descriptor(file);
+    (void)close(file);
+    return -1;
 }
 
 void weft_pulse_move(weft_pulse *to) {
@@ -113,6 +136,7 @@ void weft_pulse_move(weft_pulse *to) {
     atomic_store(&to->patience, atomic_load(&from->patience));
     atomic_store(&to->event, atomic_load(&from->event));
     atomic_store(&to->evaluates, atomic_load(&from->evaluates));
+    atomic_store(&to->listens, atomic_load(&from->listens));
     atomic_store(&to->step, atomic_load(&from->step));
     atomic_store(&to->text, atomic_load(&from->text));
     memcpy(to->texts, from->texts, sizeof to->texts);
@@ -153,6 +177,10 @@ void weft_pulse_go(void) {
 
 void weft_pulse_patience(int64_t seconds) {
     store_relaxed(&own->patience, seconds > 1000000 ? 1000000 : (int32_t)seconds);
+}
+
+void weft_pulse_listens(void) {
+    store_relaxed(&own->listens, 1);
 }
 
 void weft_pulse_say_place(char *out, size_t size, bool evaluates, uint64_t step, int32_t event, const char *text) {

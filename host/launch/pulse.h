@@ -32,6 +32,7 @@ typedef struct weft_pulse {
     _Atomic int32_t patience; /* seconds; 0: not read yet */
     _Atomic int32_t event;    /* -1: between two passes */
     _Atomic int32_t evaluates;
+    _Atomic int32_t listens;   /* its signal handlers are installed: a signal makes it save and stop */
     _Atomic uint64_t step;     /* the last one that began; 0: none yet */
     _Atomic uint64_t progress; /* grows with each event that begins and each wait that ends */
     _Atomic int32_t text;      /* which of the two is whole */
@@ -39,8 +40,9 @@ typedef struct weft_pulse {
     weft_crumb call; /* the plugin's slot that it is in */
 } weft_pulse;
 
-/* This process is a rank. Where WEFT_WATCHED_BY is set its record lies there from now on. When the process ends by exit
- * or by the end of main the record says so; an end that it does not tell is none of its own. [main] */
+/* This process is a rank. Where WEFT_WATCHED_BY is set, its record is there from now on, and the kernel kills this
+ * process when the parent dies; where the parent is dead already, this process ends. When the process ends by exit or
+ * by the end of main, the record says so; an end that it does not tell is none of its own. [main] */
 void weft_pulse_begin(int32_t rank);
 /* True: somebody watches already. */
 bool weft_pulse_is_watched(void);
@@ -54,8 +56,9 @@ void weft_pulse_path(char *out, size_t size, int32_t pid, int32_t file);
 /* The same records by that path; NULL: there are no n. */
 weft_pulse *weft_pulse_map(const char *path, int32_t n);
 /* Connects to the watcher of the records at this path, for as long as the process lives: the kernel closes connections
- * in the order in which processes die, before whatever a launcher does about it. [main] */
-void weft_pulse_link(const char *path);
+ * in the order in which processes die, before whatever a launcher does about it. Returns the descriptor; -1: it cannot
+ * be reached. [main] */
+int weft_pulse_link(const char *path);
 /* The socket's name, of a watcher and its ranks. */
 uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path);
 /* The record moves to another place, with all that it says. [main] */
@@ -67,6 +70,7 @@ void weft_pulse_rest(void);                                            /* the pa
 void weft_pulse_wait(void);
 void weft_pulse_go(void); /* the wait has ended */
 void weft_pulse_patience(int64_t seconds);
+void weft_pulse_listens(void); /* signal handlers are installed */
 
 /* Where it is, "in step 12, at event 33, REDUCE model.layers.1 leaf 2", and whether it waits for another. [any-thread]
  */

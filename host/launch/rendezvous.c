@@ -1,6 +1,7 @@
 /* host/launch/rendezvous.c: see rendezvous.h. */
 #include "launch/rendezvous.h"
 
+#include "launch/job_secret.h"
 #include "launch/own_launcher.h"
 #include "launch/table_server.h"
 #include "plugin/services.h"
@@ -148,7 +149,7 @@ static int listen_at_port(const meeting_place *at) {
     return file;
 }
 
-static weft_status start_serving(const meeting_place *at, weft_error *err) {
+static weft_status start_serving(const meeting_place *at, const weft_job_key *key, weft_error *err) {
     own.listener = at->name[0] != '\0' ? listen_by_name(at) : listen_at_port(at);
     if (own.listener < 0)
         return weft_error_set(err, WEFT_E_SYSTEM,
@@ -157,7 +158,7 @@ static weft_status start_serving(const meeting_place *at, weft_error *err) {
                               at->port, at->source, strerror(errno));
     own.store = weft_store_create(weft_services_world()->size);
     if (own.store == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks tell one another");
-    weft_store_listen(own.store, own.listener);
+    weft_store_listen(own.store, own.listener, key);
     atomic_store(&own.ends, false);
     own.serves = pthread_create(&own.thread, NULL, serve_store, NULL) == 0;
     if (!own.serves) return weft_error_set(err, WEFT_E_SYSTEM, "no thread for what ranks tell one another");
@@ -197,13 +198,30 @@ static int64_t read_clock_ms(void) {
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
+/* A connection on which both sides have proved that they have the key. *again: there is none yet. */
+static weft_status connect_and_greet(const meeting_place *at, const weft_job_key *key, bool *again, weft_error *err) {
+    const int file = at->name[0] != '\0' ? connect_by_name(at) : connect_to_port(at);
+    weft_status status = WEFT_OK;
+    *again = file == CLOSED;
+    if (file == CLOSED) return WEFT_OK;
+    if (!weft_store_is_own_user(file))
+        status = weft_error_set(err, WEFT_E_PEER,
+                                "the socket %s belongs to another user. Fix: set " WEFT_RENDEZVOUS "=host:port",
+                                at->name);
+    else status = weft_store_greet(file, key, weft_services_world()->rank, own.patience, again, err);
+    if (status == WEFT_OK) own.file = file;
+    else (void)close(file);
+    return status;
+}
+
 /* Rank 0 may be later than this one. */
-static weft_status reach_store(const meeting_place *at, weft_error *err) {
+static weft_status reach_store(const meeting_place *at, const weft_job_key *key, weft_error *err) {
     const struct timespec pause = {0, RETRY_MS * 1000000L};
     const int64_t until = read_clock_ms() + (int64_t)own.patience * 1000;
     while (own.file == CLOSED) {
-        own.file = at->name[0] != '\0' ? connect_by_name(at) : connect_to_port(at);
-        if (own.file != CLOSED) break;
+        bool again = false;
+        const weft_status status = connect_and_greet(at, key, &again, err);
+        if (!again) return status;
         if (read_clock_ms() > until)
             return weft_error_set(err, WEFT_E_PEER,
                                   "rank 0 cannot be reached within %d s ([run] patience) at %s%s%s (from %s)",
@@ -217,6 +235,7 @@ static weft_status reach_store(const meeting_place *at, weft_error *err) {
 static weft_status connect_once(weft_error *err) {
     const char *given = getenv(WEFT_OWN_STORE);
     meeting_place at;
+    weft_job_key key = {{0}}; /* on this machine the user of the socket is proof enough */
     weft_status status = WEFT_OK;
     if (own.file != CLOSED) return WEFT_OK;
     if (given != NULL) {
@@ -225,8 +244,9 @@ static weft_status connect_once(weft_error *err) {
         return WEFT_OK;
     }
     status = find_meeting_place(&at, err);
-    if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, err);
-    return status == WEFT_OK ? reach_store(&at, err) : status;
+    if (status == WEFT_OK && at.name[0] == '\0') status = weft_job_key_read(&key, err);
+    if (status == WEFT_OK && weft_services_world()->rank == 0) status = start_serving(&at, &key, err);
+    return status == WEFT_OK ? reach_store(&at, &key, err) : status;
 }
 
 /* ---- what plugins see ---- */

@@ -1,6 +1,8 @@
 /* host/launch/signals.c: see signals.h. */
 #include "launch/signals.h"
 
+#include "launch/pulse.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,7 +15,7 @@ enum { ALONE, FIRST, OTHER }; /* of several */
 static volatile sig_atomic_t speaker = ALONE;
 
 /* What is told, by why; written when the handlers are installed, for they may format nothing. */
-enum { BY_STOP, BY_PIPE, BY_TERMINAL, REASONS };
+enum { BY_STOP, BY_PIPE, BY_TERMINAL, BY_LIMIT, REASONS };
 static char notices[REASONS][2][160]; /* as ALONE and as FIRST */
 
 /* Only async-signal-safe calls, and errno as it was: it may be read next by what is interrupted. */
@@ -33,11 +35,15 @@ static void on_stop(int number) {
     (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
 }
 
-/* A terminal that closes sends SIGHUP more than once, and who prints into a closed pipe gets SIGPIPE for each line: a
- * second one must not end the process before it has saved. */
-static void on_hang_up(int number) {
+/* Slurm's --signal=USR1, `ulimit -t` and `timeout -s ALRM` announce the end of the time; the rest is in on_repeated. */
+static const int repeated[] = {SIGHUP, SIGPIPE, SIGUSR1, SIGALRM, SIGXCPU};
+enum { N_REPEATED = sizeof repeated / sizeof *repeated };
+
+/* A terminal that closes sends SIGHUP more than once, the kernel sends SIGXCPU each second, and a process that prints
+ * into a closed pipe gets SIGPIPE for each line: a second one must not end the process before it has saved. */
+static void on_repeated(int number) {
     if (asked != 0) return;
-    ask_to_stop(number == SIGPIPE ? BY_PIPE : BY_TERMINAL);
+    ask_to_stop(number == SIGPIPE ? BY_PIPE : number == SIGHUP ? BY_TERMINAL : BY_LIMIT);
 }
 
 /* On the stack that weft_crash_install has made, never on the one at hand: oneDNN 2.6's products keep a pointer into
@@ -51,10 +57,18 @@ static void set_handler(int number, void (*handler)(int), int flags) {
     (void)sigaction(number, &action, NULL);
 }
 
-/* nohup and the like: who started the run wants it to go on. */
+/* By nohup and the like: the run is to go on. */
 static bool is_ignored(int number) {
     struct sigaction action;
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+void weft_signals_list(sigset_t *out) {
+    (void)sigemptyset(out);
+    (void)sigaddset(out, SIGINT);
+    (void)sigaddset(out, SIGTERM);
+    for (size_t i = 0; i < N_REPEATED; i++)
+        if (!is_ignored(repeated[i])) (void)sigaddset(out, repeated[i]);
 }
 
 /* Alone it may follow a line of progress and the ^C of a terminal. */
@@ -69,10 +83,12 @@ void weft_signals_install(const char *what) {
     write_notice(BY_STOP, "", what, "; again to stop at once");
     write_notice(BY_PIPE, "nobody reads what is printed: ", what, "");
     write_notice(BY_TERMINAL, "hung up: ", what, "");
+    write_notice(BY_LIMIT, "time limit: ", what, "");
     set_handler(SIGINT, on_stop, (int)SA_RESETHAND);
     set_handler(SIGTERM, on_stop, (int)SA_RESETHAND);
-    if (!is_ignored(SIGHUP)) set_handler(SIGHUP, on_hang_up, 0);
-    if (!is_ignored(SIGPIPE)) set_handler(SIGPIPE, on_hang_up, 0);
+    for (size_t i = 0; i < N_REPEATED; i++)
+        if (!is_ignored(repeated[i])) set_handler(repeated[i], on_repeated, 0);
+    weft_pulse_listens();
 }
 
 void weft_signals_rank(int32_t rank) {

@@ -3,6 +3,8 @@
 
 #include "launch/own_launcher.h"
 #include "launch/proc.h"
+#include "launch/pipe_copy.h"
+#include "launch/signals.h"
 #include "launch/voice.h"
 #include "launch/watch.h"
 
@@ -14,6 +16,7 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,30 +125,43 @@ static bool is_below(const process *all, size_t n, pid_t pid, pid_t ancestor) {
     return false;
 }
 
-/* To every rank below the launcher, also to those that have not begun. How many there are. */
-static size_t tell_ranks(pid_t launcher, int number) {
+/* Sends a signal to each rank below the launcher, also to those that have not begun. */
+static void signal_ranks(pid_t launcher, int number) {
     process *all = calloc(PROCESSES_MAX, sizeof *all);
     const size_t n = all == NULL ? 0 : list_processes(all, PROCESSES_MAX);
-    size_t told = 0;
     for (size_t i = 0; i < n; i++) {
         if (all[i].pid == launcher) continue; /* it may run this program, too */
         if (!is_below(all, n, all[i].pid, launcher) || !weft_proc_runs((int32_t)all[i].pid, "/proc/self/exe")) continue;
-        told += kill(all[i].pid, number) == 0;
+        (void)kill(all[i].pid, number);
     }
     free(all);
-    return told;
 }
 
 /* ---- the launcher ---- */
 
-/* In the child: a group of its own, so that a terminal's Ctrl-C reaches the parent alone, and no input. */
-static void become_launcher(const command *self, const sigset_t *mask, pid_t parent) {
-    const int input = open("/dev/null", O_RDONLY);
+typedef struct parent {
+    pid_t launcher;
+    int signals;  /* a signalfd */
+    int stops;    /* SIGINT and SIGTERM that have come */
+    int ended_by; /* the signal that ends the job at once; 0: none has */
+    weft_pulse *pulses;
+    weft_watch watch;
+    char why[1500];            /* the watch ends the job; "": it does not */
+    int64_t stopped_ms;        /* since when ranks and launcher are being ended; 0: they are not */
+    weft_pipe_copy streams[2]; /* stdout, stderr; where both are one file, the first serves both */
+    int n_streams;
+} parent;
+
+/* In the child: a group of its own, so that a terminal's Ctrl-C reaches the parent only, no input, and the parent's
+ * pipes as output. */
+static void become_launcher(const command *self, const parent *from, const sigset_t *mask, pid_t pid) {
+    const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent) _exit(1);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Open MPI's may miss a SIGTERM; ranks end by pulse.h */
+    if (getppid() != pid) _exit(1);
     if (input >= 0) (void)dup2(input, STDIN_FILENO);
-    if (input > STDERR_FILENO) (void)close(input);
+    (void)dup2(from->streams[0].ends[1], STDOUT_FILENO);
+    (void)dup2(from->streams[from->n_streams - 1].ends[1], STDERR_FILENO);
     (void)sigprocmask(SIG_SETMASK, mask, NULL);
     if (self->own_ranks > 0) _exit(weft_own_launcher_run(self->own_ranks, self->program, self->words));
     (void)execv(self->words[0], self->words);
@@ -153,48 +169,61 @@ static void become_launcher(const command *self, const sigset_t *mask, pid_t par
     _exit(127);
 }
 
-typedef struct parent {
-    pid_t launcher;
-    int signals; /* a signalfd */
-    int told;    /* signals that were told on */
-    weft_pulse *pulses;
-    weft_watch watch;
-    char why[1500]; /* the ranks were stopped; "": they were not */
-    int64_t stopped_ms;
-} parent;
-
 static int64_t now_ms(void) {
     struct timespec time;
     (void)clock_gettime(CLOCK_MONOTONIC, &time);
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* Signals that are blocked here are told on. */
-static void pass_on(parent *self) {
+/* The launcher is told, too: it may have ranks that it has not started yet. */
+static void end_job(parent *self) {
+    weft_watch_stop(&self->watch);
+    signal_ranks(self->launcher, SIGKILL);
+    if (self->stopped_ms == 0 && self->ended_by != 0) { /* what it reports of that is no news */
+        for (int i = 0; i < self->n_streams; i++) weft_pipe_copy_discard(&self->streams[i]);
+        (void)kill(self->launcher, SIGTERM);
+    }
+    if (self->stopped_ms == 0) self->stopped_ms = now_ms();
+    else if (now_ms() - self->stopped_ms > WEFT_WATCH_SOON) (void)kill(self->launcher, SIGKILL);
+}
+
+/* As one process does: a signal before the ranks have their handlers, and the second SIGINT or SIGTERM, ends the job at
+ * once; any other one is for the ranks, which save and stop. */
+static void take_signals(parent *self) {
     struct signalfd_siginfo one;
     while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one) {
-        if (one.ssi_signo == SIGCHLD) continue;
-        if (++self->told >= 3) (void)kill(self->launcher, SIGTERM); /* ranks that do not listen */
-        else if (tell_ranks(self->launcher, (int)one.ssi_signo) == 0) (void)kill(self->launcher, (int)one.ssi_signo);
+        const int number = (int)one.ssi_signo;
+        if (number == SIGCHLD) continue;
+        self->stops += number == SIGINT || number == SIGTERM;
+        if (self->stops < 2 && weft_watch_listens(&self->watch)) signal_ranks(self->launcher, number);
+        else if (self->ended_by == 0) self->ended_by = number;
     }
 }
 
-/* Ranks that were asked to end may do it as they like. A launcher that outlives its ranks is ended. */
 static void watch_once(parent *self) {
     const int64_t ms = weft_watch_see(&self->watch);
-    if (self->told == 0 && self->why[0] == '\0' && weft_watch_decide(&self->watch, self->why, sizeof self->why, ms)) {
-        weft_watch_stop(&self->watch);
-        (void)tell_ranks(self->launcher, SIGKILL);
-        self->stopped_ms = now_ms();
-    }
-    if (self->why[0] != '\0' && now_ms() - self->stopped_ms > WEFT_WATCH_SOON) (void)kill(self->launcher, SIGKILL);
+    if (self->ended_by == 0 && self->why[0] == '\0')
+        (void)weft_watch_decide(&self->watch, self->why, sizeof self->why, ms);
+    if (self->ended_by != 0 || self->why[0] != '\0') end_job(self);
 }
 
 /* A rank that the last look left for the next one: it may be what the launcher ended of. */
 static void look_once_more(parent *self) {
-    if (self->told > 0 || self->why[0] != '\0') return;
+    if (self->ended_by != 0 || self->why[0] != '\0') return;
     weft_watch_wait(&self->watch);
     watch_once(self);
+}
+
+/* The rest of the output. A stream whose reader does not read holds this process up, as it would hold up one rank,
+ * until a signal ends it. */
+static void drain_streams(parent *self) {
+    for (int i = 0; i < self->n_streams && self->ended_by == 0; i++) {
+        while (self->ended_by == 0 && !weft_pipe_copy_drain(&self->streams[i], WEFT_WATCH_TICK)) {
+            struct signalfd_siginfo one;
+            while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one)
+                if (one.ssi_signo != SIGCHLD && one.ssi_signo != SIGPIPE) self->ended_by = (int)one.ssi_signo;
+        }
+    }
 }
 
 static weft_status wait_for(parent *self, int *status, weft_error *err) {
@@ -203,13 +232,16 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     char text[1800];
     while (done == 0) {
         weft_watch_wait(&self->watch);
-        pass_on(self);
+        take_signals(self);
         watch_once(self);
         done = waitpid(self->launcher, &ended, WNOHANG);
         if (done < 0 && errno == EINTR) done = 0;
     }
     if (done < 0) return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was lost: %s", strerror(errno));
     if (ended != 0) look_once_more(self);
+    drain_streams(self);
+    *status = 128 + self->ended_by;
+    if (self->ended_by != 0) return WEFT_OK;
     if (self->why[0] != '\0') {
         weft_watch_explain(text, sizeof text, self->why);
         return weft_error_set(err, WEFT_E_PEER, "%s", text);
@@ -218,27 +250,60 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
         return weft_error_set(err, WEFT_E_SYSTEM, "the launcher was ended by signal %d (%s)", WTERMSIG(ended),
                               strsignal(WTERMSIG(ended)));
     *status = WEXITSTATUS(ended);
+    if (*status == 0 && atomic_load(&self->streams[0].lost) != 0)
+        return weft_error_set(err, WEFT_E_SYSTEM, "the output cannot be written: %s",
+                              strerror(atomic_load(&self->streams[0].lost)));
     return WEFT_OK;
+}
+
+/* ---- the parent ---- */
+
+/* Both streams are one file: one pipe keeps the order of what is written to them. */
+static int count_streams(void) {
+    struct stat out, err;
+    if (fstat(STDOUT_FILENO, &out) != 0 || fstat(STDERR_FILENO, &err) != 0) return 2;
+    return out.st_dev == err.st_dev && out.st_ino == err.st_ino ? 1 : 2;
+}
+
+static bool open_streams(parent *self) {
+    static const int numbers[] = {STDOUT_FILENO, STDERR_FILENO};
+    const int n = count_streams();
+    while (self->n_streams < n && weft_pipe_copy_open(&self->streams[self->n_streams], numbers[self->n_streams]))
+        self->n_streams++;
+    return self->n_streams == n;
+}
+
+static weft_status start_launcher(parent *self, const command *what, const sigset_t *before, weft_error *err) {
+    const pid_t pid = getpid();
+    bool copies = true;
+    if (self->signals >= 0 && weft_watch_attend(&self->watch, self->signals) && open_streams(self))
+        self->launcher = fork();
+    if (self->launcher == 0) become_launcher(what, self, before, pid);
+    if (self->launcher < 0)
+        return weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
+    for (int i = 0; i < self->n_streams; i++) copies = weft_pipe_copy_start(&self->streams[i]) && copies;
+    if (copies) return WEFT_OK;
+    (void)kill(self->launcher, SIGKILL);
+    (void)waitpid(self->launcher, NULL, 0);
+    return weft_error_set(err, WEFT_E_SYSTEM, "no thread for the output of the launcher");
 }
 
 static weft_status run_launcher(parent *self, int *status, const command *what, weft_error *err) {
     sigset_t signals, before;
-    const pid_t pid = getpid();
     weft_status done = WEFT_OK;
-    (void)sigemptyset(&signals);
-    (void)sigaddset(&signals, SIGINT);
-    (void)sigaddset(&signals, SIGTERM);
-    (void)sigaddset(&signals, SIGHUP);
+    weft_signals_list(&signals);
     (void)sigaddset(&signals, SIGCHLD);
     (void)sigprocmask(SIG_BLOCK, &signals, &before);
     self->launcher = -1;
     self->signals = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (self->signals >= 0 && weft_watch_attend(&self->watch, self->signals)) self->launcher = fork();
-    if (self->launcher == 0) become_launcher(what, &before, pid);
-    if (self->launcher < 0)
-        done = weft_error_set(err, WEFT_E_SYSTEM, "no process for the launcher: %s", strerror(errno));
-    else done = wait_for(self, status, err);
+    done = start_launcher(self, what, &before, err);
+    if (done == WEFT_OK) done = wait_for(self, status, err);
+    if (self->ended_by != 0) { /* as it would have ended this process */
+        (void)signal(self->ended_by, SIG_DFL);
+        (void)raise(self->ended_by);
+    }
     if (self->signals >= 0) (void)close(self->signals);
+    for (int i = 0; i < self->n_streams; i++) weft_pipe_copy_close(&self->streams[i]);
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     return done;
 }

@@ -10,6 +10,8 @@
 
 enum { PUT = 1, GET = 2, MAGIC = 0x57656674, GONE = -1 };
 enum { TAKEN = 0, TWICE = 1, FULL = 2 };
+enum { WELCOME = 0, WRONG_KEY = 1, NO_PLACE = 2 };
+enum { STRANGERS = 32 }; /* connections that have proved nothing yet; a further one ends the oldest of them */
 
 /* What a rank says first; the bytes of a PUT follow. Both ends run on machines of one byte order. */
 typedef struct request {
@@ -21,6 +23,24 @@ typedef struct request {
 typedef struct answer {
     uint32_t code, n;
 } answer;
+
+/* The server's first bytes on a connection that it has accepted. */
+typedef struct challenge {
+    uint32_t magic;
+    unsigned char random[WEFT_HASH_BYTES];
+} challenge;
+
+/* A rank's reply. */
+typedef struct greeting {
+    uint32_t magic;
+    int32_t rank;
+    unsigned char random[WEFT_HASH_BYTES], proof[WEFT_HASH_BYTES];
+} greeting;
+
+typedef struct verdict {
+    uint32_t code;
+    unsigned char proof[WEFT_HASH_BYTES]; /* of WELCOME */
+} verdict;
 
 bool weft_store_takes_key(const char *key) {
     const size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyz0123456789._-");
@@ -72,6 +92,42 @@ static bool ask(int file, uint32_t what, const char *key, const void *bytes, siz
     request r = {.magic = MAGIC, .what = what, .n = (uint32_t)n};
     (void)snprintf(r.key, sizeof r.key, "%s", key);
     return send_part(file, &r, sizeof r, bytes != NULL && n > 0) && (bytes == NULL || send_part(file, bytes, n, false));
+}
+
+/* *again: see weft_store_greet. */
+static weft_status check_verdict(const verdict *v, const weft_job_key *key, const weft_job_words *words,
+                                 weft_error *err) {
+    unsigned char expected[WEFT_HASH_BYTES];
+    weft_status status = weft_job_prove(expected, key, "keeper", words, err);
+    if (status != WEFT_OK) return status;
+    if (v->code == NO_PLACE)
+        return weft_error_set(err, WEFT_E_PEER, "another process has the place of rank %d, or there is no such rank",
+                              (int)words->rank);
+    if (v->code == WELCOME && weft_job_proof_equals(v->proof, expected)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PEER,
+                          "rank 0 and rank %d have different secrets of the job. Fix: set " WEFT_JOB_SECRET
+                          " to the same for all ranks, or copy the file weft/job-secret of ~/.local/share to all "
+                          "machines",
+                          (int)words->rank);
+}
+
+weft_status weft_store_greet(int file, const weft_job_key *key, int32_t rank, int32_t patience, bool *again,
+                             weft_error *err) {
+    challenge asked;
+    verdict v;
+    greeting mine = {.magic = MAGIC, .rank = rank};
+    weft_job_words words = {.rank = rank};
+    weft_status status = WEFT_OK;
+    *again = !set_patience(file, patience) || !receive_whole(file, &asked, sizeof asked) || asked.magic != MAGIC;
+    if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
+    if (!weft_job_random(words.client)) return weft_error_set(err, WEFT_E_SYSTEM, "getrandom: %s", strerror(errno));
+    memcpy(words.server, asked.random, sizeof words.server);
+    memcpy(mine.random, words.client, sizeof mine.random);
+    status = weft_job_prove(mine.proof, key, "rank", &words, err);
+    if (status != WEFT_OK) return status;
+    *again = !send_part(file, &mine, sizeof mine, false) || !receive_whole(file, &v, sizeof v);
+    if (*again) return weft_error_set(err, WEFT_E_PEER, "the connection was refused");
+    return check_verdict(&v, key, &words, err);
 }
 
 static weft_status judge_request(const char *key, size_t n, weft_error *err) {
@@ -135,23 +191,31 @@ typedef struct client {
     request first; /* what it asks; whole once got >= sizeof first */
     size_t got;    /* bytes of its request and what follows */
     char bytes[WEFT_EXCHANGE_MOST];
-    bool waits; /* for the key of its request */
+    bool waits;                            /* for the key of its request */
+    bool has_begun;                        /* the rank has been connected */
+    unsigned char random[WEFT_HASH_BYTES]; /* sent to a stranger */
 } client;
 
 struct weft_store {
     entry *entries;
-    client *clients;
-    struct pollfd *files; /* [1 + n] */
-    int32_t n, used, listener;
+    client *clients;           /* [n + STRANGERS] */
+    struct pollfd *files;      /* [1 + n + STRANGERS] */
+    int32_t n, next, listener; /* next: the stranger's place that is taken next */
+    weft_job_key key;
 };
+
+static int32_t count_clients(const weft_store *self) {
+    return self->n + STRANGERS;
+}
 
 weft_store *weft_store_create(int32_t n) {
     weft_store *self = calloc(1, sizeof *self);
     if (self == NULL) return NULL;
     self->n = n;
     self->listener = GONE;
-    self->clients = calloc((size_t)n, sizeof *self->clients);
-    self->files = calloc((size_t)n + 1, sizeof *self->files);
+    self->clients = calloc((size_t)n + STRANGERS, sizeof *self->clients);
+    self->files = calloc((size_t)n + STRANGERS + 1, sizeof *self->files);
+    for (int32_t i = 0; self->clients != NULL && i < count_clients(self); i++) self->clients[i].file = GONE;
     if (self->clients != NULL && self->files != NULL) return self;
     weft_store_destroy(self);
     return NULL;
@@ -165,7 +229,7 @@ static void drop_client(client *one) {
 
 void weft_store_destroy(weft_store *self) {
     if (self == NULL) return;
-    for (int32_t i = 0; i < self->used; i++)
+    for (int32_t i = 0; self->clients != NULL && i < count_clients(self); i++)
         if (self->clients[i].file != GONE) drop_client(&self->clients[i]);
     while (self->entries != NULL) {
         entry *one = self->entries;
@@ -177,17 +241,16 @@ void weft_store_destroy(weft_store *self) {
     free(self);
 }
 
-bool weft_store_admit(weft_store *self, int file) {
-    if (self->used == self->n) {
-        (void)close(file);
-        return false;
-    }
-    self->clients[self->used++].file = file;
-    return true;
+void weft_store_admit(weft_store *self, int32_t rank, int file) {
+    self->clients[rank].file = file;
+    self->clients[rank].got = 0;
+    self->clients[rank].waits = false;
+    self->clients[rank].has_begun = true;
 }
 
-void weft_store_listen(weft_store *self, int file) {
+void weft_store_listen(weft_store *self, int file, const weft_job_key *key) {
     self->listener = file;
+    self->key = *key;
 }
 
 static entry *find_entry(const weft_store *self, const char *key) {
@@ -205,7 +268,7 @@ static void tell_client(client *to, uint32_t code, const void *bytes, size_t n) 
 }
 
 static void tell_those_that_wait(weft_store *self, const entry *of) {
-    for (int32_t i = 0; i < self->used; i++)
+    for (int32_t i = 0; i < self->n; i++)
         if (self->clients[i].waits && strcmp(self->clients[i].first.key, of->key) == 0)
             tell_client(&self->clients[i], TAKEN, of->bytes, of->n);
 }
@@ -268,23 +331,85 @@ static void hear_client(weft_store *self, client *one) {
     else if (bytes_missing(one) == 0) answer_request(self, one);
 }
 
-static void admit_next(weft_store *self) {
+/* ---- connections that have proved nothing yet ---- */
+
+/* Sends the verdict. A connection that has the key becomes the rank's; every other one ends. */
+static void judge_greeting(weft_store *self, client *one) {
+    greeting from;
+    verdict v = {.code = WRONG_KEY};
+    weft_job_words words;
+    unsigned char expected[WEFT_HASH_BYTES];
+    memcpy(&from, one->bytes, sizeof from);
+    memcpy(words.server, one->random, sizeof words.server);
+    memcpy(words.client, from.random, sizeof words.client);
+    words.rank = from.rank;
+    if (from.magic != MAGIC || weft_job_prove(expected, &self->key, "rank", &words, NULL) != WEFT_OK) {
+        drop_client(one);
+        return;
+    }
+    if (weft_job_proof_equals(from.proof, expected))
+        v.code = from.rank < 0 || from.rank >= self->n || self->clients[from.rank].file != GONE ? NO_PLACE : WELCOME;
+    if (v.code == WELCOME && weft_job_prove(v.proof, &self->key, "keeper", &words, NULL) != WEFT_OK) v.code = WRONG_KEY;
+    if (!send_part(one->file, &v, sizeof v, false) || v.code != WELCOME) {
+        drop_client(one);
+        return;
+    }
+    weft_store_admit(self, from.rank, one->file);
+    one->file = GONE;
+}
+
+static void hear_stranger(weft_store *self, client *one) {
+    const ssize_t n = recv(one->file, one->bytes + one->got, sizeof(greeting) - one->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
+    if (n <= 0) {
+        drop_client(one);
+        return;
+    }
+    one->got += (size_t)n;
+    if (one->got == sizeof(greeting)) judge_greeting(self, one);
+}
+
+bool weft_store_is_own_user(int file) {
+    struct ucred who;
+    socklen_t size = sizeof who;
+    struct sockaddr_storage address;
+    socklen_t length = sizeof address;
+    if (getsockname(file, (struct sockaddr *)&address, &length) != 0) return false;
+    if (address.ss_family != AF_UNIX) return true; /* it has no user */
+    return getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
+}
+
+static void meet_stranger(weft_store *self) {
     const int file = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC);
-    if (file >= 0) (void)weft_store_admit(self, file);
+    client *one = &self->clients[self->n + self->next];
+    challenge first = {.magic = MAGIC};
+    if (file < 0) return;
+    if (!weft_store_is_own_user(file) || !weft_job_random(first.random) ||
+        !send_part(file, &first, sizeof first, false)) {
+        (void)close(file);
+        return;
+    }
+    if (one->file != GONE) drop_client(one);
+    self->next = (self->next + 1) % STRANGERS;
+    one->file = file;
+    one->got = 0;
+    memcpy(one->random, first.random, sizeof one->random);
 }
 
 void weft_store_serve(weft_store *self, int ms) {
-    const int32_t n = self->used;
+    const int32_t n = count_clients(self);
     self->files[0] = (struct pollfd){self->listener, POLLIN, 0}; /* below zero: passed over */
     for (int32_t i = 0; i < n; i++) self->files[1 + i] = (struct pollfd){self->clients[i].file, POLLIN, 0};
     if (poll(self->files, (nfds_t)n + 1, ms) <= 0) return;
     for (int32_t i = 0; i < n; i++)
-        if (self->clients[i].file != GONE && self->files[1 + i].revents != 0) hear_client(self, &self->clients[i]);
-    if (self->files[0].revents != 0) admit_next(self);
+        if (self->clients[i].file != GONE && self->clients[i].file == self->files[1 + i].fd &&
+            self->files[1 + i].revents != 0)
+            (i < self->n ? hear_client : hear_stranger)(self, &self->clients[i]);
+    if (self->files[0].revents != 0) meet_stranger(self);
 }
 
 bool weft_store_is_over(const weft_store *self) {
-    int32_t gone = 0;
-    for (int32_t i = 0; i < self->used; i++) gone += self->clients[i].file == GONE;
-    return gone == self->n;
+    for (int32_t i = 0; i < self->n; i++)
+        if (!self->clients[i].has_begun || self->clients[i].file != GONE) return false;
+    return true;
 }

@@ -144,10 +144,10 @@ static void take_links(weft_watch *self) {
         int32_t i = 0;
         if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) who.pid = -1;
         while (i < self->n && atomic_load(&self->pulses[i].pid) != (int32_t)who.pid) i++;
-        if (i < self->n && self->links[i] < 0 && !weft_ranks_are_over(&self->ranks[i], 1) &&
-            attend_to_file(self, file, i))
-            self->links[i] = file;
-        else (void)close(file);
+        if (i < self->n && self->links[i] < 0 && !weft_ranks_are_over(&self->ranks[i], 1)) {
+            self->links[i] = file; /* kept also where it wakes nobody: its end would kill the rank */
+            (void)attend_to_file(self, file, i);
+        } else (void)close(file);
     }
 }
 
@@ -244,6 +244,12 @@ bool weft_watch_decide(weft_watch *self, char *out, size_t size, int64_t ms) {
     times->patience = patience_of(self);
     self->progress = progress;
     return weft_watch_judge(out, size, self->ranks, self->total, times);
+}
+
+bool weft_watch_listens(const weft_watch *self) {
+    for (int32_t i = 0; i < self->n; i++)
+        if (!weft_ranks_are_over(&self->ranks[i], 1) && atomic_load(&self->pulses[i].listens) == 0) return false;
+    return true;
 }
 
 bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n) {

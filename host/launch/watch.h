@@ -56,10 +56,11 @@ typedef struct weft_watch_times {
 /* What to say of n ranks; false: nothing, go on. */
 bool weft_watch_judge(char *out, size_t size, const weft_rank_view *ranks, int32_t n, const weft_watch_times *times);
 
-/* What to say once the others are stopped. resumes: the command has --resume; false at first, and a watcher that is
- * forked has it from its rank. [main] */
+/* The sentence of a job that was ended. It names --resume if the command has it (resumes; false at first) and the
+ * output directory of the run holds a checkpoint. A watcher that a rank has forked has both from its rank. [main] */
 void weft_watch_explain(char *out, size_t size, const char *why);
 void weft_watch_resumes(bool resumes);
+void weft_watch_output(const char *directory);
 
 typedef struct weft_watch {
     weft_pulse *pulses;    /* [n] */
@@ -88,6 +89,8 @@ void weft_watch_wait(weft_watch *self);
 int64_t weft_watch_see(weft_watch *self);
 /* Of all ranks, `ms` later than before. True: `out` says why they must be stopped. */
 bool weft_watch_decide(weft_watch *self, char *out, size_t size, int64_t ms);
+/* Every rank of this machine has begun and has its signal handlers installed, or has come to its end. */
+bool weft_watch_listens(const weft_watch *self);
 /* Every one of n ranks has come to its end. */
 bool weft_ranks_are_over(const weft_rank_view *ranks, int32_t n);
 /* Ends every rank of this machine that is still there, stopped ones too. */

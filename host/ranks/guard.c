@@ -45,7 +45,7 @@ static weft_status begin_watch(const char *path, const weft_peers *peers, const 
         status = weft_sidecar_watch(path, info->local_size, info->size, follows ? &chief : NULL, err);
     weft_sidecar_dismiss();
     status = weft_peers_agree(peers, status, err);
-    if (status == WEFT_OK) weft_pulse_link(path);
+    if (status == WEFT_OK) (void)weft_pulse_link(path);
     return status;
 }
 

@@ -8,13 +8,18 @@
 #include "launch/pulse.h"
 #include "launch/rendezvous.h"
 #include "launch/sidecar.h"
+#include "launch/watch.h"
 #include "launch/world.h"
 #include "plugin/call.h"
 #include "plugin/device_asks.h"
 #include "plugin/enter.h"
 
+#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 #include <weft/native.h>
+
+static bool has_met; /* the ranks of this process's launcher, or is about to */
 
 struct weft_platform_group {
     int32_t n, *ranks;
@@ -78,6 +83,7 @@ static weft_status create_comm(weft_platform *self, const weft_run *run, weft_er
     weft_status status = WEFT_OK;
     self->comm_plugin = weft_loaded_table(part->loaded, comm);
     weft_plugin_call_begin(&call, part->loaded, "create");
+    has_met = true;
     if (job.expected_size > 1) weft_rendezvous_offer((int32_t)run->settings.run.patience);
     weft_pulse_wait();
     status = self->comm_plugin->create(&self->comm, run->host, part->config, &job, err);
@@ -96,6 +102,7 @@ static weft_status open_comm(weft_platform *self, const weft_run *run, weft_erro
                               (int)world->size, (int)self->comm_info.nodes, (int)world->size);
     if (world->is_planned || world->is_alone || run->parts[WEFT_PART_COMM].loaded == NULL) return WEFT_OK;
     weft_pulse_patience(run->settings.run.patience);
+    weft_watch_output(run->settings.run.out);
     if (world->size > 1) status = weft_sidecar_start(run->parts[WEFT_PART_COMM].loaded->note, err);
     if (status == WEFT_OK) status = create_comm(self, run, err);
     if (status != WEFT_OK) return status;
@@ -132,6 +139,23 @@ weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_er
     if (status == WEFT_OK) *out = self;
     else weft_platform_close(self, true); /* a communicator's end is collective, and the others may not be there */
     return status;
+}
+
+enum { MOST_SECONDS = 60 };
+
+/* What it opens stays open: MPI is at work in it. */
+void weft_platform_meet_failed(const char *path, const char *const *overrides, size_t n_overrides) {
+    weft_run *run = NULL;
+    weft_platform *self = NULL;
+    weft_status status = WEFT_OK;
+    if (has_met || getenv(WEFT_STARTED) != NULL) return;
+    status = weft_run_open_comm(&run, path, overrides, n_overrides, NULL);
+    if (status != WEFT_OK && access(path, R_OK) != 0) status = weft_run_open_comm(&run, NULL, NULL, 0, NULL);
+    if (status == WEFT_OK) self = calloc(1, sizeof *self);
+    if (self == NULL) return;
+    (void)signal(SIGALRM, SIG_DFL);
+    (void)alarm(MOST_SECONDS); /* others may have ended without a communicator */
+    (void)create_comm(self, run, NULL);
 }
 
 void weft_platform_abandon(weft_platform *self) {

@@ -28,6 +28,11 @@ typedef struct weft_platform {
  * the launcher's variables told. In a world that is only planned for, nobody is spoken to: this is rank 0 of as many.
  * Their plugins stay loaded, but the configuration of `run` must outlive the platform. [collective] */
 weft_status weft_platform_open(weft_platform **out, const weft_run *run, weft_error *err);
+/* This rank has failed before it opened a platform, so the others of its launcher wait for it in `create` for ever:
+ * mpiexec takes an exit before MPI_Init for a good one. It creates the communicator, and must then end: to end without
+ * `destroy` is how a rank of a communicator tells its launcher that it has failed. Does nothing in every other process.
+ * path, overrides: the run's; where they cannot be read, the default communicator is taken. */
+void weft_platform_meet_failed(const char *path, const char *const *overrides, size_t n_overrides);
 /* This rank has failed: nothing of the device waits for other ranks any longer, where the communicator can see to that,
  * and every later exchange fails. NULL is fine, and so is a second call. */
 void weft_platform_abandon(weft_platform *self);

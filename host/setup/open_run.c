@@ -147,6 +147,20 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     return status;
 }
 
+weft_status weft_run_open_comm(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                               weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_run *run = calloc(1, sizeof *run);
+    if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
+    status = weft_lender_open(run, err);
+    if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    if (status == WEFT_OK) status = weft_run_name_comm(run, err);
+    if (status == WEFT_OK) status = open_part(run, WEFT_PART_COMM, err);
+    if (status == WEFT_OK) *out = run;
+    else weft_run_close(run);
+    return status;
+}
+
 void weft_run_close(weft_run *run) {
     if (run == NULL) return;
     for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);

@@ -79,6 +79,11 @@ const char *weft_run_id(const weft_run *run, int32_t part);
 /* The kind's table of a loaded part: weft_run_table(run, WEFT_PART_DATA, data). */
 #define weft_run_table(run, part, kind) weft_loaded_table((run)->parts[part].loaded, kind)
 
+/* The communicator that the ranks of a launcher have, and nothing else of the configuration, so that a rank that cannot
+ * open the rest has it. path NULL: the default one. Fails in a process that is no rank. */
+weft_status weft_run_open_comm(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                               weft_error *err);
+
 /* path: the INI file. needs: mask of WEFT_NEEDS. */
 weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
                           uint32_t needs, weft_error *err);

@@ -275,6 +275,14 @@ weft_status weft_run_ranks(weft_launch *out, const char *path, const char *const
     return status;
 }
 
+weft_status weft_run_name_comm(weft_run *run, weft_error *err) {
+    weft_launch ranks = {0};
+    weft_status status = find_ranks(run, &ranks, err);
+    if (status == WEFT_OK && (ranks.world.size < 2 || ranks.world.launched_by[0] == '\0'))
+        status = weft_error_set(err, WEFT_E_USER, "no launcher started this process as one of several ranks");
+    return status == WEFT_OK ? declare_part(run, WEFT_PART_COMM, err) : status;
+}
+
 weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     weft_launch ranks = {0};
     weft_status status = find_ranks(run, &ranks, err);

@@ -16,6 +16,10 @@ bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs);
 weft_status weft_run_ranks(weft_launch *out, const char *path, const char *const *overrides, size_t n_overrides,
                            weft_error *err);
 
+/* For weft_run_open_comm: finds the world and loads the communicator. WEFT_E_USER: no launcher started this process as
+ * one of several ranks. */
+weft_status weft_run_name_comm(weft_run *run, weft_error *err);
+
 /* Makes the registry, joins the world of ranks, loads the plugin of each part that the run wants, and refuses every
  * name that none of them and no table of the host declares. */
 weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err);

@@ -173,13 +173,51 @@ const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err
 }
 C
 build device half "${CC:-cc}" -O2 half.c "-DFAULT_OF=\"$WEFT_BUILD/plugins/weft-device-cpu.so\"" -I"$WEFT_SOURCE/tests/ranks"
+saved() { # saved DIRECTORY: it holds a checkpoint
+    ls "$1"/checkpoints/step-* >/dev/null 2>&1 || fail "$1 holds no checkpoint"
+}
+# What becomes of a run whose output goes nowhere: the same with one rank and with two.
+loses_output() { # loses_output WHAT argument...
+    what=$1
+    shift
+    status=0
+    limit "$weft" train run.ini run.out=full-$what "$@" >/dev/full 2>err.txt || status=$?
+    [ $status = 1 ] && grep -q "the output cannot be written" err.txt || fail "$what: stdout is full: status $status"
+    [ -e full-$what/model/model.safetensors ] || fail "$what: stdout is full: no model"
+    status=0
+    limit "$weft" train run.ini run.out=closed-$what "$@" <&- >&- 2>&- || status=$?
+    [ $status = 1 ] || fail "$what: closed streams: status $status"
+    cmp closed-$what/model/model.safetensors full-$what/model/model.safetensors || fail "$what: other models"
+    tail -n 1 closed-$what/metrics.jsonl | grep -q '"step": 2,' || fail "$what: closed streams: other metrics"
+    { status=0; limit "$weft" train run.ini run.out=left-$what train.steps=400 "$@" 2>err.txt ||
+        status=$?; echo $status >status.txt; } | grep -q "step  *[0-9]*/400"
+    [ "$(cat status.txt)" = 75 ] || fail "$what: the reader has gone: status $(cat status.txt)"
+    saved left-$what
+}
+loses_output one
 for id in mpich openmpi; do
     has $id || continue
+    loses_output $id --ranks 2 comm.plugin=mpi-$id
     gives 0 "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id run.out=of-$id
     # shellcheck disable=SC2046
     gives 1 $(launcher $id 2) "$weft" train run.ini run.out=three strategy.plugin=single
     says "[0] weft train: $(refusal 2)" # once for both
     ! grep -q '^\[1\]' err.txt || fail "rank 1 says it, too"
+    cat >early.sh <<'SH'
+# early.sh ARGUMENT... -- ARGUMENT...: weft train with the second arguments on rank 1, else with the first ones
+case ${PMI_RANK:-$OMPI_COMM_WORLD_RANK} in
+1) while [ "$1" != -- ]; do shift; done; shift; exec "$weft" train "$@" ;;
+esac
+other=
+for word; do [ "$word" != -- ] || break; other="$other $word"; done
+exec "$weft" train $other
+SH
+    for reason in run.ini\ tokenizer.path=nowhere missing.ini "run.ini optimizer.lr=fast"; do # before MPI begins
+        # shellcheck disable=SC2046,SC2086
+        gives 1 env weft="$weft" timeout 120 $(launcher $id 2) sh early.sh run.ini run.out=early-$id -- $reason run.out=early-$id
+        grep -q "^\(\[1\] \)\?weft train: " err.txt || fail "$reason: rank 1 does not say why"
+    done
+    echo "a rank of mpi-$id that fails early ends the job"
     echo "ranks are started by the launcher of mpi-$id"
     gives 1 limit "$weft" train run.ini --ranks 2 comm.plugin=mpi-$id run.out=three device.plugin=half
     says "[1] weft train: device:half ($dir/plugins/weft-device-half.so): There is no second one."

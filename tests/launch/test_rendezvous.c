@@ -1,17 +1,22 @@
 /* Ranks that tell one another small things before their communicator can: ranks that the host starts itself, ranks that
  * meet by their parent's name, and ranks that meet at a port. This program is its own ranks. */
+#include "scratch.h"
 #include "suite.h"
 
+#include "launch/job_secret.h"
 #include "launch/own_launcher.h"
 #include "launch/rendezvous.h"
 #include "launch/table_server.h"
 #include "launch/world.h"
 #include "plugin/services.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -77,6 +82,10 @@ static int act_mistakes(const weft_host_exchange *exchange) {
 static int act(const char *what) {
     const int32_t rank = atoi(getenv(WEFT_OWN_RANK));
     if (strcmp(what, "all tell") == 0) return act_all_tell(begin_rank(60));
+    if (strcmp(what, "late after strangers") == 0) {
+        if (rank != 0) (void)usleep(200000);
+        return act_all_tell(begin_rank(60));
+    }
     if (strcmp(what, "mistakes") == 0) return act_mistakes(begin_rank(1));
     if (strcmp(what, "one fails") == 0 && rank == 3) return 3;
     if (strcmp(what, "one is killed") == 0 && rank == 2) (void)raise(SIGKILL);
@@ -126,6 +135,7 @@ static void clear_environment(void) {
                                         WEFT_OWN_STORE};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) (void)unsetenv(names[i]);
     (void)setenv(WEFT_OWN_SIZE, "5", 1);
+    (void)setenv(WEFT_JOB_SECRET, "the secret of these tests", 1);
 }
 
 /* A port that was free a moment ago. */
@@ -230,14 +240,15 @@ START_TEST(the_first_machine_of_a_list) {
 }
 END_TEST
 
-/* Who does not speak as ranks do is let go, and the others are served. */
+/* A process that does not speak as ranks do is dropped, and the others are served. */
 START_TEST(a_stranger_is_let_go) {
     weft_store *store = weft_store_create(2);
     char garbage[200];
     int stranger[2], rank[2];
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, stranger), 0);
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, rank), 0);
-    ck_assert(weft_store_admit(store, stranger[0]) && weft_store_admit(store, rank[0]));
+    weft_store_admit(store, 0, stranger[0]);
+    weft_store_admit(store, 1, rank[0]);
     memset(garbage, 0x41, sizeof garbage);
     ck_assert_int_eq(write(stranger[1], garbage, sizeof garbage), sizeof garbage);
     weft_store_serve(store, 1000);
@@ -248,6 +259,132 @@ START_TEST(a_stranger_is_let_go) {
     ck_assert(weft_store_is_over(store));
     weft_store_destroy(store);
     (void)close(stranger[1]);
+}
+END_TEST
+
+/* ---- strangers at a port ---- */
+
+static int connect_to(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(file, (struct sockaddr *)&address, sizeof address) == 0) return file;
+    (void)close(file);
+    return -1;
+}
+
+/* A port scan and more: connections before the ranks come, that say nothing, or something else. */
+static int scan(int port) {
+    int file = -1, held = 0;
+    while ((file = connect_to(port)) < 0) (void)usleep(1000);
+    (void)close(file);
+    for (int i = 0; i < 100; i++) {
+        char garbage[300];
+        memset(garbage, i, sizeof garbage);
+        file = connect_to(port);
+        if (file < 0) break;
+        if (i % 2 == 0) (void)send(file, garbage, sizeof garbage, MSG_NOSIGNAL);
+        held++; /* stays open until this process ends */
+        (void)usleep(500);
+    }
+    return held > 0 ? 0 : 1;
+}
+
+START_TEST(strangers_take_no_place) {
+    char place[40];
+    const int port = find_port();
+    pid_t scanner = -1;
+    int ended = 0;
+    clear_environment();
+    (void)snprintf(place, sizeof place, "localhost:%d", port);
+    (void)setenv(WEFT_RENDEZVOUS, place, 1);
+    scanner = fork();
+    if (scanner == 0) {
+        ended = scan(port);
+        (void)usleep(500000);
+        _exit(ended);
+    }
+    run_others("late after strangers");
+    ck_assert_int_eq(waitpid(scanner, &ended, 0), scanner);
+    ck_assert_int_eq(ended, 0);
+}
+END_TEST
+
+/* A rank in a process of its own: greets, reads until its connection ends, and ends with what came of it. */
+static pid_t start_client(int port, const weft_job_key *key, int32_t rank) {
+    const pid_t pid = fork();
+    weft_error err = WEFT_ERROR_INIT;
+    bool again = false;
+    char byte = 0;
+    int file = -1;
+    if (pid != 0) return pid;
+    file = connect_to(port);
+    if (weft_store_greet(file, key, rank, 10, &again, &err) == WEFT_OK) {
+        (void)recv(file, &byte, 1, 0);
+        _exit(1);
+    }
+    _exit(strstr(err.text, "WEFT_JOB_SECRET") != NULL ? 2 : strstr(err.text, "has the place of rank") != NULL ? 3 : 4);
+}
+
+static int end_of_client(weft_store *store, pid_t pid) {
+    int ended = 0;
+    while (waitpid(pid, &ended, WNOHANG) == 0) weft_store_serve(store, 10);
+    return WIFEXITED(ended) ? WEXITSTATUS(ended) : 1000;
+}
+
+START_TEST(a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end) {
+    const weft_job_key key = {"the key"}, other = {"another"};
+    const int port = find_port(), one = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    weft_store *store = weft_store_create(1);
+    pid_t first = -1;
+    (void)setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    ck_assert(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && listen(listener, 16) == 0);
+    weft_store_listen(store, listener, &key);
+    ck_assert_int_eq(end_of_client(store, start_client(port, &other, 0)), 2);
+    ck_assert_int_eq(end_of_client(store, start_client(port, &key, 1)), 3); /* there is no such rank */
+    for (int round = 0; round < 2; round++) {
+        first = start_client(port, &key, 0);
+        for (int i = 0; i < 50; i++) weft_store_serve(store, 10);
+        ck_assert_int_eq(end_of_client(store, start_client(port, &key, 0)), 3); /* it is taken */
+        ck_assert(!weft_store_is_over(store));
+        ck_assert_int_eq(kill(first, SIGKILL), 0);
+        ck_assert_int_eq(end_of_client(store, first), 1000);
+        for (int i = 0; i < 500 && !weft_store_is_over(store); i++) weft_store_serve(store, 10);
+        ck_assert(weft_store_is_over(store));
+    }
+    weft_store_destroy(store);
+    (void)close(listener);
+}
+END_TEST
+
+START_TEST(the_secret_is_a_file_of_the_user) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_job_key one, two;
+    struct stat info;
+    char path[600];
+    scratch_make();
+    clear_environment();
+    (void)unsetenv(WEFT_JOB_SECRET);
+    (void)setenv("XDG_DATA_HOME", scratch, 1);
+    (void)snprintf(path, sizeof path, "%s/weft/job-secret", scratch);
+    ck_assert_int_eq(weft_job_key_read(&one, &err), WEFT_OK);
+    ck_assert_int_eq(stat(path, &info), 0);
+    ck_assert_uint_eq(info.st_mode & 0777, 0600);
+    ck_assert_int_eq(info.st_size, 64);
+    ck_assert_int_eq(weft_job_key_read(&two, &err), WEFT_OK);
+    ck_assert_mem_eq(&one, &two, sizeof one);
+    ck_assert_int_eq(chmod(path, 0644), 0);
+    ck_assert_int_eq(weft_job_key_read(&two, &err), WEFT_E_USER);
+    ck_assert(strstr(err.text, path) != NULL && strstr(err.text, "chmod 600") != NULL);
+    (void)setenv(WEFT_JOB_SECRET, "short", 1);
+    ck_assert_int_eq(weft_job_key_read(&two, &err), WEFT_E_USER);
+    ck_assert(strstr(err.text, "WEFT_JOB_SECRET") != NULL);
+    (void)setenv(WEFT_JOB_SECRET, "long enough for one", 1);
+    ck_assert_int_eq(weft_job_key_read(&two, &err), WEFT_OK);
+    ck_assert_mem_ne(&one, &two, sizeof one);
+    scratch_remove();
 }
 END_TEST
 
@@ -267,6 +404,9 @@ int main(int argc, char **argv) {
     tcase_add_test(tests, without_a_place_a_rank_says_what_to_set);
     tcase_add_test(tests, the_first_machine_of_a_list);
     tcase_add_test(tests, a_stranger_is_let_go);
+    tcase_add_test(tests, strangers_take_no_place);
+    tcase_add_test(tests, a_place_is_for_one_that_has_the_secret_and_is_free_after_its_end);
+    tcase_add_test(tests, the_secret_is_a_file_of_the_user);
     suite_add_tcase(suite, tests);
     const int failed = run_runner(srunner_create(suite), CK_NORMAL);
     free(program);

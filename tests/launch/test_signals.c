@@ -10,7 +10,8 @@
 #include "launch/signals.h"
 #include "plugin/crash.h"
 
-static const int kinds[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+static const int kinds[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGALRM, SIGXCPU};
+enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static bool is_default(int number) {
     struct sigaction action;
@@ -120,10 +121,10 @@ int main(void) {
     Suite *suite = suite_create("signals");
     TCase *tcase = tcase_create("signals");
     tcase_add_loop_test(tcase, the_first_asks_to_stop_and_the_second_is_the_systems, 0, 2);
-    tcase_add_loop_test(tcase, those_that_repeat_themselves_only_ask, 2, 4);
-    tcase_add_loop_test(tcase, what_nohup_ignores_stays_ignored, 2, 4);
-    tcase_add_loop_test(tcase, errno_stays, 0, 4);
-    tcase_add_loop_test(tcase, the_stack_at_hand_is_not_touched, 0, 4);
+    tcase_add_loop_test(tcase, those_that_repeat_themselves_only_ask, 2, KINDS);
+    tcase_add_loop_test(tcase, what_nohup_ignores_stays_ignored, 2, KINDS);
+    tcase_add_loop_test(tcase, errno_stays, 0, KINDS);
+    tcase_add_loop_test(tcase, the_stack_at_hand_is_not_touched, 0, KINDS);
     tcase_add_test(tcase, the_handlers_stack_has_room);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

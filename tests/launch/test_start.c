@@ -36,6 +36,12 @@ static void say_ready(const char *directory) {
     if (file != NULL) (void)fclose(file);
 }
 
+static const char *scratch_in(const char *directory, const char *name) {
+    static char path[300];
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    return path;
+}
+
 static void wait_a_little(void) {
     const struct timespec time = {0, 5000000};
     (void)nanosleep(&time, NULL);
@@ -60,6 +66,15 @@ static int act_rank(const char *what, const char *directory) {
     const int rank = atoi(getenv("FAKE_RANK"));
     if (strcmp(what, "never begins") == 0 || strcmp(what, "all wait") == 0 || strncmp(what, "one computes", 12) == 0)
         return act_waiting(what, directory, rank);
+    if (strcmp(what, "ignores signals at the start") == 0 && rank == 1) {
+        (void)signal(SIGTERM, SIG_IGN);
+        say_ready(directory);
+        (void)pause();
+    }
+    if (strcmp(what, "begins late") == 0 && rank == 1) {
+        say_ready(directory);
+        while (access(scratch_in(directory, "go"), F_OK) != 0) wait_a_little();
+    }
     join_world(strcmp(what, "speak, 2 too") == 0 && rank == 2);
     if (strncmp(what, "speak", 5) == 0) {
         (void)printf("a table");
@@ -77,9 +92,12 @@ static int act_rank(const char *what, const char *directory) {
         return 0;
     }
     if (strcmp(what, "fail") == 0) return rank == 1 ? 3 : 0;
-    if (strcmp(what, "listen") == 0) weft_signals_install("step and saving");
+    if (strcmp(what, "works for 1 s") == 0) (void)signal(SIGHUP, SIG_DFL); /* a launcher may set it back */
+    weft_signals_install("step and saving");
     if (strcmp(what, "deaf") == 0) (void)signal(SIGINT, SIG_IGN);
-    say_ready(directory);
+    if (rank != 1 || strcmp(what, "begins late") != 0) say_ready(directory);
+    for (int i = 0; strcmp(what, "works for 1 s") == 0 && !weft_signals_stop(); i++, wait_a_little())
+        if (i == 200) return 0;
     while (!weft_signals_stop()) wait_a_little();
     return 75;
 }
@@ -109,13 +127,16 @@ static const struct {
     const char *said;
 } signals[] = {{SIGINT, "[0] weft: stopping after this step and saving; again to stop at once\n"},
                {SIGTERM, "[0] weft: stopping after this step and saving; again to stop at once\n"},
-               {SIGHUP, "[0] weft: hung up: stopping after this step and saving\n"}};
+               {SIGHUP, "[0] weft: hung up: stopping after this step and saving\n"},
+               {SIGUSR1, "[0] weft: time limit: stopping after this step and saving\n"},
+               {SIGALRM, "[0] weft: time limit: stopping after this step and saving\n"},
+               {SIGXCPU, "[0] weft: time limit: stopping after this step and saving\n"}};
 enum { N_SIGNALS = sizeof signals / sizeof signals[0] };
 
-static void run_begin_by(run *self, const char *launcher, const char *what, int ranks) {
+/* ignored: a signal. */
+static void run_begin_in_scratch(run *self, const char *launcher, const char *what, int ranks, int ignored) {
     char n[16];
     (void)snprintf(n, sizeof n, "%d", ranks);
-    scratch_make();
     self->pid = fork();
     ck_assert_int_ge(self->pid, 0);
     if (self->pid == 0) {
@@ -124,15 +145,26 @@ static void run_begin_by(run *self, const char *launcher, const char *what, int 
         (void)dup2(out, STDERR_FILENO);
         for (size_t i = 0; i < N_SIGNALS; i++) /* a script's background, or nohup, ignores some of them */
             (void)signal(signals[i].number, SIG_DFL);
+        if (ignored != SIGCHLD) (void)signal(ignored, SIG_IGN);
         (void)execl("/proc/self/exe", "test", "act", what, scratch, n, launcher, (char *)NULL);
         _exit(98);
     }
 }
 
-static void run_begin(run *self, const char *what, int ranks) {
+static void run_begin_by(run *self, const char *launcher, const char *what, int ranks) {
+    scratch_make();
+    run_begin_in_scratch(self, launcher, what, ranks, SIGCHLD);
+}
+
+static void run_begin_ignoring(run *self, const char *what, int ranks, int ignored) {
     char launcher[600];
     (void)snprintf(launcher, sizeof launcher, "%s/tests/launch/launcher.sh", fakes_source());
-    run_begin_by(self, launcher, what, ranks);
+    scratch_make();
+    run_begin_in_scratch(self, launcher, what, ranks, ignored);
+}
+
+static void run_begin(run *self, const char *what, int ranks) {
+    run_begin_ignoring(self, what, ranks, SIGCHLD);
 }
 
 static void run_end(run *self) {
@@ -263,37 +295,86 @@ static void wait_until_taken(pid_t pid, int number) {
     ck_abort_msg("signal %d is not taken", number);
 }
 
-START_TEST(ranks_that_do_not_listen_end_by_the_third_signal) {
-    run r;
-    pid_t ranks[2];
-    run_begin(&r, "deaf", 2);
-    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
-    for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(kill(r.pid, SIGINT), 0);
-        wait_until_taken(r.pid, SIGINT);
-        for (int k = 0; k < 40; k++) wait_a_little();
-        ck_assert(i == 2 || (kill(ranks[0], 0) == 0 && kill(ranks[1], 0) == 0));
-    }
-    run_end(&r);
-    ck_assert_int_gt(r.status, 128); /* as the launcher tells it */
-    run_free(&r);
-}
-END_TEST
-
-START_TEST(a_parent_that_is_killed_leaves_no_rank_behind) {
-    run r;
-    pid_t ranks[2];
+static void wait_until_gone(const pid_t ranks[2]) {
     int gone = 0;
-    run_begin(&r, "listen", 2);
-    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
-    ck_assert_int_eq(kill(r.pid, SIGKILL), 0);
-    run_end(&r);
     for (int i = 0; i < SECONDS * 200 && gone < 2; i++, wait_a_little()) {
         gone = 0;
         for (int rank = 0; rank < 2; rank++) gone += is_gone(ranks[rank]);
     }
     ck_assert_int_eq(gone, 2);
+}
+
+START_TEST(ranks_that_ignore_a_signal_end_by_the_second) {
+    run r;
+    pid_t ranks[2];
+    run_begin(&r, "deaf", 2);
+    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(kill(r.pid, SIGINT), 0);
+        wait_until_taken(r.pid, SIGINT);
+        for (int k = 0; k < 40; k++) wait_a_little();
+        ck_assert(i == 1 || (kill(ranks[0], 0) == 0 && kill(ranks[1], 0) == 0));
+    }
+    run_end(&r);
+    ck_assert_int_eq(r.status, 1000 + SIGINT); /* as one rank ends */
+    wait_until_gone(ranks);
     run_free(&r);
+}
+END_TEST
+
+/* A rank that has not begun may miss the signal or ignore it, and the others would wait for it. */
+START_TEST(a_signal_before_all_ranks_have_begun_ends_the_job) {
+    run r;
+    pid_t ranks[2];
+    run_begin(&r, "ignores signals at the start", 2);
+    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
+    ck_assert_int_eq(kill(r.pid, signals[_i].number), 0);
+    run_end(&r);
+    ck_assert_int_eq(r.status, 1000 + signals[_i].number);
+    wait_until_gone(ranks);
+    run_free(&r);
+}
+END_TEST
+
+/* nohup: the run goes on. */
+START_TEST(an_ignored_signal_is_not_passed_on) {
+    run r;
+    run_begin_ignoring(&r, "works for 1 s", 2, SIGHUP);
+    for (int rank = 0; rank < 2; rank++) (void)ready(rank);
+    ck_assert_int_eq(kill(r.pid, SIGHUP), 0);
+    run_end(&r);
+    ck_assert_int_eq(r.status, 0);
+    run_free(&r);
+}
+END_TEST
+
+/* Whether or not the launcher ends them, and also the one that begins later. */
+static const struct {
+    const char *what, *launcher;
+} orphans[] = {{"listen", "exec \"$LAUNCHER\" \"$@\""},
+               {"listen", "trap '' TERM; exec \"$LAUNCHER\" \"$@\""},
+               {"begins late", "trap '' TERM; exec \"$LAUNCHER\" \"$@\""}};
+
+START_TEST(a_parent_that_is_killed_leaves_no_rank_behind) {
+    run r;
+    pid_t ranks[2];
+    char command[900];
+    FILE *file = NULL;
+    scratch_make();
+    file = fopen(scratch_path("launcher"), "w");
+    ck_assert_ptr_nonnull(file);
+    (void)fprintf(file, "#!/bin/sh\nLAUNCHER=%s/tests/launch/launcher.sh\n%s\n", fakes_source(), orphans[_i].launcher);
+    (void)fclose(file);
+    (void)snprintf(command, sizeof command, "chmod +x %s", scratch_path("launcher"));
+    fakes_run(command);
+    run_begin_in_scratch(&r, scratch_path("launcher"), orphans[_i].what, 2, SIGCHLD);
+    for (int rank = 0; rank < 2; rank++) ranks[rank] = ready(rank);
+    ck_assert_int_eq(kill(r.pid, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(r.pid, NULL, 0), r.pid);
+    file = fopen(scratch_path("go"), "w");
+    ck_assert(file != NULL && fclose(file) == 0);
+    wait_until_gone(ranks);
+    scratch_remove();
 }
 END_TEST
 
@@ -370,8 +451,10 @@ int main(int argc, char **argv) {
     tcase_add_test(tests, the_ranks_status_is_the_parents);
     tcase_add_test(tests, a_crash_names_the_rank);
     tcase_add_loop_test(tests, a_signal_to_the_parent_lets_every_rank_end_as_it_would_alone, 0, N_SIGNALS);
-    tcase_add_test(tests, ranks_that_do_not_listen_end_by_the_third_signal);
-    tcase_add_test(tests, a_parent_that_is_killed_leaves_no_rank_behind);
+    tcase_add_test(tests, ranks_that_ignore_a_signal_end_by_the_second);
+    tcase_add_loop_test(tests, a_signal_before_all_ranks_have_begun_ends_the_job, 0, N_SIGNALS);
+    tcase_add_test(tests, an_ignored_signal_is_not_passed_on);
+    tcase_add_loop_test(tests, a_parent_that_is_killed_leaves_no_rank_behind, 0, 3);
     tcase_add_test(tests, a_launcher_that_cannot_run_is_named);
     tcase_add_loop_test(tests, ranks_hang_when_all_wait_and_not_while_one_computes, 0, 3);
     tcase_add_loop_test(tests, a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along, 0, 2);

@@ -81,7 +81,7 @@ for id in mpich openmpi; do
             steps 3
             kill -KILL "$(rank_of "$rank")"
             ends "kill -9 of rank $rank ($how, $id)"
-            names "^weft[a-z ]*: rank $rank (died by signal 9|is gone without a word.*) ($place): the other ranks were stopped; --resume"
+            names "^weft[a-z ]*: rank $rank (died by signal 9|is gone without a word.*) ($place): the other ranks were stopped$" # no checkpoint, no --resume
         done
         begin "$how" "$id" "$@"
         steps 3
@@ -121,7 +121,7 @@ while [ ! -e one/checkpoints/step-20 ] && kill -0 "$started"; do sleep 0.02; don
 kill -KILL "$(rank_of 1)"
 ends "kill -9 of a run that is taken up again"
 unset HOLD_AT
-says "^weft train: rank 1 (died by signal 9|is gone without a word.*) ($place): the other ranks"
+says "^weft train: rank 1 (died by signal 9|is gone without a word.*) ($place): the other ranks were stopped; --resume"
 [ ! -e one/model ] || fail "the run had come to its end"
 # shellcheck disable=SC2086
 "$weft" train run.ini --ranks 2 comm.plugin=mpi-mpich $long --resume >out.txt 2>err.txt </dev/null || fail "it goes on"
