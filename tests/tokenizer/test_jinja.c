@@ -143,6 +143,8 @@ static const struct {
     {"{% for i in [1] %}{{ loop([1]) }}{% endfor %}", "T, line 1: only a loop that is `recursive` can be called"},
     {"{% for i in [1] recursive %}{{ loop([1]) }}{% endfor %}", LEVELS},
     {"{{ -18446744073709551615 }}", NULL},
+    {"{{ 18446744073709551615|length }}", "T, line 1: an integer of more than 64 bits has no length"},
+    {"{{ joiner() < cycler(1) }}", "T, line 1: a joiner < a cycler is not possible"},
     {"{{ 18446744073709551615 + 1 }}", "T, line 1: a whole number has more than 64 bits"},
     {"{{ {}.keys()|tojson }}", "T, line 1: a value has no JSON: a list"},
     {"{{ 1 // 0 }}", "T, line 1: a division by zero"},

@@ -231,8 +231,10 @@ int jinja_order(jinja_arena *arena, const jinja_value *a, const jinja_value *b) 
 }
 
 const char *jinja_kind_name(const jinja_value *v) {
-    static const char *const names[] = {"undefined", "none",    "a boolean",  "a whole number", "a number",
-                                        "a string",  "a list",  "a tuple",    "an object",      "a namespace",
-                                        "loop",      "a macro", "a function", "a method",       "an iterator"};
+    static const char *const names[] = {"undefined",  "none",        "a boolean",   "a whole number",
+                                        "a number",   "a string",    "a list",      "a tuple",
+                                        "an object",  "a namespace", "loop",        "a macro",
+                                        "a function", "a method",    "an iterator", "an integer of more than 64 bits",
+                                        "a cycler",   "a joiner"};
     return names[v->kind];
 }
