@@ -468,6 +468,23 @@ static weft_status copy_file(const char *from, const char *to, const char *name,
     return status;
 }
 
+/* The templates in additional_chat_templates, if there are any. */
+static weft_status copy_templates(const merge *self, const char *from, weft_error *err) {
+    char inside[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
+    DIR *directory = NULL;
+    const struct dirent *entry = NULL;
+    weft_status status = weft_path_join(inside, from, WEFT_ADDITIONAL_TEMPLATES, err);
+    if (status == WEFT_OK) status = weft_path_join(to, self->what->directory, WEFT_ADDITIONAL_TEMPLATES, err);
+    if (status == WEFT_OK) directory = opendir(inside);
+    if (directory == NULL) return status;
+    if (mkdir(to, 0777) != 0 && errno != EEXIST)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", to, strerror(errno));
+    while (status == WEFT_OK && (entry = readdir(directory)) != NULL)
+        if (weft_words_end(entry->d_name, ".jinja")) status = copy_file(inside, to, entry->d_name, err);
+    (void)closedir(directory);
+    return status;
+}
+
 /* OUT/ID is an adapter of the merged model, made as if on it. What is carried does not lie where the base's own parts
  * do (stack.h). */
 static weft_status carry_adapter(const merge *self, int32_t adapter, weft_error *err) {
@@ -538,7 +555,9 @@ weft_status weft_adapter_merge(const weft_merging *what, weft_error *err) {
     for (int32_t i = 0; status == WEFT_OK && i < self.files->n_files; i++) status = write_file(&self, i, err);
     if (status == WEFT_OK && self.files->n_files > 1) status = write_index(&self, err);
     if (status == WEFT_OK) status = copy_texts(&self, what->base, is_copied, err);
+    if (status == WEFT_OK) status = copy_templates(&self, what->base, err);
     if (status == WEFT_OK) status = copy_texts(&self, what->adapter, is_of_tokenizer, err);
+    if (status == WEFT_OK) status = copy_templates(&self, what->adapter, err);
     for (int32_t i = 0; status == WEFT_OK && i < what->declared->n_adapters; i++)
         if (self.is_carried[i]) status = carry_adapter(&self, i, err);
     close_merge(&self);

@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "base/join.h"
+#include "model/config_json.h"
 #include "plugin/enter.h"
 
 #include <errno.h>
@@ -42,12 +43,27 @@ static weft_status add_name(weft_text_files *self, const char *name, weft_error 
     return WEFT_OK;
 }
 
-/* The chat template that the model has learned answers with, in place of the one that it came with. */
+/* Removes the templates in additional_chat_templates: transformers would choose one of them before the model's. */
+static void drop_additional(weft_text_files *self) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < self->n; i++) {
+        if (strncmp(self->files[i].name, WEFT_ADDITIONAL_TEMPLATES "/", sizeof WEFT_ADDITIONAL_TEMPLATES) != 0) {
+            self->files[n++] = self->files[i];
+            continue;
+        }
+        free(self->files[i].name);
+        free(self->files[i].text);
+    }
+    self->n = n;
+}
+
+/* Replaces the templates of the files by the one that the model was trained with. */
 static weft_status take_template(weft_text_files *self, const char *source, weft_error *err) {
     const char *name = "chat_template.jinja";
     weft_text_file *file = NULL;
     weft_status status = WEFT_OK;
     int32_t i = 0;
+    drop_additional(self);
     while (i < self->n && strcmp(self->files[i].name, name) != 0) i++;
     if (i == self->n) status = add_name(self, name, err);
     if (status != WEFT_OK) return status;
@@ -126,16 +142,30 @@ int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block) {
     return bytes;
 }
 
+/* A name without a folder, or one of a template in additional_chat_templates, whose folder is made. */
+static weft_status check_name(const char *name, const char *directory, weft_error *err) {
+    const char *slash = strrchr(name, '/');
+    const size_t n = strlen(WEFT_ADDITIONAL_TEMPLATES);
+    const bool inside = slash == name + n && strncmp(name, WEFT_ADDITIONAL_TEMPLATES, n) == 0;
+    char path[WEFT_PATH_BYTES];
+    weft_status status = WEFT_OK;
+    if (name[0] == '\0' || (slash != NULL && (!inside || slash[1] == '\0' || slash[1] == '.')))
+        return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name", name);
+    if (!inside) return WEFT_OK;
+    status = weft_path_join(path, directory, WEFT_ADDITIONAL_TEMPLATES, err);
+    if (status == WEFT_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be made: %s", path, strerror(errno));
+    return status;
+}
+
 weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
         const weft_text_file *file = &self->files[i];
         char path[WEFT_PATH_BYTES];
         struct stat about;
-        if (file->name[0] == '\0' || strchr(file->name, '/') != NULL)
-            return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name",
-                                  file->name);
-        status = weft_path_join(path, directory, file->name, err);
+        status = check_name(file->name, directory, err);
+        if (status == WEFT_OK) status = weft_path_join(path, directory, file->name, err);
         if (status != WEFT_OK || lstat(path, &about) == 0) continue;
         if (file->text != NULL) status = weft_file_replace(path, file->text, file->bytes, err);
         else status = copy_file(directory, self->directory, file->name, err);

@@ -25,7 +25,8 @@ void weft_text_files_clear(weft_text_files *self);
 /* Bytes that they take at most. */
 int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block);
 
-/* Writes them; what is there already under such a name stays as it is. Refused: a name that leads elsewhere. */
+/* Writes them; a file that is there already under such a name stays as it is. Fails for a name with a folder, except
+ * WEFT_ADDITIONAL_TEMPLATES, which is made. */
 weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err);
 
 #endif

@@ -16,6 +16,8 @@ static const weft_flag flags[] = {
     {"temperature", "T", false, "0 takes the likeliest id; above 0 samples (0.8)."},
     {"top-k", "K", false, "Sample among the K likeliest ids; 0: all (0)."},
     {"top-p", "P", false, "Sample among the likeliest ids that hold this probability (1)."},
+    {"repetition-penalty", "P", false,
+     "Make the ids that the text has less likely by P, as transformers does; 1: off (1)."},
     {"ignore-eos", NULL, false, "Go on after the model ends its text."},
     {"no-cache", NULL, false, "Compute the whole text again for each id: slow, for comparison."},
     {"chat", NULL, false,
@@ -181,7 +183,8 @@ static bool read_options(weft_generate_options *out, const weft_args *args, weft
     return weft_args_i64(args, &out->tokens, "tokens", "[1,1000000]", 100, err) &&
            weft_args_f64(args, &out->temperature, "temperature", "[0,inf)", 0.8, err) &&
            weft_args_i64(args, &out->top_k, "top-k", "[0,inf)", 0, err) &&
-           weft_args_f64(args, &out->top_p, "top-p", "(0,1]", 1.0, err);
+           weft_args_f64(args, &out->top_p, "top-p", "(0,1]", 1.0, err) &&
+           weft_args_f64(args, &out->repetition_penalty, "repetition-penalty", "(0,inf)", 1.0, err);
 }
 
 static weft_status converse(const generation *self, weft_generate_options *options, weft_error *err) {

@@ -5,6 +5,8 @@
 
 #include <weft/base.h>
 
+#define WEFT_ADDITIONAL_TEMPLATES "additional_chat_templates" /* the folder of further *.jinja in a model's directory */
+
 /* A copy in which "dtype" and "torch_dtype" of the outermost object, where they are texts, name this type (WEFT_F32,
  * WEFT_BF16 or WEFT_F16); every other byte is as before. text is JSON. NULL: no memory. The caller frees it.
  * [any-thread] */

@@ -24,7 +24,7 @@ struct weft_generator {
     char *leaf;   /* the piece, as it lies on the device */
     int64_t *past_out;
     float *row;     /* logits */
-    float *scratch; /* for sampling */
+    float *scratch; /* [2 vocabulary]: sorted logits of sampling; penalized logits */
     weft_trace *trace;
     weft_slot_ref more_work; /* scratch of a piece that needs more than the longest one, for which the plan has room */
 };
@@ -182,6 +182,11 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
         const float *logits = NULL;
         status = weft_generator_logits(self, &logits, text, past, n, err);
         if (status != WEFT_OK) break;
+        if (self->options.repetition_penalty > 0.0) {
+            float *penalized = self->scratch + vocabulary;
+            weft_penalize(penalized, logits, vocabulary, text, n, self->options.repetition_penalty);
+            logits = penalized;
+        }
         text[n] = weft_sample(logits, vocabulary, &self->options, (uint64_t)n, self->scratch);
         if (!self->options.ignore_eos && is_stop_id(stop, text[n])) break;
         past = self->options.cache ? n : 0;
@@ -213,7 +218,7 @@ static weft_status bind_memory(weft_generator *self, int64_t places, weft_error 
     const weft_status status = take_shared(self, places, weft_f32_bytes(vocabulary), err);
     if (status != WEFT_OK) return status;
     self->states = calloc((size_t)set->n_segments + 1, sizeof *self->states);
-    self->scratch = calloc((size_t)vocabulary + 1, sizeof *self->scratch);
+    self->scratch = calloc(2 * (size_t)vocabulary + 1, sizeof *self->scratch);
     if (self->states == NULL || self->scratch == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for a text of %lld places", (long long)places);
     for (int32_t s = 0; s < set->n_segments; s++) {

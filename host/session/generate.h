@@ -9,10 +9,11 @@
 typedef weft_status weft_generate_judge(void *context, const weft_engine *engine, weft_error *err);
 
 typedef struct weft_generate_options {
-    int64_t tokens;     /* most that are made */
-    double temperature; /* 0: greedy */
-    double top_p;       /* in (0, 1]; 1: all */
-    int64_t top_k;      /* 0: all */
+    int64_t tokens;            /* most that are made */
+    double temperature;        /* 0: greedy */
+    double top_p;              /* in (0, 1]; 1: all */
+    int64_t top_k;             /* 0: all */
+    double repetition_penalty; /* above 0; 0 and 1: none */
     uint64_t seed;
     bool ignore_eos;
     bool cache;                 /* false: every token from the whole text again */
@@ -41,6 +42,10 @@ weft_status weft_generator_logits(weft_generator *generator, const float **out, 
 /* prompt: at least one id. Ends after options->tokens ids, or with one of `stop` (which is not given to the sink). */
 weft_status weft_generator_run(weft_generator *generator, const int32_t *prompt, int64_t n_prompt,
                                const weft_stop_ids *stop, weft_generate_sink *sink, void *context, weft_error *err);
+
+/* Divides the logits above 0 of the ids that the text has, and multiplies those below 0, each once, as
+ * repetition_penalty of transformers (Keskar et al., arXiv 1909.05858). out: n, may not be `logits`. */
+void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *text, int64_t n_text, double penalty);
 
 /* The id that a row of logits gives. n: vocabulary; position: of the new id, part of the random number's key. */
 int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,

@@ -35,6 +35,14 @@ static float find_threshold(const float *logits, int64_t n, const weft_generate_
     return sorted[kept - 1];
 }
 
+void weft_penalize(float *out, const float *logits, int64_t n, const int32_t *text, int64_t n_text, double penalty) {
+    const float p = (float)penalty;
+    memcpy(out, logits, (size_t)n * sizeof *out);
+    for (int64_t i = 0; i < n_text; i++)
+        if (text[i] >= 0 && text[i] < n)
+            out[text[i]] = logits[text[i]] < 0.0f ? logits[text[i]] * p : logits[text[i]] / p;
+}
+
 int32_t weft_sample(const float *logits, int64_t n, const weft_generate_options *options, uint64_t position,
                     float *scratch) {
     const weft_random4 r = weft_random(options->seed, WEFT_RANDOM_SAMPLE, 0, position);

@@ -5,6 +5,7 @@
 #include "adapter/tensors.h"
 #include "base/words.h"
 #include "checkpoint/best.h"
+#include "model/config_json.h"
 
 #include <dirent.h>
 #include <stdbool.h>
@@ -74,11 +75,17 @@ static bool is_adapter(const char *where, const char *name) {
 
 static weft_status judge_names(const char *path, const char *inside, name_test is_known, weft_error *err);
 
-static weft_status judge_adapter(const char *path, const char *inside, const char *name, weft_error *err) {
+static bool is_template(const char *name) {
+    return weft_words_end(name, ".jinja");
+}
+
+/* The names in path/inside/name. */
+static weft_status judge_within(const char *path, const char *inside, const char *name, name_test is_known,
+                                weft_error *err) {
     char *within = NULL;
     weft_status status = WEFT_OK;
     if (asprintf(&within, "%s/%s", inside, name) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
-    status = judge_names(path, within, is_of_model, err);
+    status = judge_names(path, within, is_known, err);
     free(within);
     return status;
 }
@@ -96,7 +103,11 @@ static weft_status judge_names(const char *path, const char *inside, name_test i
     while (directory != NULL && status == WEFT_OK && (entry = readdir(directory)) != NULL) {
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 || is_known(entry->d_name)) continue;
         if ((is_known == is_of_model || is_known == is_of_checkpoint) && is_adapter(where, entry->d_name)) {
-            status = judge_adapter(path, inside, entry->d_name, err);
+            status = judge_within(path, inside, entry->d_name, is_of_model, err);
+            continue;
+        }
+        if (is_known != is_template && strcmp(entry->d_name, WEFT_ADDITIONAL_TEMPLATES) == 0) {
+            status = judge_within(path, inside, entry->d_name, is_template, err);
             continue;
         }
         status = weft_error_set(err, WEFT_E_USER,

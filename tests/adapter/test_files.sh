@@ -250,7 +250,12 @@ refused "$dir/wrong/adapter_config.json: target_modules '\Q.*' has '\Q.*', which
 refused "'model.embed_tokens' is tied to the head" "$weft" merge base out/model merged
 [ ! -e merged ] || failed "a refused merge left something"
 train run.out=plain train.trainable=adapter,*norm.weight
+mkdir base/additional_chat_templates
+echo '{{ messages }}' >base/additional_chat_templates/tool_use.jinja
 limit "$weft" merge base plain/model merged >log 2>&1 || failed "merge" log
+cmp -s base/additional_chat_templates/tool_use.jinja merged/additional_chat_templates/tool_use.jinja ||
+    failed "a merged model lacks the additional templates of its base"
+rm -r base/additional_chat_templates
 near "a merged model" 1e-5 "$(loss run.ini adapter.from=plain/model)" "$(loss plain.ini model.path=merged)"
 for file in config.json tokenizer.json model.safetensors; do [ -s "merged/$file" ] || failed "no merged/$file"; done
 limit "$weft" merge base plain/model narrow --dtype bf16 >log 2>&1 || failed "merge to bf16" log

@@ -376,6 +376,36 @@ done
 prints "$weft" train run.ini data.path=short.jsonl run.out=own-template train.steps=1 train.global_batch=1 train.micro_batch=1
 cmp -s "$golden/chat_template.jinja" own-template/model/chat_template.jinja || failed "the model's own template is another now"
 
+# Of several templates in the files, a record with tools takes tool_use, and a name chooses any. All are saved with the model,
+# unless it was trained with a named template, which replaces them.
+mkdir model/additional_chat_templates
+printf '{{ bos_token }}{%% for m in messages %%}{{ m.keys()|join(",") }}={{ m.content }}|{{ tools|length }}{%% endfor %%}' \
+    >model/additional_chat_templates/tool_use.jinja
+printf '{{ bos_token }}{%% for m in messages %%}rag {{ m.content }}|{%% endfor %%}' >model/additional_chat_templates/rag.jinja
+printf '{"messages":[{"content":"a","role":"user"},{"role":"assistant","content":"b"}],"tools":[{"type":"function"}]}\n' >tools.jsonl
+show tools.jsonl
+holds tool_use 'content,role=a|1[[role,content=b|1]]'
+show short.jsonl data.template=rag
+holds rag 'rag 1. e4|[[rag e5|]]'
+refused 'there is no chat template named x; there are: alpaca, llama2, llama3, chatml, mistral, gemma, and in the tokenizer' \
+    "$weft" data show run.ini data.path=short.jsonl data.template=x
+for name in own rag chatml; do
+    prints "$weft" train run.ini data.path=short.jsonl data.template=$name run.out=several-$name train.steps=1 \
+        train.global_batch=1 train.micro_batch=1 checkpoint.every=1
+    for saved in model checkpoints/step-1; do
+        if [ $name = chatml ]; then
+            [ ! -e several-$name/$saved/additional_chat_templates ] || failed "$saved of $name has templates besides its own"
+        else
+            diff -r model/additional_chat_templates several-$name/$saved/additional_chat_templates >log 2>&1 ||
+                failed "$saved of $name has other templates" log
+        fi
+    done
+done
+prints "$weft" train run.ini data.path=short.jsonl run.out=several-own train.steps=1 train.global_batch=1 train.micro_batch=1 --overwrite
+: >several-own/model/additional_chat_templates/mine.txt
+refused additional_chat_templates/mine.txt "$weft" train run.ini data.path=short.jsonl run.out=several-own train.steps=1 --overwrite
+rm -r model/additional_chat_templates
+
 # gsm8k, where the assets are at hand: all of it is prepared, and the loss of its first answers is that of transformers.
 assets=${WEFT_ASSETS:-$WEFT_SOURCE/../shared/assets}
 if [ -e "$assets/data/gsm8k_train_alpaca_format.json" ] && [ -e "$assets/data/gsm8k_test.jsonl" ]; then

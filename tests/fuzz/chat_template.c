@@ -79,15 +79,18 @@ static void render(chat_templates *templates, uint32_t flags) {
 
 static void render_all(const uint8_t *data, size_t size) {
     static chat_templates templates;
+    static chat_template own = {.name = "default"};
     weft_error err = WEFT_ERROR_INIT;
-    if (templates.host == NULL && chat_open(&templates, weft_services(), "none", NULL, 0, &err) != WEFT_OK) abort();
-    fuzz_judge(jinja_compile(&templates.own, weft_services(), "chat_template", (const char *)data, size, &err), &err);
-    if (templates.own == NULL) return;
-    templates.tokens[0] = (chat_token){"bos_token", "<s>", 3};
+    if (templates.host == NULL && chat_open(&templates, weft_services(), NULL, &err) != WEFT_OK) abort();
+    if (templates.tokens == NULL) templates.tokens = json_pack("{s:s}", "bos_token", "<s>");
+    fuzz_judge(jinja_compile(&own.compiled, weft_services(), "chat_template", (const char *)data, size, &err), &err);
+    if (own.compiled == NULL) return;
+    templates.own = &own;
+    templates.n_own = 1;
     render(&templates, 0);
     render(&templates, WEFT_CHAT_PROMPT);
-    jinja_free(templates.own);
-    templates.own = NULL;
+    jinja_free(own.compiled);
+    own.compiled = NULL;
 }
 
 static void converse(const weft_tokenizer *tokenizer, uint32_t flags) {

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""Makes tests/golden/chat: 500 random conversations, and what jinja2 makes of them, in the environment that transformers
-gives to chat templates, for every template *.jinja there: FNV-1a of the text, 8 hexadecimal digits of it, "refused" where
-rendering raises. The templates are of our own; they use what those of well-known models use.
+"""Makes tests/golden/chat: 500 random conversations, and the texts that jinja2 makes of them, in the environment that
+transformers gives to chat templates, for every template *.jinja there: FNV-1a of the text, 8 hexadecimal digits of it,
+"refused" where rendering raises. And forms.jsonl and forms.txt: conversations of 25 forms, and the hashes of the texts that
+transformers makes of them, all of apply_chat_template included. The templates are our own; they use the constructs of the
+templates of well-known models.
 
     python tests/golden/make_chat.py        needs jinja2 and transformers
 """
@@ -12,6 +14,8 @@ import os
 import random
 
 from transformers.utils.chat_template_utils import _compile_jinja_template
+
+from chat_forms import FORMS, as_objects, transformers_text
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "chat")
 N = 500
@@ -116,6 +120,21 @@ def main():
         f.write(" ".join("%-8s" % n for n in names).rstrip() + "\n")
         for row in zip(*columns):
             f.write(" ".join(row).rstrip() + "\n")
+    write_forms(["environment", "tools", "thinking", "iterators"])
+
+
+def write_forms(names):
+    """The arguments of calls as objects: the text for arguments in a string is that of the same arguments as an object."""
+    with open(os.path.join(HERE, "forms.jsonl"), "w", encoding="utf-8") as f:
+        for given in FORMS.values():
+            f.write(json.dumps(given, ensure_ascii=False, separators=(",", ":")) + "\n")
+    with open(os.path.join(HERE, "forms.txt"), "w", encoding="ascii") as f:
+        for name in names:
+            with open(os.path.join(HERE, name + ".jinja"), encoding="utf-8") as template:
+                source = template.read()
+            for number, given in enumerate(FORMS.values()):
+                text = transformers_text(source, as_objects(given))
+                f.write("%s %d %s\n" % (name, number, fnv(text.encode()) if isinstance(text, str) else "refused"))
 
 
 if __name__ == "__main__":

@@ -1,56 +1,85 @@
-/* What the interpreter of chat templates makes of conversations, for golden/compare_chat.py:
+/* Renders conversations as a tokenizer does, without a tokenizer, for golden/compare_chat.py:
  *
- *     chat_render TEMPLATE.jinja <conversations
+ *     chat_render DIRECTORY <conversations
  *
- * A conversation is a line, an object of what the template is given. For each a line: "=" and its text as a JSON
- * string, or "!" and the sentence of a refusal. */
-#include "base/text.h"
-#include "jinja.h"
+ * DIRECTORY has the files of a model: chat_template.jinja, tokenizer_config.json and so on. A conversation is a line:
+ * an object of "messages", "add_generation_prompt" and variables. The output has a line for each: "=" and the text as
+ * a JSON string, or "!" and the error. */
+#include "chat.h"
 #include "plugin/services.h"
 
 #include <stdlib.h>
 
-static void print_one(const jinja_template *self, const json_t *given) {
+static void print_text(const jinja_output *text) {
+    json_t *made = json_stringn(text->bytes, text->n);
+    (void)putchar('=');
+    (void)json_dumpf(made, stdout, JSON_ENCODE_ANY);
+    (void)putchar('\n');
+    json_decref(made);
+}
+
+static void print_one(const chat_templates *self, json_t *given) {
+    json_t *messages = json_incref(json_object_get(given, "messages"));
+    const size_t n = json_array_size(messages);
+    weft_chat_message *list = calloc(n + 1, sizeof *list);
+    weft_chat chat = {.struct_size = (uint32_t)sizeof chat, .messages = list, .n_messages = n};
     weft_error err = WEFT_ERROR_INIT;
-    jinja_render *r = NULL;
-    jinja_output text;
-    const char *key = NULL;
-    json_t *value = NULL, *made = NULL;
-    weft_status status = jinja_begin(&r, self, &err);
-    json_object_foreach((json_t *)(uintptr_t)given, key, value) {
-        if (status == WEFT_OK && !jinja_set_json(r, key, value, 1)) status = WEFT_E_MEMORY;
+    chat_text text;
+    if (json_is_true(json_object_get(given, "add_generation_prompt"))) chat.flags = WEFT_CHAT_PROMPT;
+    (void)json_object_del(given, "add_generation_prompt");
+    (void)json_object_del(given, "messages");
+    for (size_t i = 0; i < n; i++) {
+        list[i].struct_size = (uint32_t)sizeof *list;
+        list[i].more = json_dumps(json_array_get(messages, i), JSON_COMPACT);
+        list[i].more_bytes = strlen(list[i].more);
     }
-    if (status == WEFT_OK) status = jinja_run(r, &text, &err);
-    if (status == WEFT_OK) {
-        made = json_stringn(text.bytes, text.n);
-        (void)putchar('=');
-        (void)json_dumpf(made, stdout, JSON_ENCODE_ANY);
-        (void)putchar('\n');
-        json_decref(made);
+    chat.stride = (uint32_t)sizeof *list;
+    chat.variables = json_dumps(given, JSON_COMPACT);
+    chat.variables_bytes = strlen(chat.variables);
+    if (chat_render(&text, self, &chat, false, &err) == WEFT_OK) {
+        print_text(&text.text);
+        chat_text_free(&text, self->host);
     } else {
         (void)printf("! %s\n", err.text);
     }
-    jinja_end(r);
+    for (size_t i = 0; i < n; i++) free((char *)(uintptr_t)list[i].more);
+    free((char *)(uintptr_t)chat.variables);
+    free(list);
+    json_decref(messages);
+}
+
+static weft_status open_directory(chat_templates *self, const char *directory, weft_error *err) {
+    char path[4096];
+    json_t *config = NULL, *map = NULL, *list = NULL;
+    weft_status status = WEFT_OK;
+    (void)snprintf(path, sizeof path, "%.4000s/tokenizer_config.json", directory);
+    config = json_load_file(path, 0, NULL);
+    (void)snprintf(path, sizeof path, "%.4000s/special_tokens_map.json", directory);
+    map = json_load_file(path, 0, NULL);
+    status = chat_find(&list, &self->files, weft_services(), directory, config, err);
+    if (status == WEFT_OK) status = chat_open(self, weft_services(), list, err);
+    self->tokens = chat_special_tokens(config, map);
+    json_decref(config);
+    json_decref(map);
+    return status;
 }
 
 int main(int argc, char **argv) {
-    jinja_template *self = NULL;
+    chat_templates self = {0};
     weft_error err = WEFT_ERROR_INIT;
-    char *source = NULL, *line = NULL;
-    size_t n = 0, size = 0;
+    char *line = NULL;
+    size_t size = 0;
     ssize_t length = 0;
-    weft_status status = argc == 2 ? weft_text_read(&source, &n, argv[1], 1 << 24, &err)
-                                   : weft_error_set(&err, WEFT_E_USER, "usage: chat_render TEMPLATE <conversations");
-    if (status == WEFT_OK) status = jinja_compile(&self, weft_services(), argv[1], source, n, &err);
+    weft_status status = argc == 2 ? open_directory(&self, argv[1], &err)
+                                   : weft_error_set(&err, WEFT_E_USER, "usage: chat_render DIRECTORY <conversations");
     while (status == WEFT_OK && (length = getline(&line, &size, stdin)) > 0) {
         json_t *given = json_loadb(line, (size_t)length, JSON_ALLOW_NUL, NULL);
-        if (given == NULL) status = weft_error_set(&err, WEFT_E_USER, "a line is no JSON object");
-        else print_one(self, given);
+        if (!json_is_object(given)) status = weft_error_set(&err, WEFT_E_USER, "a line is no JSON object");
+        else print_one(&self, given);
         json_decref(given);
     }
     if (status != WEFT_OK) (void)fprintf(stderr, "%s\n", err.text);
-    jinja_free(self);
-    free(source);
+    chat_close(&self);
     free(line);
     return status == WEFT_OK ? 0 : 1;
 }

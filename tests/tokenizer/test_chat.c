@@ -6,6 +6,8 @@
 #include "../../plugins/common/json_big.h"
 #include "base/text.h"
 
+#include <sys/stat.h>
+
 static const weft_tokenizer_chat *chat_table;
 
 static void chat_enter(void) {
@@ -28,11 +30,15 @@ static void copy_file(const char *to, const char *from) {
     free(text);
 }
 
-static void write_template(const char *source) {
-    FILE *file = fopen(scratch_path("chat_template.jinja"), "wb");
+static void write_scratch(const char *name, const char *text) {
+    FILE *file = fopen(scratch_path(name), "wb");
     ck_assert_ptr_nonnull(file);
-    ck_assert(fputs(source, file) >= 0);
+    ck_assert(fputs(text, file) >= 0);
     ck_assert_int_eq(fclose(file), 0);
+}
+
+static void write_template(const char *source) {
+    write_scratch("chat_template.jinja", source);
 }
 
 static weft_tokenizer *open_golden(const char *tokenizer) {
@@ -62,13 +68,14 @@ static weft_status take(void *context, const int32_t *ids, const int32_t *answer
     return WEFT_OK;
 }
 
-/* object: messages, and the rest as variables. */
-static weft_status encode(const weft_tokenizer *tokenizer, marked *out, json_t *object, const char *named,
-                          uint32_t flags, weft_error *err) {
+/* object: messages, and the rest as variables. text: (optional) the text instead of ids. */
+static weft_status run(const weft_tokenizer *tokenizer, marked *out, weft_bytes *text, json_t *object,
+                       const char *named, uint32_t flags, weft_error *err) {
     json_t *messages = json_incref(json_object_get(object, "messages")), *rest = json_copy(object);
     const size_t n = json_array_size(messages);
     weft_chat_message *list = calloc(n + 1, sizeof *list);
     const weft_chat_sink sink = {out, take};
+    const weft_text_sink text_sink = {text, weft_bytes_put_text};
     weft_chat chat = {.struct_size = (uint32_t)sizeof chat, .flags = flags, .messages = list, .n_messages = n};
     weft_status status = WEFT_OK;
     (void)json_object_del(rest, "messages");
@@ -81,14 +88,20 @@ static weft_status encode(const weft_tokenizer *tokenizer, marked *out, json_t *
     chat.named = named;
     chat.variables = json_big_dump(rest, 0);
     chat.variables_bytes = strlen(chat.variables);
-    out->n = 0;
-    status = chat_table->encode(tokenizer, &sink, &chat, err);
+    if (out != NULL) out->n = 0;
+    status = text != NULL ? chat_table->render(tokenizer, &text_sink, &chat, err)
+                          : chat_table->encode(tokenizer, &sink, &chat, err);
     for (size_t i = 0; i < n; i++) free((char *)(uintptr_t)list[i].more);
     free((char *)(uintptr_t)chat.variables);
     free(list);
     json_decref(messages);
     json_decref(rest);
     return status;
+}
+
+static weft_status encode(const weft_tokenizer *tokenizer, marked *out, json_t *object, const char *named,
+                          uint32_t flags, weft_error *err) {
+    return run(tokenizer, out, NULL, object, named, flags, err);
 }
 
 static uint32_t fnv(const int32_t *numbers, size_t n, bool as_mask) {
@@ -144,6 +157,121 @@ START_TEST(ids_and_masks_are_those_of_transformers) {
     rig_close(tokenizer);
     (void)fclose(expected);
     for (int i = 0; i < 500; i++) json_decref(conversations[i]);
+}
+END_TEST
+
+static const char special_tokens[] =
+    "{\"bos_token\":{\"content\":\"<s>\",\"lstrip\":false},\"eos_token\":\"</s>\",\"unk_token\":\"<unk>\","
+    "\"sep_token\":\"<sep>\",\"cls_token\":\"<cls>\",\"mask_token\":\"<mask>\",\"image_token\":\"<image>\","
+    "\"extra_special_tokens\":{\"eot_token\":\"<eot>\"}}";
+
+static uint32_t fnv_text(const weft_bytes *text) {
+    uint64_t h = 14695981039346656037u;
+    for (size_t i = 0; i < text->n; i++) h = (h ^ (unsigned char)text->data[i]) * 1099511628211u;
+    return (uint32_t)(h >> 32);
+}
+
+/* Of tool calls, contents without a value, reasoning, documents and so on, as apply_chat_template prepares them. */
+START_TEST(texts_of_all_forms_are_those_of_transformers) {
+    char path[1024], template[32], before[32] = "", hash[16], file[64], got[16];
+    json_t *forms[64];
+    int n = 0, number = 0, held = 0;
+    weft_tokenizer *tokenizer = NULL;
+    FILE *expected = NULL, *all = NULL;
+    golden_path(path, sizeof path, "chat/forms.jsonl");
+    all = fopen(path, "rb");
+    ck_assert_ptr_nonnull(all);
+    while (n < 64 && (forms[n] = json_loadf(all, JSON_DISABLE_EOF_CHECK, NULL)) != NULL) n++;
+    ck_assert_int_eq(n, 25);
+    golden_path(path, sizeof path, "chat/forms.txt");
+    expected = fopen(path, "rb");
+    ck_assert_ptr_nonnull(expected);
+    write_scratch("tokenizer_config.json", special_tokens);
+    while (fscanf(expected, "%31s %d %15s", template, &number, hash) == 3) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_bytes text = {0};
+        json_t *given = NULL;
+        uint32_t flags = 0;
+        if (strcmp(template, before) != 0) {
+            if (tokenizer != NULL) rig_close(tokenizer);
+            (void)snprintf(file, sizeof file, "chat/%s.jinja", template);
+            copy_file("chat_template.jinja", file);
+            tokenizer = open_golden("sp-bpe");
+            (void)snprintf(before, sizeof before, "%s", template);
+        }
+        ck_assert_int_lt(number, n);
+        given = json_copy(forms[number]);
+        if (json_is_true(json_object_get(given, "add_generation_prompt"))) flags = WEFT_CHAT_PROMPT;
+        (void)json_object_del(given, "add_generation_prompt");
+        (void)snprintf(got, sizeof got, "refused");
+        if (run(tokenizer, NULL, &text, given, NULL, flags, &err) == WEFT_OK)
+            (void)snprintf(got, sizeof got, "%08x", fnv_text(&text));
+        ck_assert_msg(strcmp(got, hash) == 0, "%s %d: %s and not %s: %.*s %s", template, number, got, hash, (int)text.n,
+                      text.data == NULL ? "" : text.data, err.text);
+        weft_bytes_free(&text);
+        json_decref(given);
+        held++;
+    }
+    ck_assert_int_eq(held, 100);
+    rig_close(tokenizer);
+    (void)fclose(expected);
+    (void)fclose(all);
+    for (int i = 0; i < n; i++) json_decref(forms[i]);
+}
+END_TEST
+
+/* The choice of transformers among several templates; NULL text: an error that names them. */
+START_TEST(the_template_is_chosen_as_transformers_does) {
+    static const struct {
+        const char *config, *file, *added, *variables, *named, *text;
+    } rows[] = {
+        {"\"config\"", NULL, NULL, "{}", NULL, "config"},
+        {"\"config\"", NULL, NULL, "{\"tools\":[{}]}", NULL, "config"},
+        {"\"config\"", "file", NULL, "{}", NULL, "file"},
+        {"\"config\"", "file", "added", "{}", NULL, "file"},
+        {"\"config\"", "file", "added", "{\"tools\":[]}", NULL, "added"},
+        {"\"config\"", "file", "added", "{\"tools\":null}", NULL, "file"},
+        {"\"config\"", "file", "added", "{\"tools\":{}}", NULL, NULL},
+        {"\"config\"", "file", "added", "{\"tools\":[\"f\"]}", NULL, NULL},
+        {"\"config\"", "file", "added", "{\"documents\":\"d\"}", NULL, NULL},
+        {"\"config\"", "file", "added", "{}", "tool_use", "added"},
+        {"\"config\"", NULL, "added", "{}", NULL, NULL},
+        {"\"config\"", NULL, "added", "{\"tools\":[{}]}", NULL, "added"},
+        {"[{\"name\":\"rag\",\"template\":\"r\"},{\"name\":\"default\",\"template\":\"d\"}]", NULL, NULL,
+         "{\"tools\":[{}]}", NULL, "d"},
+        {"[{\"name\":\"rag\",\"template\":\"r\"},{\"name\":\"default\",\"template\":\"d\"}]", NULL, NULL, "{}", "rag",
+         "r"},
+        {"[{\"name\":\"tool_use\",\"template\":\"t\"},{\"name\":\"default\",\"template\":\"d\"}]", NULL, NULL,
+         "{\"tools\":[{}]}", NULL, "t"},
+        {"[{\"name\":\"rag\",\"template\":\"r\"}]", NULL, NULL, "{}", NULL, NULL},
+        {"{\"default\":\"d\",\"tool_use\":\"t\"}", NULL, NULL, "{\"tools\":[{}]}", NULL, "t"},
+    };
+    char config[256];
+    weft_error err = WEFT_ERROR_INIT;
+    weft_bytes text = {0};
+    weft_tokenizer *tokenizer = NULL;
+    json_t *object = json_loads(rows[_i].variables, 0, NULL);
+    (void)json_object_set_new(object, "messages", json_pack("[{s:s, s:s}]", "role", "user", "content", "a"));
+    (void)snprintf(config, sizeof config, "{\"chat_template\":%s}", rows[_i].config);
+    write_scratch("tokenizer_config.json", config);
+    if (rows[_i].file != NULL) write_template(rows[_i].file);
+    if (rows[_i].added != NULL) {
+        ck_assert_int_eq(mkdir(scratch_path("additional_chat_templates"), 0777), 0);
+        write_scratch("additional_chat_templates/tool_use.jinja", rows[_i].added);
+    }
+    tokenizer = open_golden("sp-bpe");
+    if (rows[_i].text == NULL) {
+        ck_assert_int_ne(run(tokenizer, NULL, &text, object, rows[_i].named, 0, &err), WEFT_OK);
+        ck_assert_msg(err.text[0] != '\0', "an error without a sentence");
+    } else {
+        ck_assert_msg(run(tokenizer, NULL, &text, object, rows[_i].named, 0, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_msg(text.n == strlen(rows[_i].text) && memcmp(text.data, rows[_i].text, text.n) == 0, "%.*s",
+                      (int)text.n, text.data);
+    }
+    ck_assert_int_eq(chat_table->check(tokenizer, "nonsuch", &err), WEFT_E_USER);
+    rig_close(tokenizer);
+    weft_bytes_free(&text);
+    json_decref(object);
 }
 END_TEST
 
@@ -430,10 +558,10 @@ START_TEST(what_is_missing_is_said) {
     ck_assert_says(
         err, "there is no chat template named nonsuch; there are: alpaca, llama2, llama3, chatml, mistral, gemma");
     rig_close(tokenizer);
-    write_template("{{ x|wordwrap }}");
+    write_template("{{ x|nosuch }}");
     tokenizer = open_golden("sp-bpe"); /* which is of use without it */
     ck_assert_int_eq(chat_table->check(tokenizer, NULL, &err), WEFT_E_DATA);
-    ck_assert_says(err, "chat_template.jinja, line 1: the filter wordwrap is not known here");
+    ck_assert_says(err, "chat_template.jinja, line 1: the filter nosuch is not known here");
     ck_assert_int_eq(chat_table->check(tokenizer, "alpaca", &err), WEFT_OK);
     rig_close(tokenizer);
     json_decref(object);
@@ -449,6 +577,8 @@ int main(void) {
     tcase_add_loop_test(tests, answers_follow_the_generation_prompt, 0, 6);
     tcase_add_loop_test(tests, answers_are_all_of_their_turn, 0, N_TURNS);
     tcase_add_loop_test(tests, unused_parts_are_errors, 0, 6);
+    tcase_add_test(tests, texts_of_all_forms_are_those_of_transformers);
+    tcase_add_loop_test(tests, the_template_is_chosen_as_transformers_does, 0, 17);
     tcase_add_loop_test(tests, typed_special_tokens_stay_text, 0, 2);
     tcase_add_test(tests, what_is_missing_is_said);
     suite_add_tcase(suite, tests);

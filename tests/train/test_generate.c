@@ -362,6 +362,34 @@ START_TEST(greedy_takes_the_lowest_of_equals) {
 }
 END_TEST
 
+/* The values are those of RepetitionPenaltyLogitsProcessor(1.3) of transformers. */
+START_TEST(the_penalty_is_that_of_transformers) {
+    static const float logits[] = {2.0f, -1.0f, 0.5f, 3.0f, -2.0f, 0.0f};
+    static const float expected[] = {
+        1.53846156597137451171875f, -1.2999999523162841796875f, 0.5f, 2.30769228935241699218750f, -2.0f, 0.0f};
+    static const int32_t text[] = {0, 1, 1, 3, 5, 0};
+    float out[6];
+    weft_penalize(out, logits, 6, text, 6, 1.3);
+    for (int i = 0; i < 6; i++)
+        ck_assert_msg(memcmp(&out[i], &expected[i], sizeof out[i]) == 0, "%d: %.9g", i, (double)out[i]);
+}
+END_TEST
+
+/* So high a penalty lets no id come twice while there is another one. */
+START_TEST(penalized_ids_do_not_come_again) {
+    weft_generate_options options = greedy;
+    int64_t n = 0;
+    int32_t *ids = NULL;
+    options.repetition_penalty = 1e6;
+    options.ignore_eos = true;
+    ids = continued("llama-gqa", &options, NONE, &n);
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = 0; k < i; k++) ck_assert_int_ne(ids[i], ids[k]);
+    ck_assert_int_gt(n, 4);
+    free(ids);
+}
+END_TEST
+
 /* ---- a real model ---- */
 
 static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
@@ -441,6 +469,8 @@ int main(void) {
     tcase_add_test(tests, top_k_keeps_the_k_largest);
     tcase_add_test(tests, top_p_keeps_the_smallest_set_that_reaches_it);
     tcase_add_test(tests, greedy_takes_the_lowest_of_equals);
+    tcase_add_test(tests, the_penalty_is_that_of_transformers);
+    tcase_add_test(tests, penalized_ids_do_not_come_again);
     tcase_add_loop_test(tests, a_real_model_tells_the_story_that_is_known, 0, 2);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -20,7 +20,14 @@ static weft_status take(void *context, const int32_t *ids, const int32_t *answer
     return WEFT_OK;
 }
 
-/* Role and content by themselves, everything as `more`: what a message has, the template sees. */
+/* True if role and content do not give the message: it has other keys, or these in the other order. */
+static int needs_more(const json_t *message) {
+    const void *first = json_object_iter((json_t *)(uintptr_t)message);
+    return json_object_size(message) > 2 || !json_is_string(json_object_get(message, "content")) ||
+           strcmp(json_object_iter_key((void *)(uintptr_t)first), "role") != 0;
+}
+
+/* A message is given by its role and content, or by all of its JSON: a template may print it whole. */
 static weft_status call_tokenizer(rendered *out, const instruct_encoder *with, const instruct_record *record,
                                   const instruct_sample *sample, weft_error *err) {
     const size_t n = json_array_size(sample->messages);
@@ -36,7 +43,7 @@ static weft_status call_tokenizer(rendered *out, const instruct_encoder *with, c
         messages[i].role = json_string_value(json_object_get(message, "role"));
         messages[i].content = json_string_value(content);
         messages[i].content_bytes = json_string_length(content);
-        if (json_object_size(message) > 2 || !json_is_string(content)) {
+        if (needs_more(message)) {
             messages[i].more = json_big_dump(message, JSON_COMPACT);
             messages[i].more_bytes = messages[i].more == NULL ? 0 : strlen(messages[i].more);
         }

@@ -20,7 +20,7 @@
     K(LIST, ignore,     "id",   "", "", WEFT_SAME,                                                                     \
       "Keys of records and of messages that are dropped; any other key that is not used is an error.")                 \
     K(STR,  template,   "own",  "", "", WEFT_SAME,                                                                     \
-      "own: the model's chat template; else alpaca, llama2, llama3, chatml, mistral or gemma.")                        \
+      "own: the model's chat template; else alpaca, llama2, llama3, chatml, mistral, gemma, or one of its files.")     \
     K(STR,  system,     "",     "", "", WEFT_SAME, "A system message for conversations that have none.")               \
     K(ENUM, loss_on,    "answers", "answers,last,text", "", WEFT_SAME,                                                 \
       "What is learned: every answer, the last one of each conversation, or the whole text.")                          \

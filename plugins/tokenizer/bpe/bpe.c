@@ -71,7 +71,9 @@ static void info(const weft_tokenizer *tokenizer, weft_tokenizer_info *out) {
 }
 
 static const char *file(const weft_tokenizer *tokenizer, uint32_t i) {
-    return i < BPE_MOST_FILES ? tokenizer->files[i] : NULL;
+    uint32_t n = 0;
+    while (n < BPE_MOST_FILES && tokenizer->files[n] != NULL) n++;
+    return i < n ? tokenizer->files[i] : json_string_value(json_array_get(tokenizer->chat.files, i - n));
 }
 
 static const void *extension(const weft_tokenizer *tokenizer, const char *id) {

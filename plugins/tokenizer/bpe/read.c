@@ -120,30 +120,30 @@ static weft_status fill_ids(weft_tokenizer *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* The special tokens as templates write them. */
-static void name_tokens(weft_tokenizer *self) {
-    static const char *const variables[CHAT_N_TOKENS] = {"bos_token", "eos_token", "unk_token", "pad_token"};
-    const int32_t ids[CHAT_N_TOKENS] = {self->special.bos, self->special.eos, self->special.unknown, self->special.pad};
-    for (int i = 0; i < CHAT_N_TOKENS; i++) {
-        chat_token *token = &self->chat.tokens[i];
-        const bpe_added_token *added = ids[i] < 0 ? NULL : bpe_added_by_id(&self->added, ids[i]);
-        token->variable = variables[i];
-        if (added != NULL) {
-            token->text = added->content.bytes;
-            token->n = added->content.n;
-        } else if (ids[i] >= 0) token->text = bpe_vocab_piece(&self->model.vocab, ids[i], &token->n);
-    }
+/* The text of a token that the files give no name to, but an id. */
+static bool name_token(json_t *tokens, const char *variable, const weft_tokenizer *self, int32_t id) {
+    const bpe_added_token *added = id < 0 ? NULL : bpe_added_by_id(&self->added, id);
+    size_t n = 0;
+    const char *text = added != NULL ? added->content.bytes
+                       : id >= 0     ? bpe_vocab_piece(&self->model.vocab, id, &n)
+                                     : NULL;
+    if (text == NULL || json_object_get(tokens, variable) != NULL) return true;
+    return json_object_set_new(tokens, variable, json_stringn(text, added != NULL ? added->content.n : n)) == 0;
 }
 
-static weft_status read_chat(weft_tokenizer *self, const char *directory, const json_t *config, weft_error *err) {
-    char name[BPE_PATH_BYTES + 64];
-    char *source = NULL;
-    size_t n = 0;
-    weft_status status = chat_find(&source, &n, name, sizeof name, self->host, directory, config, err);
-    if (status == WEFT_OK) status = chat_open(&self->chat, self->host, name, source, n, err);
-    self->host->release(self->host, source);
-    name_tokens(self);
-    return status;
+static weft_status read_chat(weft_tokenizer *self, const char *directory, const json_t *config, const json_t *map,
+                             weft_error *err) {
+    const bpe_special *special = &self->special;
+    json_t *list = NULL, *files = NULL, *tokens = NULL;
+    weft_status status = chat_find(&list, &files, self->host, directory, config, err);
+    if (status == WEFT_OK) status = chat_open(&self->chat, self->host, list, err);
+    self->chat.files = files;
+    if (status != WEFT_OK) return status;
+    self->chat.tokens = tokens = chat_special_tokens(config, map);
+    if (tokens == NULL || !name_token(tokens, "bos_token", self, special->bos) ||
+        !name_token(tokens, "eos_token", self, special->eos))
+        return bpe_no_memory(err);
+    return WEFT_OK;
 }
 
 weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft_error *err) {
@@ -166,7 +166,7 @@ weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft
     if (status == WEFT_OK) status = judge_first(self, &from.root_at, err);
     if (status == WEFT_OK) status = bpe_special_read(&self->special, &from, err);
     if (status == WEFT_OK) status = fill_ids(self, err);
-    if (status == WEFT_OK) status = read_chat(self, directory, roots[1], err);
+    if (status == WEFT_OK) status = read_chat(self, directory, roots[1], roots[2], err);
 done:
     for (size_t i = 0; i < 3; i++) json_decref(roots[i]);
     return status;

@@ -24,88 +24,150 @@ static weft_status compile_named(chat_templates *self, weft_error *err) {
     return status;
 }
 
-static weft_status keep_reason(chat_templates *self, const weft_error *reason, weft_error *err) {
-    const size_t n = strlen(reason->text) + 1;
-    self->why = self->host->alloc(self->host, n, 16);
+/* Compiles one template of the files, or keeps the reason why it cannot be. */
+static weft_status compile_own(chat_template *self, const weft_host *host, const json_t *one, weft_error *err) {
+    const json_t *text = json_object_get(one, "template");
+    const char *from = json_string_value(json_object_get(one, "from"));
+    weft_error reason = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    size_t n = 0;
+    self->name = json_string_value(json_object_get(one, "name"));
+    if (!json_is_string(text)) status = weft_error_set(&reason, WEFT_E_DATA, "%s: the template is not UTF-8", from);
+    else
+        status = jinja_compile(&self->compiled, host, from, json_string_value(text), json_string_length(text), &reason);
+    if (status == WEFT_OK) return WEFT_OK;
+    if (status != WEFT_E_DATA) return weft_error_set(err, status, "%s", reason.text);
+    n = strlen(reason.text) + 1;
+    self->why = host->alloc(host, n, 16);
     if (self->why == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a chat template");
-    memcpy(self->why, reason->text, n);
+    memcpy(self->why, reason.text, n);
     return WEFT_OK;
 }
 
-weft_status chat_open(chat_templates *self, const weft_host *host, const char *name, const char *source, size_t n,
-                      weft_error *err) {
-    weft_error reason = WEFT_ERROR_INIT;
+weft_status chat_open(chat_templates *self, const weft_host *host, json_t *list, weft_error *err) {
+    const size_t n = json_array_size(list);
     weft_status status = WEFT_OK;
     self->host = host;
+    self->list = list;
     status = compile_named(self, err);
-    if (status != WEFT_OK || source == NULL) return status;
-    status = jinja_compile(&self->own, host, name, source, n, &reason);
-    if (status == WEFT_E_DATA) return keep_reason(self, &reason, err);
-    return status == WEFT_OK ? WEFT_OK : weft_error_set(err, status, "%s", reason.text);
+    if (status != WEFT_OK || n == 0) return status;
+    self->own = host->alloc(host, n * sizeof *self->own, 16);
+    if (self->own == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for chat templates");
+    memset(self->own, 0, n * sizeof *self->own);
+    self->n_own = n;
+    for (size_t i = 0; i < n && status == WEFT_OK; i++)
+        status = compile_own(&self->own[i], host, json_array_get(list, i), err);
+    return status;
 }
 
 void chat_close(chat_templates *self) {
     if (self->host == NULL) return;
-    jinja_free(self->own);
+    for (size_t i = 0; i < self->n_own; i++) {
+        jinja_free(self->own[i].compiled);
+        self->host->release(self->host, self->own[i].why);
+    }
     for (uint32_t i = 0; self->named != NULL && chat_named(i) != NULL; i++) jinja_free(self->named[i]);
     self->host->release(self->host, self->named);
-    self->host->release(self->host, self->why);
+    self->host->release(self->host, self->own);
+    json_decref(self->list);
+    json_decref(self->tokens);
+    json_decref(self->files);
 }
 
-static void list_named(char *out, size_t size) {
-    size_t n = 0;
-    for (uint32_t i = 0; chat_named(i) != NULL && n < size; i++)
-        n += (size_t)snprintf(out + n, size - n, "%s%s", i > 0 ? ", " : "", chat_named(i));
+/* The last of a name counts, as in a Python dict. */
+static const chat_template *find_own(const chat_templates *self, const char *name) {
+    for (size_t i = self->n_own; i-- > 0;)
+        if (strcmp(self->own[i].name, name) == 0) return &self->own[i];
+    return NULL;
 }
 
+static void add_word(char *out, size_t size, const char *word) {
+    const size_t n = strlen(out);
+    if (n < size) (void)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", word);
+}
+
+static weft_status missing(const chat_templates *self, const char *named, weft_error *err) {
+    char names[400] = "", own[400] = "";
+    for (uint32_t i = 0; chat_named(i) != NULL; i++) add_word(names, sizeof names, chat_named(i));
+    for (size_t i = 0; i < self->n_own; i++) add_word(own, sizeof own, self->own[i].name);
+    if (named != NULL)
+        return weft_error_set(err, WEFT_E_USER, "there is no chat template named %s; there are: %s%s%s", named, names,
+                              self->n_own > 0 ? ", and in the tokenizer's files: " : "", own);
+    if (self->n_own > 0)
+        return weft_error_set(err, WEFT_E_USER,
+                              "the tokenizer's files have several chat templates and none named default; choose one by "
+                              "name: %s",
+                              own);
+    return weft_error_set(err, WEFT_E_USER,
+                          "the tokenizer's files have no chat template (chat_template in tokenizer_config.json, or "
+                          "chat_template.jinja); by name there are: %s",
+                          names);
+}
+
+/* named NULL: as transformers chooses among the templates of the files. */
 static weft_status find_template(const jinja_template **out, const chat_templates *self, const char *named,
-                                 weft_error *err) {
-    char names[160];
+                                 bool has_tools, weft_error *err) {
+    const chat_template *own = NULL;
     for (uint32_t i = 0; named != NULL && chat_named(i) != NULL; i++) {
         if (strcmp(chat_named(i), named) != 0) continue;
         *out = self->named[i];
         return WEFT_OK;
     }
-    list_named(names, sizeof names);
-    if (named != NULL)
-        return weft_error_set(err, WEFT_E_USER, "there is no chat template named %s; there are: %s", named, names);
-    if (self->why != NULL) return weft_error_set(err, WEFT_E_DATA, "%s", self->why);
-    if (self->own == NULL)
-        return weft_error_set(err, WEFT_E_USER,
-                              "the tokenizer's files have no chat template (chat_template in tokenizer_config.json, or "
-                              "chat_template.jinja); by name there are: %s",
-                              names);
-    *out = self->own;
+    if (named != NULL) own = find_own(self, named);
+    else if (has_tools) own = find_own(self, "tool_use");
+    if (own == NULL && named == NULL) own = find_own(self, "default");
+    if (own == NULL) return missing(self, named, err);
+    if (own->why != NULL) return weft_error_set(err, WEFT_E_DATA, "%s", own->why);
+    *out = own->compiled;
     return WEFT_OK;
 }
 
 weft_status chat_check(const chat_templates *self, const char *named, weft_error *err) {
     const jinja_template *found = NULL;
-    return find_template(&found, self, named, err);
+    const bool only_tools = named == NULL && find_own(self, "default") == NULL;
+    return find_template(&found, self, named, only_tools, err);
 }
 
-/* One message as an object: role and content, and what `more` has over them. */
+/* Drops the keys without a value, and gives the reasoning of an answer under the names that templates read. */
+static json_t *normalized(const json_t *message) {
+    static const char *const fields[] = {"reasoning_content", "thinking", "reasoning"};
+    json_t *out = json_object(), *reasoning = NULL, *value = NULL;
+    const char *key = NULL;
+    for (size_t i = 0; i < sizeof fields / sizeof *fields && reasoning == NULL; i++) {
+        value = json_object_get(message, fields[i]);
+        if (!json_is_null(value)) reasoning = value;
+    }
+    if (reasoning != NULL) (void)json_object_set(out, "thinking", reasoning);
+    json_object_foreach((json_t *)(uintptr_t)message, key, value) {
+        if (!json_is_null(value)) (void)json_object_set(out, key, value);
+    }
+    if (reasoning != NULL) (void)json_object_set(out, "reasoning_content", reasoning);
+    return out;
+}
+
+/* One message as an object: role, content, and the fields of `more`, which replace these two in their order. */
 static weft_status message_json(json_t **out, const weft_chat_message *message, size_t i, weft_error *err) {
-    json_t *object = json_object(), *more = NULL;
+    json_t *object = json_object(), *more = NULL, *content = NULL;
     json_error_t why;
-    if (message->role != NULL) (void)json_object_set_new(object, "role", json_string(message->role));
-    if (message->content == NULL) (void)json_object_set_new(object, "content", json_null());
-    else (void)json_object_set_new(object, "content", json_stringn(message->content, (size_t)message->content_bytes));
-    if (message->more != NULL) {
-        more = json_big_load(message->more, (size_t)message->more_bytes, JSON_ALLOW_NUL, &why);
-        if (!json_is_object(more) || json_object_update(object, more) != 0) {
-            json_decref(more);
-            json_decref(object);
-            return weft_error_set(err, WEFT_E_DATA, "message %zu has further fields that are no JSON object", i + 1);
-        }
-        json_decref(more);
+    weft_status status = WEFT_OK;
+    if (message->more != NULL) more = json_big_load(message->more, (size_t)message->more_bytes, JSON_ALLOW_NUL, &why);
+    if (message->more != NULL && !json_is_object(more))
+        status = weft_error_set(err, WEFT_E_DATA, "message %zu has further fields that are no JSON object", i + 1);
+    if (message->role != NULL && json_object_get(more, "role") == NULL)
+        (void)json_object_set_new(object, "role", json_string(message->role));
+    if (message->content != NULL && json_object_get(more, "content") == NULL) {
+        content = json_stringn(message->content, (size_t)message->content_bytes);
+        if (content == NULL)
+            status = weft_error_set(err, WEFT_E_DATA, "message %zu has a text that is not UTF-8", i + 1);
+        else (void)json_object_set_new(object, "content", content);
     }
-    if (!json_is_string(json_object_get(object, "role")) || json_object_get(object, "content") == NULL) {
-        json_decref(object);
-        return weft_error_set(err, WEFT_E_DATA, "message %zu has no role, or a text that is not UTF-8", i + 1);
-    }
-    *out = object;
-    return WEFT_OK;
+    if (more != NULL) (void)json_object_update(object, more);
+    if (status == WEFT_OK && !json_is_string(json_object_get(object, "role")))
+        status = weft_error_set(err, WEFT_E_DATA, "message %zu has no role that is UTF-8", i + 1);
+    if (status == WEFT_OK) *out = normalized(object);
+    json_decref(more);
+    json_decref(object);
+    return status;
 }
 
 static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error *err) {
@@ -138,28 +200,45 @@ static uint32_t origin_of(void *context, size_t i, const char *key) {
     return strcmp(key, "role") == 0 ? 1u : (uint32_t)i + 2u;
 }
 
-/* What is too much for a rendering is told when it runs. */
-static weft_status set_variables(jinja_render *r, const chat_templates *self, const weft_chat *chat, weft_error *err) {
+/* Tools and documents are lists of objects. */
+static weft_status check_list(const json_t *variables, const char *name, weft_error *err) {
+    const json_t *value = json_object_get(variables, name);
+    bool fits = value == NULL || json_is_null(value) || json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value); i++) fits = fits && json_is_object(json_array_get(value, i));
+    return fits ? WEFT_OK : weft_error_set(err, WEFT_E_DATA, "\"%s\" of a conversation is no list of objects", name);
+}
+
+/* The variables of the caller; templates find tools and documents as none if there are none. */
+static weft_status variables_json(json_t **out, const weft_chat *chat, weft_error *err) {
     json_error_t why;
-    json_t *more = NULL, *value = NULL;
-    const char *key = NULL;
-    (void)jinja_set_bool(r, "add_generation_prompt", (chat->flags & WEFT_CHAT_PROMPT) != 0);
-    for (int i = 0; i < CHAT_N_TOKENS; i++)
-        if (self->tokens[i].text != NULL)
-            (void)jinja_set_text(r, self->tokens[i].variable, self->tokens[i].text, self->tokens[i].n);
-    if (chat->now != 0) (void)jinja_set_time(r, chat->now);
+    json_t *all = json_pack("{s:n, s:n}", "tools", "documents"), *more = NULL;
+    weft_status status = WEFT_OK;
     if (chat->variables != NULL) {
         more = json_big_load(chat->variables, (size_t)chat->variables_bytes, JSON_ALLOW_NUL, &why);
-        if (!json_is_object(more)) {
-            json_decref(more);
-            return weft_error_set(err, WEFT_E_DATA, "the variables of a conversation are no JSON object");
-        }
-        json_object_foreach(more, key, value) {
-            (void)jinja_set_json(r, key, value, 1);
-        }
+        if (!json_is_object(more))
+            status = weft_error_set(err, WEFT_E_DATA, "the variables of a conversation are no JSON object");
+        else (void)json_object_update(all, more);
         json_decref(more);
     }
-    return WEFT_OK;
+    if (status == WEFT_OK) status = check_list(all, "tools", err);
+    if (status == WEFT_OK) status = check_list(all, "documents", err);
+    if (status == WEFT_OK) *out = all;
+    else json_decref(all);
+    return status;
+}
+
+/* jinja_run reports a value that is too much for a rendering. */
+static void set_variables(jinja_render *r, const chat_templates *self, const weft_chat *chat, json_t *variables) {
+    json_t *value = NULL;
+    const char *key = NULL;
+    (void)jinja_set_bool(r, "add_generation_prompt", (chat->flags & WEFT_CHAT_PROMPT) != 0);
+    json_object_foreach(self->tokens, key, value) {
+        (void)jinja_set_text(r, key, json_string_value(value), json_string_length(value));
+    }
+    if (chat->now != 0) (void)jinja_set_time(r, chat->now);
+    json_object_foreach(variables, key, value) {
+        (void)jinja_set_json(r, key, value, 1);
+    }
 }
 
 /* By the template's own blocks; an answer's number counts them. */
@@ -169,9 +248,9 @@ static void answers_by_block(chat_text *out) {
 
 weft_status chat_run(jinja_render **r, jinja_output *text, const chat_work *work, json_t *messages, const bool *prompt,
                      weft_error *err) {
-    weft_status status = jinja_begin(r, work->template, err);
-    if (status == WEFT_OK) status = set_variables(*r, work->self, work->chat, err);
+    const weft_status status = jinja_begin(r, work->template, err);
     if (status != WEFT_OK) return status;
+    set_variables(*r, work->self, work->chat, work->variables);
     if (prompt != NULL) (void)jinja_set_bool(*r, "add_generation_prompt", *prompt);
     (void)jinja_set_objects(*r, "messages", messages, origin_of, NULL);
     return jinja_run(*r, text, err);
@@ -191,6 +270,7 @@ static weft_status find_answers(chat_text *out, const chat_work *work, weft_erro
 weft_status chat_render(chat_text *out, const chat_templates *self, const weft_chat *chat, bool with_answers,
                         weft_error *err) {
     weft_chat asked;
+    json_t *variables = NULL;
     chat_work work = {.self = self, .chat = &asked};
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
@@ -199,12 +279,17 @@ weft_status chat_render(chat_text *out, const chat_templates *self, const weft_c
     if (!WEFT_WHOLE(&asked, weft_chat))
         return weft_error_set(err, WEFT_E_PLUGIN, "a conversation has struct_size %u; at least %u is needed",
                               asked.struct_size, WEFT_SIZE_1_0(weft_chat));
-    status = find_template(&work.template, self, asked.named, err);
+    status = variables_json(&variables, &asked, err);
+    work.variables = variables;
+    if (status == WEFT_OK)
+        status =
+            find_template(&work.template, self, asked.named, !json_is_null(json_object_get(variables, "tools")), err);
     if (status == WEFT_OK) status = messages_json(&work.messages, &asked, err);
     if (status == WEFT_OK) status = chat_run(&out->render, &out->text, &work, work.messages, NULL, err);
     if (status == WEFT_OK && (asked.flags & WEFT_CHAT_COMPLETE) != 0) status = chat_check_use(&out->text, &work, err);
     if (status == WEFT_OK && with_answers) status = find_answers(out, &work, err);
     json_decref(work.messages);
+    json_decref(variables);
     if (status != WEFT_OK) chat_text_free(out, self->host);
     return status;
 }

@@ -1,37 +1,44 @@
-/* chat.h: conversations as text, for a tokenizer of any sort: the template of its files, the named ones, and which
- * bytes of a rendered text are answers. */
+/* chat.h: conversations as text, for a tokenizer of any sort: the templates of its files, the named ones, and which
+ * bytes of a rendered text are answers. A conversation is prepared as `transformers` 5.24 does in apply_chat_template.
+ */
 #ifndef WEFT_TOKENIZER_COMMON_CHAT_H
 #define WEFT_TOKENIZER_COMMON_CHAT_H
 
 #include "jinja.h"
 #include <weft/tokenizer.h>
 
-/* A special token that templates may write, by variable: bos_token and so on; text NULL: there is none. */
-typedef struct chat_token {
-    const char *variable;
-    const char *text;
-    size_t n;
-} chat_token;
-
-enum { CHAT_N_TOKENS = 4 };
+/* A template of the files. Exactly one of `compiled` and `why` is set. */
+typedef struct chat_template {
+    const char *name;         /* of the list that was given to chat_open */
+    jinja_template *compiled; /* NULL: it cannot be used */
+    char *why;                /* the error of its compilation */
+} chat_template;
 
 typedef struct chat_templates {
     const weft_host *host;
-    jinja_template *own;
-    char *why; /* there is no own one; NULL: the files have none */
-    jinja_template **named;
-    chat_token tokens[CHAT_N_TOKENS]; /* the tokenizer's memory */
+    json_t *list;       /* of chat_find; NULL: the files have no template */
+    chat_template *own; /* [n_own], in the order of `list` */
+    size_t n_own;
+    jinja_template **named; /* those of chat_named */
+    json_t *tokens;         /* special tokens by variable: {"bos_token": "<s>", ...}; NULL: there are none */
+    json_t *files;          /* names of the files in additional_chat_templates, relative to the directory */
 } chat_templates;
 
-/* source NULL: the files have no template. One that cannot be read is no failure here: who asks for it is told. */
-weft_status chat_open(chat_templates *self, const weft_host *host, const char *name, const char *source, size_t n,
-                      weft_error *err);
+/* list: of chat_find, whose reference passes to `self`; NULL: none. A template that cannot be compiled is no failure
+ * here; its use is. */
+weft_status chat_open(chat_templates *self, const weft_host *host, json_t *list, weft_error *err);
 void chat_close(chat_templates *self);
 
-/* The template in tokenizer_config.json or chat_template.jinja of a directory. config may be NULL. The caller releases
- * *source; it stays NULL where there is none. */
-weft_status chat_find(char **source, size_t *n, char *name, size_t size, const weft_host *host, const char *directory,
-                      const json_t *config, weft_error *err);
+/* The templates of a directory, as transformers finds them: those of chat_template.jinja and
+ * additional_chat_templates, or, without such files, those of tokenizer_config.json. *list becomes an array of
+ * {"name", "from", "template"}, *files the names of the additional files; each stays NULL if there are none. The caller
+ * releases both. config may be NULL. */
+weft_status chat_find(json_t **list, json_t **files, const weft_host *host, const char *directory, const json_t *config,
+                      weft_error *err);
+
+/* The special tokens that templates get by name, from tokenizer_config.json and special_tokens_map.json: all keys that
+ * end in _token, and the entries of extra_special_tokens. Either may be NULL. A new reference; NULL: no memory. */
+json_t *chat_special_tokens(const json_t *config, const json_t *map);
 
 weft_status chat_check(const chat_templates *self, const char *named, weft_error *err);
 const char *chat_named(uint32_t i);        /* name; NULL ends the list */
@@ -54,7 +61,8 @@ typedef struct chat_work {
     const chat_templates *self;
     const weft_chat *chat;
     const jinja_template *template;
-    json_t *messages; /* an array of objects */
+    json_t *messages;  /* an array of objects */
+    json_t *variables; /* an object */
 } chat_work;
 
 /* Origin of the bytes that message i holds, its role excepted. */

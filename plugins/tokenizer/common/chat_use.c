@@ -62,22 +62,16 @@ static weft_status check_text(const jinja_output *text, size_t i, const json_t *
 }
 
 static weft_status check_variables(const chat_work *work, weft_error *err) {
-    json_t *variables = work->chat->variables == NULL
-                            ? NULL
-                            : json_loadb(work->chat->variables, (size_t)work->chat->variables_bytes,
-                                         JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
     const char *key = NULL;
     json_t *value = NULL;
-    weft_status status = WEFT_OK;
-    json_object_foreach(variables, key, value) {
-        if (status == WEFT_OK && !is_empty(value) && !jinja_mentions(work->template, key))
-            status = weft_error_set(err, WEFT_E_DATA,
-                                    "the template does not read \"%.60s\". Fix: remove the key, or let the data plugin "
-                                    "ignore it ([data] ignore)",
-                                    key);
+    json_object_foreach(work->variables, key, value) {
+        if (is_empty(value) || jinja_mentions(work->template, key)) continue;
+        return weft_error_set(err, WEFT_E_DATA,
+                              "the template does not read \"%.60s\". Fix: remove the key, or let the data plugin "
+                              "ignore it ([data] ignore)",
+                              key);
     }
-    json_decref(variables);
-    return status;
+    return WEFT_OK;
 }
 
 weft_status chat_check_use(const jinja_output *text, const chat_work *work, weft_error *err) {

@@ -146,6 +146,25 @@ bool jinja_set_time(jinja_render *self, int64_t seconds) {
     return true;
 }
 
+/* The arguments of calls that are the JSON of an object, as a string: tojson writes the object, not a string of it. */
+static void parse_arguments(jinja_arena *arena, const jinja_value *calls, uint32_t origin) {
+    const jinja_value *value = NULL;
+    json_t *json = NULL;
+    jinja_value *object = NULL;
+    for (size_t i = 0; jinja_is_list(calls) && i < calls->as.list->n; i++)
+        parse_arguments(arena, &calls->as.list->items[i], origin);
+    if (calls->kind != JINJA_DICT || arena->failed) return;
+    value = jinja_get(arena, calls->as.dict, "function", strlen("function"));
+    if (value != NULL) parse_arguments(arena, value, origin);
+    value = jinja_get(arena, calls->as.dict, "arguments", strlen("arguments"));
+    if (value == NULL || value->kind != JINJA_STRING) return;
+    json = json_loadb(value->as.text->bytes, value->as.text->n, JSON_ALLOW_NUL, NULL);
+    if (json_is_object(json)) object = JINJA_NEW(arena, jinja_value);
+    if (object != NULL) *object = from_json(arena, json, origin);
+    value->as.text->json = object;
+    json_decref(json);
+}
+
 bool jinja_set_objects(jinja_render *self, const char *name, const json_t *array, jinja_origin_of *origin,
                        void *context) {
     jinja_arena *arena = &self->arena;
@@ -156,9 +175,12 @@ bool jinja_set_objects(jinja_render *self, const char *name, const json_t *array
         const jinja_value object = jinja_dict_new(arena, JINJA_DICT);
         if (!arena->failed) object.as.dict->element = (uint32_t)i + 1u;
         json_object_foreach(json_array_get(array, i), key, value) {
+            jinja_value made = jinja_none();
             if (arena->failed) return false;
-            jinja_put(arena, object.as.dict, marked(arena, key, strlen(key), JINJA_TEMPLATE),
-                      from_json(arena, value, origin(context, i, key)));
+            made = from_json(arena, value, origin(context, i, key));
+            if (strcmp(key, "tool_calls") == 0 || strcmp(key, "function_call") == 0)
+                parse_arguments(arena, &made, origin(context, i, key));
+            jinja_put(arena, object.as.dict, marked(arena, key, strlen(key), JINJA_TEMPLATE), made);
         }
         if (!arena->failed) jinja_push(arena, list.as.list, object);
     }

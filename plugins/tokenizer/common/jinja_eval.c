@@ -172,7 +172,8 @@ static jinja_value eval_compare(jinja_render *r, const jinja_node *node) {
 }
 
 static jinja_value eval_name(jinja_render *r, const char *name) {
-    static const char *const functions[] = {"range", "namespace", "dict", "raise_exception", "strftime_now"};
+    static const char *const functions[] = {"range",        "namespace", "dict",   "raise_exception",
+                                            "strftime_now", "cycler",    "joiner", "lipsum"};
     const jinja_value *found = jinja_lookup(r, name);
     if (found != NULL) return *found;
     for (int32_t i = 0; i < (int32_t)(sizeof functions / sizeof functions[0]); i++)
@@ -266,6 +267,24 @@ static jinja_value capture(jinja_render *r, const jinja_node *body) {
     return jinja_built(&inside);
 }
 
+/* The arguments that no parameter takes, for a macro that reads them. */
+static void bind_more(jinja_render *r, const jinja_macro *macro, const jinja_args *args, size_t n_parameters) {
+    jinja_value list = jinja_list_new(&r->arena, JINJA_TUPLE, 0), dict = jinja_dict_new(&r->arena, JINJA_DICT);
+    size_t position = 0;
+    for (size_t i = 0; i < args->n && jinja_step(r) && !r->arena.failed; i++) {
+        const jinja_node *at = macro->parameters;
+        if (args->names[i] == NULL) {
+            if (position++ >= n_parameters) jinja_push(&r->arena, list.as.list, args->values[i]);
+            continue;
+        }
+        while (at != NULL && strcmp(at->text, args->names[i]) != 0) at = at->next;
+        if (at == NULL && strcmp(args->names[i], "caller") != 0)
+            jinja_put(&r->arena, dict.as.dict, jinja_literal(&r->arena, args->names[i]), args->values[i]);
+    }
+    jinja_assign(r, "varargs", list);
+    jinja_assign(r, "kwargs", dict);
+}
+
 static bool bind_parameters(jinja_render *r, const jinja_macro *macro, const jinja_args *args) {
     size_t n = 0, i = 0;
     for (const jinja_node *at = macro->parameters; at != NULL; at = at->next, n++) {
@@ -278,13 +297,15 @@ static bool bind_parameters(jinja_render *r, const jinja_macro *macro, const jin
         jinja_assign(r, at->text, value);
     }
     for (size_t k = 0; k < args->n; k++) i += args->names[k] == NULL;
-    if (i > n) return jinja_stop(r, "the macro %s takes %zu values and is given %zu", macro->name, n, i), false;
+    if (macro->takes_more) bind_more(r, macro, args, n);
+    if (i > n && !macro->takes_more)
+        return jinja_stop(r, "the macro %s takes %zu values and is given %zu", macro->name, n, i), false;
     for (size_t k = 0; k < args->n; k++) {
         const jinja_node *at = macro->parameters;
         if (args->names[k] == NULL) continue;
         while (at != NULL && strcmp(at->text, args->names[k]) != 0) at = at->next;
         if (strcmp(args->names[k], "caller") == 0) jinja_assign(r, "caller", args->values[k]);
-        else if (at == NULL)
+        else if (at == NULL && !macro->takes_more)
             return jinja_stop(r, "the macro %s has no parameter %s", macro->name, args->names[k]), false;
     }
     return true;
@@ -345,13 +366,15 @@ static const jinja_list *filtered(jinja_render *r, const jinja_node *node, const
     return r->failed || r->arena.failed ? NULL : kept.as.list;
 }
 
-static void exec_for(jinja_render *r, const jinja_node *node) {
-    const jinja_value of = jinja_eval(r, node->b);
-    const jinja_list *list = r->failed ? NULL : jinja_walk(r, &of);
+static void run_loop(jinja_render *r, const jinja_node *node, const jinja_value *of, int depth) {
+    const jinja_list *list = r->failed ? NULL : jinja_walk(r, of);
     jinja_loop *loop = JINJA_NEW(&r->arena, jinja_loop);
     if (list != NULL && node->e != NULL) list = filtered(r, node, list);
     if (list == NULL || loop == NULL) return;
     loop->items = list;
+    loop->depth = depth;
+    loop->node = node->op != 0 ? node : NULL;
+    loop->scope = r->scope;
     for (; loop->index < list->n && jinja_step(r); loop->index++) {
         const jinja_value *item = &list->items[loop->index];
         const uint32_t before = r->out->or_mark;
@@ -371,8 +394,39 @@ static void exec_for(jinja_render *r, const jinja_node *node) {
     if (list->n == 0 && node->d != NULL) exec_inside(r, node->d, new_scope(r));
 }
 
+static void exec_for(jinja_render *r, const jinja_node *node) {
+    const jinja_value of = jinja_eval(r, node->b);
+    run_loop(r, node, &of, 0);
+}
+
+/* loop(items) in a recursive loop: the text of the loop over other items. */
+jinja_value jinja_call_loop(jinja_render *r, const jinja_loop *loop, const jinja_args *args) {
+    jinja_builder inside = {.arena = &r->arena, .most = JINJA_MOST_TEXT, .or_mark = r->out->or_mark}, *out = r->out;
+    jinja_scope *scope = r->scope;
+    const int32_t jump = r->jump;
+    const jinja_value *items = jinja_arg(args, 0, "iterable");
+    if (loop->node == NULL) return jinja_stop(r, "only a loop that is `recursive` can be called");
+    if (items == NULL) return jinja_stop(r, "a call of loop needs what it walks through");
+    r->out = &inside;
+    r->scope = loop->scope;
+    r->jump = 0;
+    run_loop(r, loop->node, items, loop->depth + 1);
+    r->out = out;
+    r->scope = scope;
+    r->jump = jump;
+    if (inside.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(&inside);
+}
+
+/* A block sees the variables of the template's top level, unless it is scoped. */
+static void exec_block(jinja_render *r, const jinja_node *node) {
+    jinja_scope *inner = new_scope(r);
+    if (inner != NULL && node->op == 0) inner->parent = &r->globals;
+    exec_inside(r, node->b, inner);
+}
+
 static void print(jinja_render *r, const jinja_value *v) {
-    if (v->kind == JINJA_ITERATOR) (void)jinja_to_string(r, v);
+    if (v->kind == JINJA_ITERATOR || jinja_is_opaque(v)) (void)jinja_to_string(r, v);
     else jinja_add_str(r->out, v);
     if (r->out->overflow) (void)jinja_stop(r, "the text grows past %d bytes", JINJA_MOST_TEXT);
 }
@@ -458,7 +512,13 @@ static void exec_one(jinja_render *r, const jinja_node *node) {
         v = filter_chain(r, node->c, capture_inside(r, node->b));
         (void)jinja_unpack(r, node->a, v);
         break;
-    case NODE_MACRO: jinja_assign(r, node->text, new_macro(r, node->text, node->a, node->b)); break;
+    case NODE_MACRO:
+        v = new_macro(r, node->text, node->a, node->b);
+        if (!r->arena.failed) v.as.macro->takes_more = node->op != 0;
+        jinja_assign(r, node->text, v);
+        break;
+    case NODE_BLOCK: exec_block(r, node); break;
+    case NODE_INCLUDE: (void)jinja_stop(r, "%s needs another template, and there is none", node->text); break;
     case NODE_CALL_BLOCK: exec_call_block(r, node); break;
     case NODE_FILTER_BLOCK:
         v = filter_chain(r, node->a, capture_inside(r, node->b));

@@ -1,15 +1,17 @@
-/* jinja_filters.c: the filters of jinja2 that templates of text have a use for, and tojson of transformers. */
+/* jinja_filters.c: the filters of jinja2 on lists and objects, tojson of transformers, and the table of all filters. */
 #include "jinja_run.h"
 
-#include <math.h>
 #include <stdlib.h>
 
-typedef jinja_value filter_fn(jinja_render *r, jinja_value v, const jinja_args *args);
+static jinja_value item_or(jinja_render *r, const jinja_value *v, const jinja_value *key, const jinja_value *fallback) {
+    const jinja_value out = jinja_item(r, v, key);
+    return out.kind == JINJA_UNDEFINED && fallback != NULL && fallback->kind != JINJA_NONE ? *fallback : out;
+}
 
-/* "a.b.0" of a value, as map(attribute=...) has it. */
-static jinja_value attribute_path(jinja_render *r, jinja_value v, const jinja_value *path) {
+/* "a.b.0" of a value, as map(attribute=...) has it. fallback: (optional) of each step that is undefined. */
+static jinja_value attribute_or(jinja_render *r, jinja_value v, const jinja_value *path, const jinja_value *fallback) {
     const char *at = NULL;
-    if (jinja_is_whole(path)) return jinja_item(r, &v, path);
+    if (jinja_is_whole(path)) return item_or(r, &v, path, fallback);
     if (path->kind != JINJA_STRING) return jinja_stop(r, "an attribute has a name, and not %s", jinja_kind_name(path));
     at = jinja_name(&r->arena, path->as.text);
     for (;;) {
@@ -21,10 +23,14 @@ static jinja_value attribute_path(jinja_render *r, jinja_value v, const jinja_va
         memcpy(name, at, n);
         key = jinja_int(strtoll(name, &end, 10));
         if (n == 0 || *end != '\0') key = jinja_text_new(&r->arena, name, NULL, n);
-        v = jinja_item(r, &v, &key);
+        v = item_or(r, &v, &key, fallback);
         if (dot == NULL || r->failed) return v;
         at = dot + 1;
     }
+}
+
+static jinja_value attribute_path(jinja_render *r, jinja_value v, const jinja_value *path) {
+    return attribute_or(r, v, path, NULL);
 }
 
 static jinja_value strings_only(jinja_render *r, const jinja_value *v, const char *name) {
@@ -56,8 +62,9 @@ static jinja_value f_tojson(jinja_render *r, jinja_value v, const jinja_args *ar
     jinja_json_style style = {.indent = -1};
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     const jinja_value *ascii = jinja_arg(args, 0, "ensure_ascii"), *separators = jinja_arg(args, 2, "separators");
-    const jinja_value *sort = jinja_arg(args, 3, "sort_keys");
-    if (!jinja_arg_int(r, &style.indent, args, 1, "indent")) return v;
+    const jinja_value *sort = jinja_arg(args, 3, "sort_keys"), *indent = jinja_arg(args, 1, "indent");
+    if (indent != NULL && indent->kind == JINJA_STRING) style.blank = indent->as.text;
+    else if (!jinja_arg_int(r, &style.indent, args, 1, "indent")) return v;
     style.ascii = ascii != NULL && jinja_truth(ascii);
     style.sort = sort != NULL && jinja_truth(sort);
     if (separators != NULL && separators->kind != JINJA_NONE) {
@@ -113,52 +120,13 @@ static jinja_value f_string(jinja_render *r, jinja_value v, const jinja_args *ar
     return jinja_to_string(r, &v);
 }
 
-static jinja_value f_int(jinja_render *r, jinja_value v, const jinja_args *args) {
-    const jinja_value *fallback = jinja_arg(args, 0, "default");
-    jinja_value text = v;
-    char *end = NULL;
-    long long i = 0;
-    if (jinja_is_whole(&v)) return jinja_int(v.as.i);
-    if (v.kind == JINJA_BIG) return v;
-    if (v.kind == JINJA_FLOAT && fabs(v.as.f) < 9e18) return jinja_int((int64_t)v.as.f);
-    if (v.kind == JINJA_STRING) {
-        text = jinja_strip(&r->arena, v.as.text, NULL, 3);
-        text = r->arena.failed ? text : jinja_join(r, text.as.text, &(jinja_list){&text, 1, 1}); /* NUL-terminated */
-        if (r->failed || r->arena.failed || text.as.text->n == 0) return fallback != NULL ? *fallback : jinja_int(0);
-        i = strtoll(text.as.text->bytes, &end, 10);
-        if (*end == '\0') return jinja_int(i);
-        const double f = strtod(text.as.text->bytes, &end);
-        if (*end == '\0' && fabs(f) < 9e18) return jinja_int((int64_t)f);
-    }
-    return fallback != NULL ? *fallback : jinja_int(0);
-}
-
-static jinja_value f_float(jinja_render *r, jinja_value v, const jinja_args *args) {
-    const jinja_value *fallback = jinja_arg(args, 0, "default");
-    (void)r;
-    if (jinja_is_number(&v)) return jinja_float(jinja_number(&v));
-    if (v.kind == JINJA_STRING && v.as.text->n > 0) {
-        char text[64], *end = NULL;
-        if (v.as.text->n < sizeof text) {
-            memcpy(text, v.as.text->bytes, v.as.text->n);
-            text[v.as.text->n] = '\0';
-            const double f = strtod(text, &end);
-            if (*end == '\0') return jinja_float(f);
-        }
-    }
-    return fallback != NULL ? *fallback : jinja_float(0.0);
-}
-
-static jinja_value f_abs(jinja_render *r, jinja_value v, const jinja_args *args) {
-    (void)args;
-    if (jinja_is_whole(&v) && v.as.i != INT64_MIN) return jinja_int(v.as.i < 0 ? -v.as.i : v.as.i);
-    if (v.kind == JINJA_FLOAT) return jinja_float(fabs(v.as.f));
-    return jinja_stop(r, "abs needs a number");
-}
-
 static jinja_value change_case(jinja_render *r, const jinja_value *v, char change) {
     const jinja_value text = jinja_to_string(r, v);
-    return r->failed || r->arena.failed ? text : jinja_case(r, text.as.text, change);
+    jinja_value out = text;
+    if (r->failed || r->arena.failed) return text;
+    out = jinja_case(r, text.as.text, change);
+    out.function = change == 'T' ? 0 : text.function;
+    return out;
 }
 
 static jinja_value f_upper(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -182,14 +150,15 @@ static jinja_value f_title(jinja_render *r, jinja_value v, const jinja_args *arg
 }
 
 static jinja_value f_replace(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value *old = jinja_arg(args, 0, "old"), *fresh = jinja_arg(args, 1, "new");
     const jinja_value text = jinja_to_string(r, &v);
-    jinja_text *old = NULL, *fresh = NULL;
+    jinja_value from = jinja_none(), to = jinja_none();
     int64_t most = -1;
-    if (!jinja_arg_text(r, &old, args, 0, "old") || !jinja_arg_text(r, &fresh, args, 1, "new") ||
-        !jinja_arg_int(r, &most, args, 2, "count"))
-        return v;
     if (old == NULL || fresh == NULL) return jinja_stop(r, "replace needs two strings");
-    return r->failed ? v : jinja_replace_text(r, text.as.text, old, fresh, most);
+    if (!jinja_arg_int(r, &most, args, 2, "count")) return v;
+    from = jinja_to_string(r, old);
+    to = jinja_to_string(r, fresh);
+    return r->failed || r->arena.failed ? v : jinja_replace_text(r, text.as.text, from.as.text, to.as.text, most);
 }
 
 static jinja_value f_join(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -241,6 +210,23 @@ static jinja_value sort_key(jinja_render *r, const jinja_value *v, const jinja_v
     return key.kind == JINJA_STRING && !exact && !r->failed ? jinja_case(r, key.as.text, 'l') : key;
 }
 
+/* Of sort alone: "a,b" sorts by several attributes. */
+static jinja_value sort_keys(jinja_render *r, const jinja_value *v, const jinja_value *path, bool exact) {
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
+    const bool several = path != NULL && path->kind == JINJA_STRING &&
+                         memchr(path->as.text->bytes, ',', path->as.text->n) != NULL;
+    if (!several) return sort_key(r, v, path, exact);
+    for (size_t at = 0; at <= path->as.text->n && jinja_step(r);) {
+        const char *begin = path->as.text->bytes + at, *comma = memchr(begin, ',', path->as.text->n - at);
+        const size_t n = comma == NULL ? path->as.text->n - at : (size_t)(comma - begin);
+        const jinja_value one = jinja_slice_bytes(&r->arena, path->as.text, at, at + n);
+        if (r->arena.failed) break;
+        jinja_push(&r->arena, out.as.list, sort_key(r, v, &one, exact));
+        at += n + 1;
+    }
+    return out;
+}
+
 /* Stable, by insertion of equal ones behind: a merge of halves. */
 static void merge_sort(jinja_render *r, jinja_entry *at, jinja_entry *spare, size_t n, bool reverse) {
     const size_t half = n / 2;
@@ -265,7 +251,7 @@ static jinja_value f_sort(jinja_render *r, jinja_value v, const jinja_args *args
     jinja_entry *pairs = list == NULL ? NULL : jinja_take(&r->arena, (2 * list->n + 1) * sizeof *pairs);
     if (pairs == NULL) return v;
     for (size_t i = 0; i < list->n && jinja_step(r); i++) {
-        pairs[i].key = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
+        pairs[i].key = sort_keys(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         pairs[i].value = list->items[i];
     }
     if (r->failed || r->arena.failed) return v;
@@ -318,29 +304,13 @@ static jinja_value f_sum(jinja_render *r, jinja_value v, const jinja_args *args)
     const jinja_list *list = jinja_walk(r, &v);
     const jinja_value *path = jinja_arg(args, 0, "attribute"), *start = jinja_arg(args, 1, "start");
     jinja_value out = start != NULL ? *start : jinja_int(0);
+    if (out.kind == JINJA_STRING) return jinja_stop(r, "sum adds no strings: join does");
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
         const bool plain = path == NULL || path->kind == JINJA_NONE;
         const jinja_value one = plain ? list->items[i] : attribute_path(r, list->items[i], path);
         if (!r->failed) out = jinja_binary(r, '+', &out, &one);
     }
     return out;
-}
-
-static jinja_value f_round(jinja_render *r, jinja_value v, const jinja_args *args) {
-    int64_t digits = 0;
-    jinja_text *method = NULL;
-    double scale = 1.0, f = 0.0;
-    char text[64];
-    if (!jinja_is_number(&v)) return jinja_stop(r, "round needs a number");
-    if (!jinja_arg_int(r, &digits, args, 0, "precision") || !jinja_arg_text(r, &method, args, 1, "method")) return v;
-    if (digits < 0 || digits > 15) return jinja_stop(r, "round is known here for 0 to 15 digits");
-    scale = pow(10.0, (double)digits);
-    f = jinja_number(&v);
-    if (method != NULL && strcmp(jinja_name(&r->arena, method), "common") != 0)
-        return jinja_float((method->bytes[0] == 'c' ? ceil(f * scale) : floor(f * scale)) / scale);
-    if (fabs(f) > 1e30) return jinja_float(f);
-    (void)snprintf(text, sizeof text, "%.*f", (int)digits, f); /* the nearest, ties to even, as Python's round */
-    return jinja_float(strtod(text, NULL));
 }
 
 static jinja_value f_dictsort(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -350,6 +320,9 @@ static jinja_value f_dictsort(jinja_render *r, jinja_value v, const jinja_args *
     const char *names[] = {"attribute", "case_sensitive", "reverse"};
     jinja_value values[3], items = f_items(r, v, &none);
     const jinja_args sort = {values, names, 3};
+    if (by != NULL && (by->kind != JINJA_STRING || (strcmp(jinja_name(&r->arena, by->as.text), "key") != 0 &&
+                                                    strcmp(jinja_name(&r->arena, by->as.text), "value") != 0)))
+        return jinja_stop(r, "dictsort is by key or by value");
     values[0] =
         jinja_int(by != NULL && by->kind == JINJA_STRING && strcmp(jinja_name(&r->arena, by->as.text), "value") == 0);
     values[1] = exact != NULL ? *exact : jinja_bool(false);
@@ -379,9 +352,8 @@ static jinja_value f_map(jinja_render *r, jinja_value v, const jinja_args *args)
         path == NULL && filter != NULL && filter->kind == JINJA_STRING ? jinja_name(&r->arena, filter->as.text) : NULL;
     if (path == NULL && name == NULL) return jinja_stop(r, "map needs a filter");
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
-        jinja_value one = path != NULL ? attribute_path(r, list->items[i], path)
+        jinja_value one = path != NULL ? attribute_or(r, list->items[i], path, fallback)
                                        : jinja_filter(r, name, list->items[i], &more);
-        if (path != NULL && fallback != NULL && one.kind == JINJA_UNDEFINED) one = *fallback;
         if (!r->failed) jinja_push(&r->arena, out.as.list, one);
     }
     return out;
@@ -421,29 +393,95 @@ static jinja_value f_rejectattr(jinja_render *r, jinja_value v, const jinja_args
     return choose(r, &v, args, true, false);
 }
 
-static void add_blanks(jinja_builder *out, int64_t n) {
-    for (int64_t i = 0; i < n && !out->overflow && !out->arena->failed; i++) jinja_add_plain(out, " ");
+static jinja_value f_batch(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *fill = jinja_arg(args, 1, "fill_with");
+    jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0), row = jinja_none();
+    int64_t size = 0;
+    if (!jinja_arg_int(r, &size, args, 0, "linecount") || list == NULL) return v;
+    if (size < 1) return jinja_stop(r, "batch needs a number of elements");
+    for (size_t i = 0; i < list->n && jinja_step(r); i++) {
+        if (i % (uint64_t)size == 0) {
+            row = jinja_list_new(&r->arena, JINJA_LIST, 0);
+            if (!r->arena.failed) jinja_push(&r->arena, out.as.list, row);
+        }
+        if (!r->arena.failed) jinja_push(&r->arena, row.as.list, list->items[i]);
+    }
+    while (list->n > 0 && fill != NULL && fill->kind != JINJA_NONE && jinja_step(r) && row.as.list->n < (uint64_t)size)
+        jinja_push(&r->arena, row.as.list, *fill);
+    return out;
 }
 
-static jinja_value f_indent(jinja_render *r, jinja_value v, const jinja_args *args) {
-    const jinja_value *first = jinja_arg(args, 1, "first"), *blank = jinja_arg(args, 2, "blank");
-    const jinja_value text = jinja_to_string(r, &v);
-    jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
-    jinja_value lines = jinja_none();
-    int64_t width = 4;
-    if (r->failed || r->arena.failed || !jinja_arg_int(r, &width, args, 0, "width")) return v;
-    lines = jinja_split_lines(r, text.as.text, false);
-    if (r->failed || r->arena.failed) return v;
-    if (first != NULL && jinja_truth(first)) add_blanks(&out, width);
-    for (size_t i = 0; i < lines.as.list->n && jinja_step(r); i++) {
-        const jinja_text *line = lines.as.list->items[i].as.text;
-        if (i > 0) jinja_add_plain(&out, "\n");
-        if (i > 0 && (line->n > 0 || (blank != NULL && jinja_truth(blank)))) add_blanks(&out, width);
-        jinja_add_text(&out, line);
+static jinja_value f_slice(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *fill = jinja_arg(args, 1, "fill_with");
+    jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
+    int64_t n = 0;
+    size_t at = 0;
+    if (!jinja_arg_int(r, &n, args, 0, "slices") || list == NULL) return v;
+    if (n < 1) return jinja_stop(r, "slice needs a number of lists");
+    for (uint64_t i = 0; i < (uint64_t)n && jinja_step(r); i++) {
+        const bool longer = i < list->n % (uint64_t)n;
+        const size_t end = at + list->n / (uint64_t)n + longer;
+        jinja_value row = jinja_list_new(&r->arena, JINJA_LIST, 0);
+        while (at < end && !r->arena.failed) jinja_push(&r->arena, row.as.list, list->items[at++]);
+        if (fill != NULL && fill->kind != JINJA_NONE && !longer && !r->arena.failed)
+            jinja_push(&r->arena, row.as.list, *fill);
+        if (!r->arena.failed) jinja_push(&r->arena, out.as.list, row);
     }
-    if (text.as.text->n > 0 && text.as.text->bytes[text.as.text->n - 1] == '\n') jinja_add_plain(&out, "\n");
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    return out;
+}
+
+/* Sorted by an attribute, and in groups of the same one: tuples of its value and a list. */
+static jinja_value f_groupby(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_list *list = jinja_walk(r, &v);
+    const jinja_value *path = jinja_arg(args, 0, "attribute"), *fallback = jinja_arg(args, 1, "default");
+    const jinja_value *exact = jinja_arg(args, 2, "case_sensitive");
+    jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0), rows = jinja_none();
+    jinja_entry *pairs = list == NULL ? NULL : jinja_take(&r->arena, (2 * list->n + 1) * sizeof *pairs);
+    if (pairs == NULL || path == NULL) return jinja_stop(r, "groupby needs an attribute");
+    for (size_t i = 0; i < list->n && jinja_step(r); i++) {
+        const jinja_value key = attribute_or(r, list->items[i], path, fallback);
+        if (r->failed) return v;
+        pairs[i].key = sort_key(r, &key, NULL, exact != NULL && jinja_truth(exact));
+        pairs[i].value = list->items[i];
+    }
+    if (!r->failed && !r->arena.failed) merge_sort(r, pairs, pairs + list->n, list->n, false);
+    for (size_t i = 0; i < list->n && jinja_step(r); i++) {
+        if (i == 0 || !jinja_equal(&r->arena, &pairs[i - 1].key, &pairs[i].key)) {
+            jinja_value pair = jinja_list_new(&r->arena, JINJA_TUPLE, 2);
+            rows = jinja_list_new(&r->arena, JINJA_LIST, 0);
+            if (r->arena.failed) return v;
+            pair.function = JINJA_GROUP;
+            jinja_push(&r->arena, pair.as.list, attribute_or(r, pairs[i].value, path, fallback));
+            jinja_push(&r->arena, pair.as.list, rows);
+            jinja_push(&r->arena, out.as.list, pair);
+        }
+        if (!r->arena.failed) jinja_push(&r->arena, rows.as.list, pairs[i].value);
+    }
+    return out;
+}
+
+/* A method or a named part of a value, but no element of an object. */
+static jinja_value f_attr(jinja_render *r, jinja_value v, const jinja_args *args) {
+    jinja_text *name = NULL;
+    if (!jinja_arg_text(r, &name, args, 0, "name")) return v;
+    if (name == NULL) return jinja_stop(r, "attr needs a name");
+    if (v.kind == JINJA_DICT && !jinja_has_method(&v, jinja_name(&r->arena, name)))
+        return jinja_undefined(r, jinja_name(&r->arena, name));
+    return jinja_attribute(r, &v, jinja_name(&r->arena, name));
+}
+
+static jinja_value f_format(jinja_render *r, jinja_value v, const jinja_args *args) {
+    const jinja_value text = jinja_to_string(r, &v);
+    jinja_value values = jinja_list_new(&r->arena, JINJA_TUPLE, args->n), names = jinja_dict_new(&r->arena, JINJA_DICT);
+    if (r->failed || r->arena.failed) return v;
+    for (size_t i = 0; i < args->n && !r->arena.failed; i++)
+        if (args->names[i] == NULL) jinja_push(&r->arena, values.as.list, args->values[i]);
+        else jinja_put(&r->arena, names.as.dict, jinja_literal(&r->arena, args->names[i]), args->values[i]);
+    if (values.as.list->n > 0 && names.as.dict->n > 0)
+        return jinja_stop(r, "format takes values by position or by name, not both");
+    return r->arena.failed ? v : jinja_percent(r, &text, names.as.dict->n > 0 ? &names : &values);
 }
 
 static jinja_value f_safe(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -453,9 +491,15 @@ static jinja_value f_safe(jinja_render *r, jinja_value v, const jinja_args *args
     return out;
 }
 
+static jinja_value f_unsupported(jinja_render *r, jinja_value v, const jinja_args *args) {
+    (void)v;
+    (void)args;
+    return jinja_stop(r, "the filters pprint, random and urlize are not supported");
+}
+
 static const struct {
     const char *name;
-    filter_fn *filter;
+    jinja_filter_fn *filter;
 } filters[] = {{"trim", f_trim},
                {"length", f_length},
                {"count", f_length},
@@ -466,9 +510,9 @@ static const struct {
                {"last", f_last},
                {"list", f_list},
                {"string", f_string},
-               {"int", f_int},
-               {"float", f_float},
-               {"abs", f_abs},
+               {"int", jinja_filter_int},
+               {"float", jinja_filter_float},
+               {"abs", jinja_filter_abs},
                {"upper", f_upper},
                {"lower", f_lower},
                {"title", f_title},
@@ -481,16 +525,35 @@ static const struct {
                {"min", f_min},
                {"max", f_max},
                {"sum", f_sum},
-               {"round", f_round},
+               {"round", jinja_filter_round},
                {"dictsort", f_dictsort},
                {"map", f_map},
                {"select", f_select},
                {"reject", f_reject},
                {"selectattr", f_selectattr},
                {"rejectattr", f_rejectattr},
-               {"indent", f_indent},
+               {"indent", jinja_filter_indent},
                {"safe", f_safe},
-               {"capitalize", f_capitalize}};
+               {"capitalize", f_capitalize},
+               {"batch", f_batch},
+               {"slice", f_slice},
+               {"groupby", f_groupby},
+               {"attr", f_attr},
+               {"format", f_format},
+               {"truncate", jinja_filter_truncate},
+               {"center", jinja_filter_center},
+               {"escape", jinja_filter_escape},
+               {"e", jinja_filter_escape},
+               {"forceescape", jinja_filter_forceescape},
+               {"striptags", jinja_filter_striptags},
+               {"wordcount", jinja_filter_wordcount},
+               {"wordwrap", jinja_filter_wordwrap},
+               {"urlencode", jinja_filter_urlencode},
+               {"xmlattr", jinja_filter_xmlattr},
+               {"filesizeformat", jinja_filter_filesizeformat},
+               {"pprint", f_unsupported},
+               {"random", f_unsupported},
+               {"urlize", f_unsupported}};
 
 bool jinja_knows_filter(const char *name) {
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++)

@@ -212,11 +212,30 @@ static bool lex_string(lexer *l) {
     return true;
 }
 
+/* 0x1f, 0o17, 0b11: `base` from the letter. */
+static bool lex_prefixed(lexer *l, int base) {
+    char text[72];
+    size_t n = 0, at = l->at + 2;
+    jinja_token *token = NULL;
+    for (; n + 1 < sizeof text && (is_name(l->source[at], false)); at++)
+        if (l->source[at] != '_') text[n++] = l->source[at];
+    text[n] = '\0';
+    token = add(l, TOKEN_INT, text, n);
+    if (token == NULL) return false;
+    token->number = jinja_int(strtoll(token->text, NULL, base));
+    if (token->number.as.i == INT64_MAX) return fail(l, "a number with a prefix has more than 63 bits");
+    advance(l, at);
+    return true;
+}
+
 static bool lex_number(lexer *l) {
     char text[64];
     size_t n = 0, at = l->at;
     bool real = false;
     jinja_token *token = NULL;
+    const char prefix = l->source[at] == '0' ? (char)(l->source[at + 1] | 0x20) : '\0';
+    if (prefix == 'x' || prefix == 'o' || prefix == 'b')
+        return lex_prefixed(l, prefix == 'x' ? 16 : prefix == 'o' ? 8 : 2);
     for (; n + 1 < sizeof text; at++) {
         const char c = l->source[at], next = l->source[at + 1];
         const bool digit = next >= '0' && next <= '9';
@@ -230,10 +249,11 @@ static bool lex_number(lexer *l) {
         } else break;
     }
     text[n] = '\0';
-    if (!real && n > 18) return fail(l, "a whole number has more than 18 digits");
+    if (n + 1 == sizeof text) return fail(l, "a number has more than 62 digits");
     token = add(l, real ? TOKEN_FLOAT : TOKEN_INT, text, n);
     if (token == NULL) return false;
-    token->number = real ? jinja_float(strtod(text, NULL)) : jinja_int(strtoll(text, NULL, 10));
+    token->number = real ? jinja_float(strtod(text, NULL)) : jinja_integer(&l->self->arena, token->text, n);
+    if (real && token->number.as.f > 1.7976931348623157e308) return fail(l, "a number is too large");
     advance(l, at);
     return true;
 }

@@ -25,10 +25,11 @@ static jinja_value concatenate(jinja_render *r, const jinja_text *a, const jinja
 }
 
 /* As markupsafe has it: the signs of HTML in what is not marked safe are written as their names. */
-static jinja_value escaped(jinja_render *r, const jinja_value *v) {
+jinja_value jinja_escape(jinja_render *r, const jinja_value *v) {
     static const char signs[] = "&<>'\"", *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     const jinja_text *text = v->as.text;
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
+    jinja_value made = jinja_none();
     if (v->function == JINJA_SAFE) return *v;
     for (size_t i = 0; i < text->n && !out.overflow && !r->arena.failed; i++) {
         const char *sign = memchr(signs, text->bytes[i], sizeof signs - 1);
@@ -36,15 +37,17 @@ static jinja_value escaped(jinja_render *r, const jinja_value *v) {
         const size_t n = sign == NULL ? 1 : strlen(name);
         for (size_t k = 0; k < n; k++) jinja_add(&out, name + k, text->marks == NULL ? NULL : text->marks + i, 1);
     }
-    if (out.overflow) (void)jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
+    made = jinja_built(&out);
+    if (!r->arena.failed) made.function = JINJA_SAFE;
+    return made;
 }
 
 static jinja_value add_texts(jinja_render *r, const jinja_value *a, const jinja_value *b) {
     jinja_value x = *a, y = *b, out = jinja_none();
     if (a->function != JINJA_SAFE && b->function != JINJA_SAFE) return concatenate(r, a->as.text, b->as.text);
-    x = escaped(r, a);
-    y = escaped(r, b);
+    x = jinja_escape(r, a);
+    y = jinja_escape(r, b);
     if (r->failed || r->arena.failed) return out;
     out = concatenate(r, x.as.text, y.as.text);
     if (!r->failed) out.function = JINJA_SAFE;
@@ -105,7 +108,9 @@ static jinja_value real(jinja_render *r, int32_t op, double a, double b) {
     case '/': return jinja_float(a / b);
     case 'd': return jinja_float(floor(a / b));
     case '%': return jinja_float(a - b * floor(a / b));
-    default: return jinja_float(pow(a, b));
+    default:
+        if (a < 0.0 && (trunc(b) < b || trunc(b) > b)) return jinja_stop(r, "a power is a complex number");
+        return jinja_float(pow(a, b));
     }
 }
 
@@ -122,7 +127,10 @@ jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, cons
     if (op == '+' && jinja_is_list(a) && a->kind == b->kind) return add_lists(r, a, b);
     if (op == '*' && (a->kind == JINJA_STRING || jinja_is_list(a)) && jinja_is_whole(b)) return repeat(r, a, b->as.i);
     if (op == '*' && (b->kind == JINJA_STRING || jinja_is_list(b)) && jinja_is_whole(a)) return repeat(r, b, a->as.i);
-    if (op == '%' && a->kind == JINJA_STRING) return jinja_stop(r, "formatting a string by %% is not known here");
+    if (op == '%' && a->kind == JINJA_STRING) return jinja_percent(r, a, b);
+    if ((a->kind == JINJA_BIG && (jinja_is_number(b) || b->kind == JINJA_BIG)) ||
+        (b->kind == JINJA_BIG && jinja_is_number(a)))
+        return jinja_stop(r, "a whole number has more than 64 bits");
     return refuse_operands(r, sign, a, b);
 }
 
@@ -163,15 +171,24 @@ static jinja_value loop_attribute(jinja_render *r, jinja_loop *loop, const char 
     if (strcmp(name, "first") == 0) return jinja_bool(i == 0);
     if (strcmp(name, "last") == 0) return jinja_bool(i == n - 1);
     if (strcmp(name, "length") == 0) return jinja_int(n);
-    if (strcmp(name, "depth") == 0) return jinja_int(1);
-    if (strcmp(name, "depth0") == 0) return jinja_int(0);
+    if (strcmp(name, "depth") == 0) return jinja_int(loop->depth + 1);
+    if (strcmp(name, "depth0") == 0) return jinja_int(loop->depth);
     if (strcmp(name, "previtem") == 0) return i > 0 ? loop->items->items[i - 1] : jinja_undefined(r, "loop.previtem");
     if (strcmp(name, "nextitem") == 0)
         return i + 1 < n ? loop->items->items[i + 1] : jinja_undefined(r, "loop.nextitem");
     return jinja_undefined(r, name);
 }
 
-static jinja_value method_of(jinja_render *r, const jinja_value *v, const char *name) {
+static jinja_value macro_attribute(jinja_render *r, const jinja_macro *macro, const char *name) {
+    jinja_value names = jinja_list_new(&r->arena, JINJA_TUPLE, 0);
+    if (strcmp(name, "name") == 0) return jinja_literal(&r->arena, macro->name);
+    if (strcmp(name, "arguments") != 0) return jinja_undefined(r, name);
+    for (const jinja_node *at = macro->parameters; at != NULL && !r->arena.failed; at = at->next)
+        jinja_push(&r->arena, names.as.list, jinja_literal(&r->arena, at->text));
+    return names;
+}
+
+jinja_value jinja_method_of(jinja_render *r, const jinja_value *v, const char *name) {
     jinja_method *method = JINJA_NEW(&r->arena, jinja_method);
     if (method == NULL) return jinja_none();
     method->self = *v;
@@ -184,24 +201,34 @@ jinja_value jinja_attribute(jinja_render *r, const jinja_value *v, const char *n
     if (v->kind == JINJA_UNDEFINED)
         return jinja_stop(r, "%s is undefined, and so has no .%s", v->as.text == NULL ? "a value" : v->as.text->bytes,
                           name);
-    if (jinja_has_method(v, name)) return method_of(r, v, name);
+    if (jinja_has_method(v, name)) return jinja_method_of(r, v, name);
     if (v->kind == JINJA_LOOP) return loop_attribute(r, v->as.loop, name);
+    if (jinja_is_number(v) && strcmp(name, "real") == 0) return *v;
+    if (v->kind == JINJA_MACRO) return macro_attribute(r, v->as.macro, name);
+    if (v->kind == JINJA_CYCLER && strcmp(name, "current") == 0) return v->as.loop->items->items[v->as.loop->index];
+    if (v->kind == JINJA_TUPLE && v->function == JINJA_GROUP)
+        for (size_t i = 0; i < 2; i++)
+            if (strcmp(name, i == 0 ? "grouper" : "list") == 0) return v->as.list->items[i];
     if (v->kind == JINJA_DICT || v->kind == JINJA_NAMESPACE)
         found = jinja_get(&r->arena, v->as.dict, name, strlen(name));
     return found != NULL ? *found : jinja_undefined(r, name);
 }
 
-static jinja_value character(jinja_render *r, jinja_text *text, int64_t i) {
+static jinja_value character(jinja_render *r, const jinja_value *v, int64_t i) {
+    jinja_text *text = v->as.text;
+    jinja_value out = jinja_none();
     const int64_t n = (int64_t)jinja_points(&r->arena, text), at = i < 0 ? i + n : i;
     if (at < 0 || at >= n) return jinja_undefined(r, "a character past the end");
-    return jinja_slice_bytes(&r->arena, text, jinja_byte_at(&r->arena, text, (size_t)at),
-                             jinja_byte_at(&r->arena, text, (size_t)at + 1));
+    out = jinja_slice_bytes(&r->arena, text, jinja_byte_at(&r->arena, text, (size_t)at),
+                            jinja_byte_at(&r->arena, text, (size_t)at + 1));
+    out.function = r->arena.failed ? 0 : v->function;
+    return out;
 }
 
 jinja_value jinja_item(jinja_render *r, const jinja_value *v, const jinja_value *key) {
     const jinja_value *found = NULL;
-    if (v->kind == JINJA_STRING && jinja_is_whole(key)) return character(r, v->as.text, key->as.i);
-    if (jinja_is_list(v) && jinja_is_whole(key)) {
+    if (v->kind == JINJA_STRING && jinja_is_whole(key)) return character(r, v, key->as.i);
+    if (jinja_is_list(v) && jinja_is_whole(key) && !jinja_is_view(v)) {
         const int64_t n = (int64_t)v->as.list->n, at = key->as.i < 0 ? key->as.i + n : key->as.i;
         return at >= 0 && at < n ? v->as.list->items[at] : jinja_undefined(r, "an element past the end");
     }
@@ -269,7 +296,11 @@ jinja_value jinja_slice(jinja_render *r, const jinja_value *v, const jinja_value
     jinja_value out = jinja_none();
     if (n < 0) return jinja_undefined(r, "a slice"); /* as jinja2 has it for what has no elements */
     if (!slice_bounds(r, bounds, n, at)) return out;
-    if (text) return slice_text(r, v->as.text, at);
+    if (text) {
+        out = slice_text(r, v->as.text, at);
+        out.function = r->failed || r->arena.failed ? 0 : v->function;
+        return out;
+    }
     out = jinja_list_new(&r->arena, v->kind, 0);
     for (int64_t i = at[0]; (at[2] > 0 ? i < at[1] : i > at[1]) && jinja_step(r);) {
         jinja_push(&r->arena, out.as.list, v->as.list->items[i]);
@@ -285,7 +316,7 @@ const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v) {
     if (r->arena.failed) return NULL;
     if (v->kind == JINJA_ITERATOR) {
         *out.as.list = *v->as.list;
-        *v->as.list = (jinja_list){NULL, 0, 0};
+        *v->as.list = (jinja_list){NULL, 0, 0, NULL};
         return out.as.list;
     }
     if (v->kind == JINJA_DICT)
@@ -307,6 +338,7 @@ jinja_value jinja_to_string(jinja_render *r, const jinja_value *v) {
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     if (v->kind == JINJA_STRING) return *v;
     if (v->kind == JINJA_ITERATOR) return jinja_stop(r, "an iterator is no text: put |list or |join behind it");
+    if (jinja_is_opaque(v)) return jinja_stop(r, "%s is no text", jinja_kind_name(v));
     jinja_add_str(&out, v);
     if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
     return jinja_built(&out);

@@ -20,22 +20,30 @@ static jinja_node *parse_body(jinja_parser *p, const char *const *ends) {
     return body;
 }
 
-static jinja_node *parse_if(jinja_parser *p) {
+static jinja_node *parse_choice(jinja_parser *p) {
     static const char *const ends[] = {"endif", "elif", "else", NULL}, *const last[] = {"endif", NULL};
     jinja_node *node = jinja_node_new(p, NODE_IF);
     if (node == NULL) return NULL;
+    p->soft = true;
     node->a = jinja_parse_tuple(p, true);
     node->b = parse_body(p, ends);
     if (p->failed) return NULL;
     if (jinja_take_name(p, "elif")) {
         if (++p->depth > JINJA_MOST_DEPTH) (void)jinja_parser_fail(p, "more than %d elif", JINJA_MOST_DEPTH);
-        node->c = p->failed ? NULL : parse_if(p);
+        node->c = p->failed ? NULL : parse_choice(p);
         p->depth--;
         return node; /* which has read the end */
     }
     if (jinja_take_name(p, "else")) node->c = parse_body(p, last);
     if (!p->failed) p->at++;
     (void)end_block(p);
+    return node;
+}
+
+static jinja_node *parse_if(jinja_parser *p) {
+    const bool soft = p->soft;
+    jinja_node *node = parse_choice(p);
+    p->soft = soft;
     return node;
 }
 
@@ -47,7 +55,7 @@ static jinja_node *parse_for(jinja_parser *p) {
     if (!p->failed && !jinja_take_name(p, "in")) (void)jinja_parser_fail(p, "for needs `in` behind its names");
     node->b = p->failed ? NULL : jinja_parse_tuple(p, false);
     if (jinja_take_name(p, "if")) node->e = jinja_parse_expression(p, true);
-    if (jinja_at_name(p, "recursive")) (void)jinja_parser_fail(p, "a recursive loop is not known here");
+    node->op = jinja_take_name(p, "recursive");
     p->loops++;
     node->c = parse_body(p, ends);
     p->loops--;
@@ -94,13 +102,17 @@ static jinja_node *parse_parameters(jinja_parser *p) {
 static jinja_node *parse_macro(jinja_parser *p) {
     static const char *const ends[] = {"endmacro", NULL};
     const int loops = p->loops;
+    const bool more = p->more;
     jinja_node *node = jinja_node_new(p, NODE_MACRO);
     if (node == NULL) return NULL;
     node->text = jinja_need_name(p);
     node->a = parse_parameters(p);
     p->loops = 0;
+    p->more = false;
     node->b = parse_body(p, ends);
+    node->op = p->more;
     p->loops = loops;
+    p->more = more;
     if (!p->failed) p->at++;
     if (!p->failed && p->at->kind == TOKEN_NAME) p->at++; /* the macro's name again */
     (void)end_block(p);
@@ -169,6 +181,32 @@ static jinja_node *parse_generation(jinja_parser *p) {
     return node;
 }
 
+static jinja_node *parse_block(jinja_parser *p) {
+    static const char *const ends[] = {"endblock", NULL};
+    const int loops = p->loops;
+    jinja_node *node = jinja_node_new(p, NODE_BLOCK);
+    if (node == NULL) return NULL;
+    node->text = jinja_need_name(p);
+    node->op = jinja_take_name(p, "scoped");
+    p->loops = 0;
+    node->b = parse_body(p, ends);
+    p->loops = loops;
+    if (!p->failed) p->at++;
+    if (!p->failed && p->at->kind == TOKEN_NAME) p->at++; /* the block's name again */
+    (void)end_block(p);
+    return node;
+}
+
+/* Of other templates: there are none, so it fails if it is reached. */
+static jinja_node *parse_include(jinja_parser *p) {
+    jinja_node *node = jinja_node_new(p, NODE_INCLUDE);
+    if (node == NULL) return NULL;
+    node->text = p->at->text;
+    while (p->at->kind != TOKEN_BLOCK_END && p->at->kind != TOKEN_END) p->at++;
+    (void)end_block(p);
+    return node;
+}
+
 static jinja_node *parse_jump(jinja_parser *p, int32_t kind) {
     jinja_node *node = jinja_node_new(p, kind);
     if (p->loops == 0) (void)jinja_parser_fail(p, "break and continue belong into a loop");
@@ -176,9 +214,7 @@ static jinja_node *parse_jump(jinja_parser *p, int32_t kind) {
     return node;
 }
 
-/* Behind {%. */
-static jinja_node *parse_statement(jinja_parser *p) {
-    if (jinja_take_name(p, "if")) return parse_if(p);
+static jinja_node *parse_named(jinja_parser *p) {
     if (jinja_take_name(p, "for")) return parse_for(p);
     if (jinja_take_name(p, "set")) return parse_set(p);
     if (jinja_take_name(p, "macro")) return parse_macro(p);
@@ -186,13 +222,28 @@ static jinja_node *parse_statement(jinja_parser *p) {
     if (jinja_take_name(p, "filter")) return parse_filter_block(p);
     if (jinja_take_name(p, "with")) return parse_with(p);
     if (jinja_take_name(p, "generation")) return parse_generation(p);
+    if (jinja_take_name(p, "block")) return parse_block(p);
+    if (jinja_at_name(p, "include") || jinja_at_name(p, "import") || jinja_at_name(p, "from") ||
+        jinja_at_name(p, "extends"))
+        return parse_include(p);
     if (jinja_take_name(p, "break")) return parse_jump(p, NODE_BREAK);
     if (jinja_take_name(p, "continue")) return parse_jump(p, NODE_CONTINUE);
     (void)jinja_parser_fail(p,
                             "the statement %s is not known here; known are: if, for, set, macro, call, filter, with, "
-                            "generation, break, continue, raw",
+                            "generation, block, break, continue, raw",
                             jinja_token_shown(p));
     return NULL;
+}
+
+/* Behind {%. What is in the body of any statement but an if is reached for certain. */
+static jinja_node *parse_statement(jinja_parser *p) {
+    const bool soft = p->soft;
+    jinja_node *node = NULL;
+    if (jinja_take_name(p, "if")) return parse_if(p);
+    p->soft = soft && (jinja_at_name(p, "set") || jinja_at_name(p, "break") || jinja_at_name(p, "continue"));
+    node = parse_named(p);
+    p->soft = soft;
+    return node;
 }
 
 static jinja_node *parse_print(jinja_parser *p) {
@@ -241,5 +292,8 @@ static jinja_node *parse_until(jinja_parser *p, const char *const *ends) {
 bool jinja_parse(jinja_template *self, const jinja_token *tokens, weft_error *err) {
     jinja_parser p = {.self = self, .at = tokens, .err = err};
     self->body = parse_until(&p, NULL);
+    if (!p.failed && p.unknown != NULL)
+        return jinja_fail(err, self, p.unknown->line, "the %s %.60s is not known here",
+                          p.unknown->kind == NODE_FILTER ? "filter" : "test", p.unknown->text);
     return !p.failed;
 }

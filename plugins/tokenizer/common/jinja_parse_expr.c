@@ -118,6 +118,7 @@ static jinja_node *parse_name(jinja_parser *p) {
 static jinja_node *parse_primary(jinja_parser *p) {
     jinja_node *node = NULL;
     if (p->failed) return NULL;
+    p->more = p->more || jinja_at_name(p, "varargs") || jinja_at_name(p, "kwargs");
     if (p->at->kind == TOKEN_NAME) return parse_name(p);
     if (p->at->kind == TOKEN_STRING) return parse_string(p);
     if (p->at->kind == TOKEN_INT || p->at->kind == TOKEN_FLOAT) return constant(p, (p->at++)->number);
@@ -202,13 +203,16 @@ static jinja_node *parse_postfix(jinja_parser *p, jinja_node *node) {
     return node;
 }
 
+static void note_unknown(jinja_parser *p, const jinja_node *node) {
+    if (!p->soft && p->unknown == NULL) p->unknown = node;
+}
+
 jinja_node *jinja_parse_filters(jinja_parser *p, jinja_node *of, bool first) {
     while (!p->failed && (first || jinja_take_sign(p, "|"))) {
         jinja_node *node = jinja_node_new(p, NODE_FILTER);
         if (node == NULL) return NULL;
         node->text = jinja_need_name(p);
-        if (!p->failed && !jinja_knows_filter(node->text))
-            (void)jinja_parser_fail(p, "the filter %.60s is not known here", node->text);
+        if (!p->failed && !jinja_knows_filter(node->text)) note_unknown(p, node);
         node->a = of;
         if (!p->failed && jinja_take_sign(p, "(")) node->b = parse_arguments(p);
         of = node;
@@ -232,8 +236,7 @@ static jinja_node *parse_test(jinja_parser *p, jinja_node *of) {
     jinja_node *node = jinja_node_new(p, NODE_TEST);
     if (node == NULL) return NULL;
     node->text = jinja_need_name(p);
-    if (!p->failed && !jinja_knows_test(node->text))
-        (void)jinja_parser_fail(p, "the test %.60s is not known here", node->text);
+    if (!p->failed && !jinja_knows_test(node->text)) note_unknown(p, node);
     node->op = negated;
     node->a = of;
     if (!p->failed && jinja_take_sign(p, "(")) node->b = parse_arguments(p);
@@ -342,18 +345,23 @@ static jinja_node *parse_joined(jinja_parser *p, const char *word, int32_t kind)
 }
 
 jinja_node *jinja_parse_expression(jinja_parser *p, bool with_condition) {
+    const jinja_node *unknown = p->unknown;
+    const bool soft = p->soft;
     jinja_node *node = NULL;
     if (p->failed) return NULL;
     if (++p->depth > JINJA_MOST_DEPTH) (void)jinja_parser_fail(p, "expressions lie too deep in each other");
     node = p->failed ? NULL : parse_joined(p, "or", NODE_OR);
     while (with_condition && !p->failed && jinja_take_name(p, "if")) {
         jinja_node *choice = jinja_node_new(p, NODE_IF_ELSE);
+        p->unknown = unknown; /* all of a choice is in an if */
+        p->soft = true;
         if (choice == NULL) return NULL;
         choice->a = node;
         choice->b = parse_joined(p, "or", NODE_OR);
         if (jinja_take_name(p, "else")) choice->c = jinja_parse_expression(p, true);
         node = choice;
     }
+    p->soft = soft;
     p->depth--;
     return p->failed ? NULL : node;
 }

@@ -16,17 +16,20 @@ typedef struct jinja_scope {
 } jinja_scope;
 
 struct jinja_loop {
-    const jinja_list *items;
+    const jinja_list *items; /* of a joiner: the separator */
     size_t index;
-    int depth;
-    jinja_value changed; /* what loop.changed was told last */
-    bool has_changed;
+    int depth;              /* of recursion, from 0 */
+    const jinja_node *node; /* of a recursive loop: it calls itself */
+    jinja_scope *scope;     /* that a recursive loop runs in */
+    jinja_value changed;    /* the last argument of loop.changed */
+    bool has_changed;       /* of a joiner: it has been called */
 };
 
 struct jinja_macro {
     const jinja_node *parameters, *body;
     const char *name;
     jinja_scope *scope; /* where it was defined */
+    bool takes_more;    /* it reads varargs or kwargs */
 };
 
 struct jinja_render {
@@ -50,7 +53,16 @@ typedef struct jinja_args {
     size_t n;
 } jinja_args;
 
-enum { FUNCTION_RANGE, FUNCTION_NAMESPACE, FUNCTION_DICT, FUNCTION_RAISE, FUNCTION_TIME };
+enum {
+    FUNCTION_RANGE,
+    FUNCTION_NAMESPACE,
+    FUNCTION_DICT,
+    FUNCTION_RAISE,
+    FUNCTION_TIME,
+    FUNCTION_CYCLER,
+    FUNCTION_JOINER,
+    FUNCTION_LIPSUM
+};
 
 /* Ends the rendering with a sentence; none. */
 jinja_value jinja_stop(jinja_render *r, const char *format, ...) WEFT_PRINTF(2, 3);
@@ -69,6 +81,7 @@ bool jinja_arg_text(jinja_render *r, jinja_text **out, const jinja_args *args, s
 bool jinja_arg_int(jinja_render *r, int64_t *out, const jinja_args *args, size_t n, const char *name);
 
 jinja_value jinja_call(jinja_render *r, const jinja_value *called, const jinja_args *args);
+jinja_value jinja_call_loop(jinja_render *r, const jinja_loop *loop, const jinja_args *args);
 jinja_value jinja_call_macro(jinja_render *r, const jinja_macro *macro, const jinja_args *args);
 jinja_value jinja_method_call(jinja_render *r, const jinja_method *method, const jinja_args *args);
 bool jinja_has_method(const jinja_value *v, const char *name);
@@ -80,13 +93,29 @@ jinja_value jinja_slice(jinja_render *r, const jinja_value *v, const jinja_value
 jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, const jinja_value *b);
 bool jinja_compare(jinja_render *r, const char *sign, const jinja_value *a, const jinja_value *b);
 jinja_value jinja_undefined(jinja_render *r, const char *name);
+jinja_value jinja_method_of(jinja_render *r, const jinja_value *v, const char *name);
+jinja_value jinja_escape(jinja_render *r, const jinja_value *text); /* HTML's signs, unless |safe has marked it */
+
+/* jinja_format.c: format % values, and format.format(args). */
+jinja_value jinja_percent(jinja_render *r, const jinja_value *format, const jinja_value *values);
+jinja_value jinja_format(jinja_render *r, const jinja_value *format, const jinja_args *args);
+/* Filters outside of jinja_filters.c. */
+typedef jinja_value jinja_filter_fn(jinja_render *r, jinja_value v, const jinja_args *args);
+jinja_filter_fn jinja_filter_int, jinja_filter_float, jinja_filter_abs, jinja_filter_round, jinja_filter_filesizeformat;
+jinja_filter_fn jinja_filter_truncate, jinja_filter_center, jinja_filter_escape, jinja_filter_forceescape;
+jinja_filter_fn jinja_filter_striptags, jinja_filter_wordcount, jinja_filter_wordwrap, jinja_filter_urlencode;
+jinja_filter_fn jinja_filter_xmlattr, jinja_filter_indent;
+/* To `width` characters; side: 'l' the text is left, 'r' right, 'c' centered. */
+jinja_value jinja_pad(jinja_render *r, jinja_text *text, int64_t width, const jinja_text *fill, char side);
+/* jinja_numbers.c: the whole number without its fraction, of any size. */
+jinja_value jinja_from_double(jinja_render *r, double f);
 
 /* The elements of what can be walked; NULL: it cannot, and that has failed. */
 const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v);
 jinja_value jinja_to_string(jinja_render *r, const jinja_value *v);
 
-/* On texts, as the methods of str. change: 'u' upper, 'l' lower, 'c' capitalize, 't' title, 'T' jinja's filter title.
- * */
+/* On texts, as the methods of str. change: 'u' upper, 'l' lower, 'c' capitalize, 't' title, 's' swapcase, 'f' casefold,
+ * 'T' jinja2's filter title. */
 jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change);
 jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const jinja_text *old, const jinja_text *fresh,
                                int64_t most);

@@ -11,16 +11,28 @@ int64_t jinja_find(jinja_arena *arena, const jinja_text *text, const jinja_text 
     return at == NULL ? -1 : at - text->bytes;
 }
 
-static void add_case(jinja_builder *out, int32_t c, bool upper, const uint32_t *marks) {
+/* Letters that become several: as a capital, at the beginning of a word, as a small one. */
+static const char *several(int32_t c, char to) {
+    static const struct {
+        int32_t point;
+        const char *upper, *title, *lower;
+    } rows[] = {{0xDF, "SS", "Ss", NULL},         {0x149, "\xCA\xBCN", "\xCA\xBCN", NULL},
+                {0x130, NULL, NULL, "i\xCC\x87"}, {0xFB00, "FF", "Ff", NULL},
+                {0xFB01, "FI", "Fi", NULL},       {0xFB02, "FL", "Fl", NULL},
+                {0xFB03, "FFI", "Ffi", NULL},     {0xFB04, "FFL", "Ffl", NULL},
+                {0xFB05, "ST", "St", NULL},       {0xFB06, "ST", "St", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].point == c) return to == 'u' ? rows[i].upper : to == 't' ? rows[i].title : rows[i].lower;
+    return NULL;
+}
+
+/* to: 'u' upper, 't' title, 'l' lower. */
+static void add_case(jinja_builder *out, int32_t c, char to, const uint32_t *marks) {
     char bytes[4];
-    const int32_t changed = upper ? utf8proc_toupper(c) : utf8proc_tolower(c);
-    const size_t n = (size_t)utf8proc_encode_char(changed, (utf8proc_uint8_t *)bytes);
-    if (upper && c == 0xDF) { /* the one letter of use whose capital is two */
-        jinja_add(out, "S", marks, 1);
-        jinja_add(out, "S", marks, 1);
-        return;
-    }
-    for (size_t i = 0; i < n; i++) jinja_add(out, bytes + i, marks, 1);
+    const int32_t changed = to == 'u' ? utf8proc_toupper(c) : to == 't' ? utf8proc_totitle(c) : utf8proc_tolower(c);
+    const char *more = several(c, to);
+    const size_t n = more != NULL ? strlen(more) : (size_t)utf8proc_encode_char(changed, (utf8proc_uint8_t *)bytes);
+    for (size_t i = 0; i < n; i++) jinja_add(out, (more != NULL ? more : bytes) + i, marks, 1);
 }
 
 static bool is_letter(int32_t c) {
@@ -28,14 +40,41 @@ static bool is_letter(int32_t c) {
     return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
 }
 
+/* As casefold() of Python: to compare without regard to case. */
+static void add_folded(jinja_builder *out, int32_t c, const uint32_t *marks) {
+    utf8proc_int32_t points[8];
+    const utf8proc_ssize_t n = utf8proc_decompose_char(c, points, 8, UTF8PROC_CASEFOLD, NULL);
+    for (utf8proc_ssize_t i = 0; i < n && i < 8; i++) {
+        char bytes[4];
+        const size_t size = jinja_put_point(bytes, points[i]);
+        for (size_t k = 0; k < size; k++) jinja_add(out, bytes + k, marks, 1);
+    }
+}
+
+static bool letter_follows(const jinja_text *text, size_t at) {
+    int32_t c = 0;
+    if (at >= text->n) return false;
+    (void)jinja_next(text->bytes + at, text->n - at, &c);
+    return is_letter(c);
+}
+
 jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change) {
     jinja_builder out = {.arena = &r->arena};
-    bool begins = true;
+    bool begins = true, after_letter = false;
     for (size_t i = 0; i < text->n && !r->arena.failed;) {
         int32_t c = 0;
         const size_t n = jinja_next(text->bytes + i, text->n - i, &c);
-        const bool upper = change == 'u' || (change != 'l' && begins);
-        add_case(&out, c, upper, text->marks == NULL ? NULL : text->marks + i);
+        const uint32_t *marks = text->marks == NULL ? NULL : text->marks + i;
+        const char to = change == 's'             ? (utf8proc_category(c) == UTF8PROC_CATEGORY_LU ? 'l' : 'u')
+                        : change == 'u'           ? 'u'
+                        : change == 'T' && begins ? 'u' /* jinja2's filter makes the first a capital */
+                        : strchr("lf", change) == NULL && begins ? 't'
+                                                                 : 'l';
+        if (change == 'f') add_folded(&out, c, marks);
+        else if (c == 0x3A3 && to == 'l' && after_letter && !letter_follows(text, i + n))
+            add_case(&out, 0x3C2, 'l', marks); /* sigma at the end of a word */
+        else add_case(&out, c, to, marks);
+        after_letter = is_letter(c);
         if (change == 'c') begins = false;
         if (change == 't') begins = !is_letter(c);
         if (change == 'T')

@@ -58,6 +58,8 @@ typedef enum jinja_node_kind {
     NODE_FILTER_BLOCK, /* a: filters; b: body */
     NODE_WITH,         /* a: first NODE_SET; b: body */
     NODE_GENERATION,   /* b: body */
+    NODE_BLOCK,        /* text: name; b: body; op 1: it sees the variables around it */
+    NODE_INCLUDE,      /* of another template, of which there is none; text: the statement */
     NODE_BREAK,
     NODE_CONTINUE
 } jinja_node_kind;
@@ -96,13 +98,16 @@ typedef struct jinja_parser {
     const jinja_token *at;
     weft_error *err;
     int depth;
-    int loops; /* that the statement at work lies in */
+    int loops;                 /* that the statement at work lies in */
+    bool soft;                 /* in an if, where an unknown filter or test fails only if it is reached */
+    const jinja_node *unknown; /* the first filter or test that is unknown outside of such */
+    bool more;                 /* the macro at work reads varargs or kwargs */
     bool failed;
 } jinja_parser;
 
 enum { JINJA_MOST_DEPTH = 200 };
 
-/* What is not known is refused before anything is rendered. */
+/* As in jinja2, an unknown filter or test fails at once outside of an if, and inside if it is reached. */
 bool jinja_knows_filter(const char *name);
 bool jinja_knows_test(const char *name);
 

@@ -12,6 +12,11 @@ size_t jinja_next(const char *bytes, size_t n, int32_t *point) {
     return length > 0 ? (size_t)length : 1;
 }
 
+size_t jinja_put_point(char out[4], int64_t point) {
+    if (point < 0 || point > 0x10FFFF || !utf8proc_codepoint_valid((utf8proc_int32_t)point)) return 0;
+    return (size_t)utf8proc_encode_char((utf8proc_int32_t)point, (utf8proc_uint8_t *)out);
+}
+
 static bool is_ascii(const jinja_text *text) {
     return text->points == text->n + 1;
 }
@@ -110,7 +115,7 @@ static void add_int(jinja_builder *out, int64_t i) {
 }
 
 /* What Python's repr writes as it is. */
-static bool is_printable(int32_t point) {
+bool jinja_is_printable(int32_t point) {
     switch (utf8proc_category(point)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
@@ -142,7 +147,7 @@ static void add_repr_text(jinja_builder *out, const jinja_text *text) {
         else if (c == '\n') (void)snprintf(escape, sizeof escape, "\\n");
         else if (c == '\r') (void)snprintf(escape, sizeof escape, "\\r");
         else if (c == '\t') (void)snprintf(escape, sizeof escape, "\\t");
-        else if (!is_printable(c))
+        else if (!jinja_is_printable(c))
             (void)snprintf(escape, sizeof escape,
                            c < 0x100     ? "\\x%02x"
                            : c < 0x10000 ? "\\u%04x"
@@ -166,8 +171,23 @@ static void add_repr_dict(jinja_builder *out, const jinja_dict *dict) {
     jinja_add_plain(out, "}");
 }
 
+static void add_range(jinja_builder *out, const jinja_range *range) {
+    jinja_add_plain(out, "range(");
+    for (int i = 0; i < (range->bounds[2] == 1 ? 2 : 3); i++) {
+        if (i > 0) jinja_add_plain(out, ", ");
+        add_int(out, range->bounds[i]);
+    }
+    jinja_add_plain(out, ")");
+}
+
 static void add_repr_list(jinja_builder *out, const jinja_value *v) {
     const jinja_list *list = v->as.list;
+    const char *view = v->kind != JINJA_LIST         ? NULL
+                       : v->function == JINJA_KEYS   ? "dict_keys("
+                       : v->function == JINJA_VALUES ? "dict_values("
+                       : v->function == JINJA_ITEMS  ? "dict_items("
+                                                     : NULL;
+    if (view != NULL) jinja_add_plain(out, view);
     jinja_add_plain(out, v->kind == JINJA_LIST ? "[" : "(");
     for (size_t i = 0; i < list->n; i++) {
         if (i > 0) jinja_add_plain(out, ", ");
@@ -175,6 +195,7 @@ static void add_repr_list(jinja_builder *out, const jinja_value *v) {
     }
     if (v->kind == JINJA_TUPLE && list->n == 1) jinja_add_plain(out, ",");
     jinja_add_plain(out, v->kind == JINJA_LIST ? "]" : ")");
+    if (view != NULL) jinja_add_plain(out, ")");
 }
 
 /* Whether more can be written: what is past a limit, or has no room, is given up, with all that lies in it. */
@@ -187,7 +208,10 @@ static void add_repr(jinja_builder *out, const jinja_value *v) {
     case JINJA_STRING: add_repr_text(out, v->as.text); break;
     case JINJA_UNDEFINED: jinja_add_plain(out, "Undefined"); break;
     case JINJA_LIST:
-    case JINJA_TUPLE: add_repr_list(out, v); break;
+    case JINJA_TUPLE:
+        if (v->kind == JINJA_LIST && v->as.list->range != NULL) add_range(out, v->as.list->range);
+        else add_repr_list(out, v);
+        break;
     case JINJA_DICT: add_repr_dict(out, v->as.dict); break;
     default: jinja_add_str(out, v); break;
     }
@@ -241,15 +265,18 @@ static void add_json_text(jinja_builder *out, const jinja_text *text, bool ascii
 }
 
 static void add_line(jinja_builder *out, const jinja_json_style *style, int depth) {
-    if (style->indent < 0) return;
+    if (style->indent < 0 && style->blank == NULL) return;
     jinja_add_plain(out, "\n");
     for (int level = 0; level < depth; level++)
-        for (int64_t i = 0; i < style->indent && !out->overflow && !out->arena->failed; i++) jinja_add_plain(out, " ");
+        if (style->blank != NULL) jinja_add_text(out, style->blank);
+        else
+            for (int64_t i = 0; i < style->indent && !out->overflow && !out->arena->failed; i++)
+                jinja_add_plain(out, " ");
 }
 
 static void add_item_separator(jinja_builder *out, const jinja_json_style *style) {
     if (style->item != NULL) jinja_add_text(out, style->item);
-    else jinja_add_plain(out, style->indent < 0 ? ", " : ",");
+    else jinja_add_plain(out, style->indent < 0 && style->blank == NULL ? ", " : ",");
 }
 
 static int by_key(const void *a, const void *b, void *arena) {
@@ -309,9 +336,14 @@ static bool add_json(jinja_builder *out, const jinja_value *v, const jinja_json_
     case JINJA_INT: add_int(out, v->as.i); return true;
     case JINJA_FLOAT: jinja_add_float(out, v->as.f, true); return true;
     case JINJA_BIG: jinja_add_text(out, v->as.text); return true;
-    case JINJA_STRING: add_json_text(out, v->as.text, style->ascii); return true;
+    case JINJA_STRING:
+        if (v->as.text->json != NULL) return jinja_add_json(out, v->as.text->json, style, depth);
+        add_json_text(out, v->as.text, style->ascii);
+        return true;
     case JINJA_LIST:
-    case JINJA_TUPLE: return add_json_list(out, v->as.list, style, depth);
+    case JINJA_TUPLE:
+        if (v->kind == JINJA_LIST && v->function != 0) return false; /* a view or a range */
+        return add_json_list(out, v->as.list, style, depth);
     case JINJA_DICT: return add_json_dict(out, v->as.dict, style, depth);
     default: return false;
     }

@@ -1,6 +1,20 @@
 /* jinja_value.c: making, comparing and looking up values. */
 #include "jinja_value.h"
 
+jinja_value jinja_integer(jinja_arena *arena, const char *digits, size_t n) {
+    const bool minus = n > 0 && digits[0] == '-';
+    int64_t out = 0;
+    bool over = false;
+    jinja_value big = jinja_none();
+    for (size_t i = minus; i < n && !over; i++)
+        over = __builtin_mul_overflow(out, 10, &out) || (minus ? __builtin_sub_overflow(out, digits[i] - '0', &out)
+                                                               : __builtin_add_overflow(out, digits[i] - '0', &out));
+    if (!over) return jinja_int(out);
+    big = jinja_text_new(arena, digits, NULL, n);
+    if (!arena->failed) big.kind = JINJA_BIG;
+    return big;
+}
+
 static void *grown(jinja_arena *arena, const void *old, size_t n, size_t *capacity, size_t more, size_t element) {
     size_t capacity_now = *capacity * 2 > 8 ? *capacity * 2 : 8;
     void *fresh = NULL;
@@ -168,6 +182,8 @@ static bool equal_alike(jinja_arena *arena, const jinja_value *a, const jinja_va
     case JINJA_BIG:
     case JINJA_STRING: return equal_texts(arena, a->as.text, b->as.text);
     case JINJA_LIST:
+        if ((a->as.list->range != NULL) != (b->as.list->range != NULL)) return false;
+        return equal_lists(arena, a->as.list, b->as.list);
     case JINJA_TUPLE: return equal_lists(arena, a->as.list, b->as.list);
     case JINJA_DICT: return equal_dicts(arena, a->as.dict, b->as.dict);
     case JINJA_FUNCTION: return a->function == b->function;
@@ -220,10 +236,10 @@ int jinja_order(jinja_arena *arena, const jinja_value *a, const jinja_value *b) 
 }
 
 const char *jinja_kind_name(const jinja_value *v) {
-    static const char *const names[] = {
-        "undefined",  "none",        "a boolean",   "a whole number",
-        "a number",   "a string",    "a list",      "a tuple",
-        "an object",  "a namespace", "loop",        "a macro",
-        "a function", "a method",    "an iterator", "a whole number of more than 64 bits"};
+    static const char *const names[] = {"undefined",  "none",        "a boolean",   "a whole number",
+                                        "a number",   "a string",    "a list",      "a tuple",
+                                        "an object",  "a namespace", "loop",        "a macro",
+                                        "a function", "a method",    "an iterator", "an integer of more than 64 bits",
+                                        "a cycler",   "a joiner"};
     return names[v->kind];
 }

@@ -21,17 +21,22 @@ typedef enum jinja_kind {
     JINJA_FUNCTION, /* a global one, by number */
     JINJA_METHOD,   /* of a value */
     JINJA_ITERATOR, /* a list that can be walked through once: what map, select and their kin give */
-    JINJA_BIG       /* a whole number beyond 64 bits: its digits, in text */
+    JINJA_BIG,      /* an integer of more than 64 bits, as its digits: it can be printed and compared */
+    JINJA_CYCLER,
+    JINJA_JOINER
 } jinja_kind;
 
-enum { JINJA_SAFE = 1 }; /* what |safe has marked: + writes signs of HTML in other texts as their names */
+/* Flags in `function`: of a string (what |safe has marked: + escapes other texts), of a list (a view of a dict or a
+ * range: it has no JSON), of a tuple (a group of |groupby). */
+enum { JINJA_SAFE = 1, JINJA_KEYS, JINJA_VALUES, JINJA_ITEMS, JINJA_RANGE, JINJA_GROUP };
 
 /* UTF-8. marks: one per byte, NULL: all from the template. */
 typedef struct jinja_text {
     const char *bytes;
     const uint32_t *marks;
     size_t n;
-    size_t points; /* characters + 1; 0: not counted yet */
+    size_t points;           /* characters + 1; 0: not counted yet */
+    const jinja_value *json; /* (optional) the object that the text is the JSON of; tojson writes it instead */
 } jinja_text;
 
 typedef struct jinja_dict jinja_dict;
@@ -41,22 +46,27 @@ typedef struct jinja_method jinja_method;
 
 struct jinja_value {
     int32_t kind;
-    int32_t function; /* JINJA_FUNCTION; of a string JINJA_SAFE or 0 */
+    int32_t function; /* of JINJA_FUNCTION its number, else a flag or 0 */
     union {
         int64_t i; /* JINJA_BOOL too */
         double f;
-        jinja_text *text; /* of JINJA_UNDEFINED: what is missing, or NULL */
+        jinja_text *text; /* of JINJA_UNDEFINED: what is missing, or NULL; of JINJA_BIG: the digits */
         jinja_list *list;
         jinja_dict *dict;
-        jinja_loop *loop;
+        jinja_loop *loop; /* of JINJA_CYCLER and JINJA_JOINER too */
         jinja_macro *macro;
         jinja_method *method;
     } as;
 };
 
+typedef struct jinja_range {
+    int64_t bounds[3]; /* begin, end, step */
+} jinja_range;
+
 struct jinja_list {
     jinja_value *items;
     size_t n, capacity;
+    jinja_range *range; /* of JINJA_RANGE */
 };
 
 typedef struct jinja_entry {
@@ -83,14 +93,25 @@ static inline jinja_value jinja_float(double f) {
 static inline jinja_value jinja_bool(bool b) {
     return (jinja_value){.kind = JINJA_BOOL, .as = {.i = b}};
 }
+/* digits: decimal, with a sign if negative; live as long as the arena. */
+jinja_value jinja_integer(jinja_arena *arena, const char *digits, size_t n);
 static inline jinja_value jinja_none(void) {
     return (jinja_value){.kind = JINJA_NONE};
 }
 static inline jinja_value jinja_string(jinja_text *text) {
     return (jinja_value){.kind = JINJA_STRING, .as = {.text = text}};
 }
+/* Its text in Python is its type and address. */
+static inline bool jinja_is_opaque(const jinja_value *v) {
+    return v->kind == JINJA_NAMESPACE || v->kind == JINJA_LOOP || v->kind == JINJA_MACRO || v->kind == JINJA_FUNCTION ||
+           v->kind == JINJA_METHOD || v->kind == JINJA_CYCLER || v->kind == JINJA_JOINER;
+}
 static inline bool jinja_is_list(const jinja_value *v) {
     return v->kind == JINJA_LIST || v->kind == JINJA_TUPLE;
+}
+/* dict_keys and the like of Python */
+static inline bool jinja_is_view(const jinja_value *v) {
+    return v->kind == JINJA_LIST && v->function >= JINJA_KEYS && v->function <= JINJA_ITEMS;
 }
 static inline bool jinja_is_whole(const jinja_value *v) {
     return v->kind == JINJA_INT || v->kind == JINJA_BOOL;
@@ -147,6 +168,7 @@ typedef struct jinja_json_style {
     int64_t indent;
     bool ascii, sort;
     const jinja_text *item, *key; /* separators; NULL: Python's */
+    const jinja_text *blank;      /* (optional) the indentation of one level, instead of `indent` blanks */
 } jinja_json_style;
 bool jinja_add_json(jinja_builder *out, const jinja_value *v, const jinja_json_style *style, int depth);
 
@@ -155,7 +177,9 @@ size_t jinja_points(jinja_arena *arena, jinja_text *text);
 /* The byte where a character begins; n at the end. */
 size_t jinja_byte_at(jinja_arena *arena, jinja_text *text, size_t point);
 size_t jinja_next(const char *bytes, size_t n, int32_t *point);
+size_t jinja_put_point(char out[4], int64_t point); /* as UTF-8; 0: it is no character */
 bool jinja_is_space(int32_t point);
+bool jinja_is_printable(int32_t point); /* as Python's repr has it */
 jinja_value jinja_slice_bytes(jinja_arena *arena, const jinja_text *text, size_t begin, size_t end);
 /* set NULL: white space. sides: 1 left, 2 right. */
 jinja_value jinja_strip(jinja_arena *arena, const jinja_text *text, const jinja_text *set, int sides);

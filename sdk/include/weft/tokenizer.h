@@ -74,7 +74,8 @@ typedef struct weft_tokenizer_plugin {
                           uint32_t flags, weft_error *err);
 
     /* Name i of a file in the directory that belongs to this tokenizer and exists there, so that a saved model gets
-     * a copy; NULL ends the list. [main] [optional: nothing is copied] */
+     * a copy; NULL ends the list. A name has no folder but additional_chat_templates/. [main] [optional: nothing is
+     * copied] */
     const char *(*file)(const weft_tokenizer *tokenizer, uint32_t i);
 
     const void *(*extension)(const weft_tokenizer *tokenizer, const char *id); /* [any-thread] [optional: none] */
