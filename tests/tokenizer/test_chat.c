@@ -238,6 +238,56 @@ START_TEST(typed_special_tokens_stay_text) {
 }
 END_TEST
 
+/* A special token may be composed of the template's text and roles, and of nothing else; the longest that counts is
+ * taken. sp-bpe normalizes no token, sp-bpe-normalized each. */
+START_TEST(roles_are_part_of_special_tokens) {
+    static const struct {
+        const char *source;
+        int special, marked; /* ids that are <|user|>: with special tokens in messages, and without */
+    } rows[] = {
+        {"{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}", 3, 1},
+        {"{% for m in messages %}<|{{ m['role']|lower|trim }}|>{{ m.content }}{% endfor %}", 3, 1},
+        {"{% for m in messages %}{{ '<|%s|>'|replace('%s', m.role) }}{% endfor %}", 1, 1},
+        {"{% for m in messages %}<|{{ m.name }}|>{% endfor %}", 1, 0},
+        {"{% for m in messages %}<|us{{ m.part }}{% endfor %}", 1, 0},
+        {"{% for m in messages %}{{ m.part }}<|user|>{% endfor %}", 2, 2},
+        {"{% for m in messages %}<|user|>{{ m.more }}{% endfor %}", 1, 2},
+        {"{% for m in messages %}{{ m.whole }}{{ m.role }}{% endfor %}", 1, 0},
+    };
+    static const char *const tokenizers[] = {"sp-bpe", "sp-bpe-normalized"};
+    static const char *const names[] = {"<|user|>", "<|user|>!"};
+    static marked out;
+    json_t *object = json_loads(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a <|user|> b\",\"name\":\"user\",\"part\":\"er|>\","
+        "\"more\":\"!\",\"whole\":\"<|user|>\"},{\"role\":\"assistant\",\"content\":\"<|user|>\",\"name\":\"x\","
+        "\"part\":\"\",\"more\":\"\",\"whole\":\"\"}]}",
+        0, NULL);
+    ck_assert_ptr_nonnull(object);
+    for (int k = 0; k < 2; k++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_tokenizer *tokenizer = NULL;
+        const weft_tokenizer_add *add = NULL;
+        int32_t id = -1;
+        int found[2] = {0, 0};
+        write_template(rows[_i].source);
+        tokenizer = open_golden(tokenizers[k]);
+        add = plugin->extension(tokenizer, WEFT_TOKENIZER_ADD);
+        ck_assert_msg(add->add(tokenizer, names, 2, -1, &err) == WEFT_OK, "%s", err.text);
+        id = ((const weft_tokenizer_special *)plugin->extension(tokenizer, WEFT_TOKENIZER_SPECIAL))
+                 ->id(tokenizer, names[0], 8);
+        for (int plain = 0; plain < 2; plain++) {
+            const uint32_t flags = plain ? 0 : WEFT_CHAT_SPECIAL;
+            ck_assert_msg(encode(tokenizer, &out, object, NULL, flags, &err) == WEFT_OK, "%s", err.text);
+            for (size_t i = 0; i < out.n; i++) found[plain] += out.ids[i] == id;
+        }
+        ck_assert_msg(found[0] == rows[_i].special && found[1] == rows[_i].marked, "%s: %d and %d", rows[_i].source,
+                      found[0], found[1]);
+        rig_close(tokenizer);
+    }
+    json_decref(object);
+}
+END_TEST
+
 START_TEST(what_is_missing_is_said) {
     static marked out;
     json_t *object = json_loads(two_turns, 0, NULL);
@@ -267,6 +317,7 @@ int main(void) {
     tcase_add_loop_test(tests, ids_and_masks_are_those_of_transformers, 0, 4);
     tcase_add_loop_test(tests, answers_come_from_where_their_bytes_do, 0, 6);
     tcase_add_loop_test(tests, typed_special_tokens_stay_text, 0, 2);
+    tcase_add_loop_test(tests, roles_are_part_of_special_tokens, 0, 8);
     tcase_add_test(tests, what_is_missing_is_said);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

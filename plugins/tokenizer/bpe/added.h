@@ -31,8 +31,7 @@ typedef struct bpe_added {
 } bpe_added;
 
 weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,
-                           const bpe_vocab *vocab, const bpe_normal *normal, const bpe_matcher *matcher,
-                           weft_error *err);
+                           const bpe_vocab *vocab, const bpe_normal *normal, bpe_matcher *matcher, weft_error *err);
 void bpe_added_free(bpe_added *self);
 
 const bpe_added_token *bpe_added_by_id(const bpe_added *self, int32_t id);

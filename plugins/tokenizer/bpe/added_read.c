@@ -9,7 +9,7 @@ typedef struct reading {
     bpe_added *added;
     const bpe_vocab *vocab;
     const bpe_normal *normal;
-    const bpe_matcher *matcher;
+    bpe_matcher *matcher;
     int32_t next; /* id of the next token that is not in the vocabulary */
 } reading;
 
@@ -106,8 +106,7 @@ static weft_status read_token(reading *self, const bpe_place *at, const json_t *
 }
 
 weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,
-                           const bpe_vocab *vocab, const bpe_normal *normal, const bpe_matcher *matcher,
-                           weft_error *err) {
+                           const bpe_vocab *vocab, const bpe_normal *normal, bpe_matcher *matcher, weft_error *err) {
     reading work = {self, vocab, normal, matcher, (int32_t)vocab->count};
     weft_status status = WEFT_OK;
     self->host = host;

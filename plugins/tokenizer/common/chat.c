@@ -130,10 +130,11 @@ static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error
     return status;
 }
 
-/* An answer's bytes are marked by its message, all others as data. */
+/* An answer's bytes are marked by its message, all others as data. Templates compose special tokens from a role. */
 static uint32_t origin_of(void *context, size_t i, const char *key) {
     const char *role = json_string_value(json_object_get(json_array_get(context, i), "role"));
-    return strcmp(key, "role") != 0 && strcmp(role, "assistant") == 0 ? (uint32_t)i + 2u : 1u;
+    if (strcmp(key, "role") == 0) return 1u | JINJA_LABEL;
+    return strcmp(role, "assistant") == 0 ? (uint32_t)i + 2u : 1u;
 }
 
 /* What is too much for a rendering is told when it runs. */

@@ -16,12 +16,14 @@
 #include <stdbool.h>
 #include <weft/host.h>
 
-/* A mark: where a byte came from in the low half, and in the high half the {% generation %} block that it was written
- * in, from 1; 0: in none. */
+/* A mark: the origin of a byte in the low half; in the high half the number of its {% generation %} block, from 1, or
+ * 0. JINJA_LABEL: the byte names a part of the conversation (a role) and may be part of a special token. */
 #define JINJA_TEMPLATE     0u
+#define JINJA_LABEL        0x80000000u
 #define JINJA_ORIGIN(mark) ((mark)&0xffffu)
-#define JINJA_BLOCK(mark)  ((mark) >> 16)
+#define JINJA_BLOCK(mark)  (((mark) & ~JINJA_LABEL) >> 16)
 #define JINJA_MOST_ORIGINS 0xffffu
+#define JINJA_MOST_BLOCKS  0x7fffu
 
 typedef struct jinja_template jinja_template; /* read-only once it is made: several threads may render at once */
 
