@@ -128,7 +128,7 @@ weft_status bpe_json_array(const json_t **out, const bpe_place *at, const json_t
     return WEFT_OK;
 }
 
-static bool listed(const char *keys, const char *key) {
+bool bpe_json_listed(const char *keys, const char *key) {
     const size_t n = strlen(key);
     for (const char *at = strstr(keys, key); n > 0 && at != NULL; at = strstr(at + 1, key)) {
         if ((at == keys || at[-1] == ' ') && (at[n] == 0 || at[n] == ' ')) return true;
@@ -141,7 +141,7 @@ weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char
     json_t *value = NULL;
     json_object_foreach((json_t *)object, key, value) {
         const bpe_place here = bpe_place_key(at, bpe_quote(key, strlen(key)).text);
-        if (!listed(keys, key))
+        if (!bpe_json_listed(keys, key))
             return bpe_json_fail(err, &here, "this key is not known here and might change ids; known are: %s.", keys);
     }
     return WEFT_OK;

@@ -39,6 +39,9 @@ weft_status bpe_json_type(const char **out, const bpe_place *at, const json_t *o
 weft_status bpe_json_array(const json_t **out, const bpe_place *at, const json_t *object, const char *key,
                            weft_error *err);
 
+/* True if a word is one of a list's, which have blanks between them. */
+bool bpe_json_listed(const char *words, const char *word);
+
 /* Refuses keys that are not in the list, blank-separated: they might change ids. */
 weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char *keys, weft_error *err);
 
