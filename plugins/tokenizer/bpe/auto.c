@@ -452,24 +452,22 @@ static void begin_tokens(edit *self) {
     }
 }
 
+static bool same_part(const edit *self, const json_t *before, const char *key) {
+    const json_t *old = json_object_get(before, key), *now = json_object_get(self->json[BPE_JSON_TOKENIZER], key);
+    return json_equal(old, now) || (json_is_null(now) && (old == NULL || json_is_null(old)));
+}
+
 static void tell_class(const edit *self, const weft_host *host, const char *directory, const char *named,
                        const json_t *before) {
-    static const char *const parts[] = {"normalizer", "pre_tokenizer"};
-    const json_t *root = self->json[BPE_JSON_TOKENIZER];
     if (self->family == OTHER)
         weft_log(host, WEFT_LOG_WARN,
-                 "%s/tokenizer_config.json: tokenizer_class = %s: transformers builds this class without the parts of "
-                 "tokenizer.json, and Weft reads them: ids may differ from AutoTokenizer's.",
+                 "%s/tokenizer_config.json: tokenizer_class = %s: AutoTokenizer builds this class without the parts of "
+                 "tokenizer.json, and Weft reads these parts: ids may differ.",
                  directory, named);
-    for (int i = 0; i < 2 && self->family > OTHER; i++) {
-        const json_t *old = json_object_get(before, parts[i]);
-        if (json_is_null(old) ? json_is_null(json_object_get(root, parts[i]))
-                              : json_equal(old, json_object_get(root, parts[i])))
-            continue;
+    if (self->family > OTHER && !(same_part(self, before, "normalizer") && same_part(self, before, "pre_tokenizer")))
         weft_log(host, WEFT_LOG_INFO,
-                 "%s/tokenizer.json: the %s of the class %s is used in place of this file's, as by AutoTokenizer.",
-                 directory, parts[i], named);
-    }
+                 "%s/tokenizer.json: normalizer and pre_tokenizer are replaced by those of %s, as in AutoTokenizer.",
+                 directory, named);
 }
 
 weft_status bpe_auto_edit(json_t *json[BPE_N_JSON], const weft_host *host, const char *directory, weft_error *err) {
