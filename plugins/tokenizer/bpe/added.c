@@ -12,19 +12,12 @@ typedef struct finding {
 } finding;
 
 const bpe_added_token *bpe_added_by_id(const bpe_added *self, int32_t id) {
-    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
-    for (size_t i = 0; i < self->tokens.n; i++) {
-        if (tokens[i].id == id) return &tokens[i];
-    }
-    return NULL;
+    const int32_t position = id >= 0 && (size_t)id < self->n_by_id ? self->by_id[id] : -1;
+    return position < 0 ? NULL : &BPE_AT(&self->tokens, bpe_added_token)[position];
 }
 
 const bpe_added_token *bpe_added_by_content(const bpe_added *self, const char *content, size_t n) {
-    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
-    for (size_t i = 0; i < self->tokens.n; i++) {
-        if (tokens[i].content.n == n && memcmp(tokens[i].content.bytes, content, n) == 0) return &tokens[i];
-    }
-    return NULL;
+    return bpe_added_by_id(self, bpe_vocab_find(&self->names, content, n));
 }
 
 /* Where the character before `at` begins; *point is -1 for a stray byte. at > 0. */

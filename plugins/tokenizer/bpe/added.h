@@ -24,6 +24,9 @@ typedef struct bpe_added_token {
 typedef struct bpe_added {
     const weft_host *host;
     bpe_list tokens; /* bpe_added_token, by position in the file */
+    bpe_vocab names; /* ids by content */
+    int32_t *by_id;  /* [n_by_id] position of the token with this id, or -1 */
+    size_t n_by_id;
     bpe_trie as_is;
     bpe_trie normalized;
     int32_t highest; /* id; -1 without tokens */

@@ -3,7 +3,7 @@
  *
  * AutoTokenizer picks a class by tokenizer_class of tokenizer_config.json and model_type of config.json. Some classes
  * keep vocabulary, merges and post-processor of tokenizer.json and build the rest anew, with the added tokens of
- * tokenizer_config.json; the others read tokenizer.json, and lay the added tokens of tokenizer_config.json over its own.
+ * tokenizer_config.json; the others read tokenizer.json, whose added tokens those of tokenizer_config.json override.
  * In both, named tokens become added tokens, and special_tokens_map.json counts only where tokenizer_config.json has no
  * added_tokens_decoder. A class's default for a named token counts only where the vocabulary has that token.
  */
@@ -167,7 +167,7 @@ static int32_t choose_class(const edit *self, const char **named) {
 static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized", "special"};
 enum { N_FLAGS = 5, NORMALIZED = 3, SPECIAL = 4 };
 
-/* The flags of a token are those of `from`, an object or NULL; where it lacks one, a special token is not normalized. */
+/* The flags of a token are those of `from`, an object or NULL; without one, a special token is not normalized. */
 static void set_flags(edit *self, json_t *token, const json_t *from, bool special) {
     for (int i = N_FLAGS - 1; i >= 0; i--) {
         const json_t *given = json_object_get(from, flags[i]);
@@ -201,8 +201,8 @@ static void keep(edit *self, json_t *token) {
     if (id > self->highest && id <= BPE_HIGHEST_ID) self->highest = (int32_t)id;
 }
 
-/* As add_tokens of the library: a token that is there gets the new flags; a new one has the vocabulary's id, or the next
- * free one. */
+/* As add_tokens of the library: a known token gets the new flags; a new one has the vocabulary's id, or the next free
+ * one. */
 static void add(edit *self, const char *content, const json_t *from, bool special) {
     json_t *token = json_object_get(self->by_name, content);
     const json_t *id = in_vocab(self, content);

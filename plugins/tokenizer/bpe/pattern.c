@@ -1,5 +1,5 @@
-/* pattern.c: reads patterns and goes through a text with them. PCRE2 searches stretches of whole characters, each as one
- * unit (regex.c); bytes that are not UTF-8 lie between the stretches.
+/* pattern.c: reads patterns and goes through a text with them. PCRE2 searches stretches of whole characters, each
+ * character as one unit (regex.c); bytes that are not UTF-8 lie between the stretches.
  */
 #include "pattern.h"
 #include "unicode.h"

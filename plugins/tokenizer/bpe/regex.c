@@ -3,8 +3,8 @@
  * PCRE2 matches units of 8 bits, not UTF-8: a character in ASCII is itself, and each other one is the number, from 80
  * to FF, of its class. A class holds the characters that this pattern cannot tell apart: those of one general category
  * that are in the same of the ranges that the pattern names. So categories come from the table of unicode.h, whatever
- * Unicode PCRE2 knows. Constructs that the two dialects read differently are refused with a reason: nested sets and && in
- * a character class, {n,m}+, {,n}, options other than i, names of scripts, \w, \b, \h and other escapes.
+ * Unicode PCRE2 knows. Constructs that the two dialects read differently are refused with a reason: nested sets and &&
+ * in a character class, {n,m}+, {,n}, options other than i, names of scripts, \w, \b, \h and other escapes.
  */
 #include "pattern.h"
 #include "unicode.h"

@@ -1,6 +1,6 @@
 /* special.c: the special tokens. The post-processor of tokenizer.json says which ids surround a text, and
- * tokenizer_config.json and special_tokens_map.json name the tokens; add_bos_token and add_eos_token have no effect, as in
- * transformers 5.24. Files that contradict each other are refused.
+ * tokenizer_config.json and special_tokens_map.json name the tokens; add_bos_token and add_eos_token have no effect, as
+ * in transformers 5.24. Files that contradict each other are refused.
  */
 #include "special.h"
 
