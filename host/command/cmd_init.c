@@ -58,6 +58,7 @@ static weft_status find_model(places *self, const char *path, bool fresh, weft_e
 static weft_status find_family(places *self, const char **out, weft_error *err) {
     *out = self->family = weft_family_read(self->model);
     if (self->family != NULL) return WEFT_OK;
+    if (weft_family_check(self->model, err) != WEFT_OK) return err->code;
     return weft_error_set(err, WEFT_E_USER,
                           "%s/config.json says no model_type, and so not which model plugin computes it: weft plugins "
                           "list has those that there are",

@@ -25,7 +25,8 @@ static json_t *read_object(const char *directory, const char *file) {
     size_t bytes = 0;
     json_t *object = NULL;
     if (asprintf(&path, "%s/%s", directory, file) < 0) return NULL;
-    if (weft_text_read(&text, &bytes, path, MOST_BYTES, NULL) == WEFT_OK) object = json_loadb(text, bytes, 0, NULL);
+    if (weft_text_read(&text, &bytes, path, MOST_BYTES, NULL) == WEFT_OK && memchr(text, 0, bytes) == NULL)
+        object = json_loadb(text, bytes, 0, NULL); /* which allows a NUL byte after a number */
     free(text);
     free(path);
     return object;
@@ -104,6 +105,33 @@ void weft_family_find_adapter(weft_run *run) {
     use_own_name(run->adapter);
 }
 
+weft_status weft_family_check(const char *directory, weft_error *err) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    char *path = NULL, *text = NULL;
+    size_t bytes = 0;
+    json_error_t why = {.line = 1, .column = 1};
+    json_t *object = NULL;
+    weft_status status = WEFT_OK;
+    if (asprintf(&path, "%s/config.json", directory) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory");
+    status = weft_text_read(&text, &bytes, path, MOST_BYTES, err);
+    if (status == WEFT_OK && bytes >= 3 && memcmp(text, mark, 3) == 0)
+        status = weft_error_set(err, WEFT_E_DATA,
+                                "%s:1:1: the file begins with a byte order mark (EF BB BF), which JSON does not allow. "
+                                "Fix: save it as UTF-8 without the mark",
+                                path);
+    if (status == WEFT_OK && memchr(text, 0, bytes) != NULL) {
+        for (const char *at = text; *at != '\0'; at++) why.line += *at == '\n';
+        status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: it holds a NUL byte", path, why.line);
+    }
+    if (status == WEFT_OK) object = json_loadb(text, bytes, 0, &why);
+    if (status == WEFT_OK && object == NULL)
+        status = weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: is not JSON: %s", path, why.line, why.column, why.text);
+    json_decref(object);
+    free(text);
+    free(path);
+    return status;
+}
+
 static bool has_config(const char *directory) {
     char *path = NULL;
     bool is_there = asprintf(&path, "%s/config.json", directory) >= 0;
@@ -121,11 +149,13 @@ void weft_family_find(weft_run *run) {
 }
 
 weft_status weft_family_missing(const weft_run *run, weft_error *err) {
-    const weft_status status = weft_run_check_directory(run, "model", run->settings.model.path, err);
+    weft_status status = weft_run_check_directory(run, "model", run->settings.model.path, err);
     if (status != WEFT_OK) return status;
     if (!has_config(run->settings.model.path))
         return weft_config_reject(run->config, "model", "path", err,
                                   "has no config.json: give the directory of a model as it comes from Hugging Face");
+    status = weft_family_check(run->settings.model.path, err);
+    if (status != WEFT_OK) return status;
     return weft_config_reject(
         run->config, "model", "plugin", err,
         "is missing, and %s/config.json has no model_type that could be its id: name one of those "

@@ -168,6 +168,8 @@ refused "m.from_pretrained(sys.argv[1], torch_dtype=\"auto\").save_pretrained(sy
 rm scratch/pytorch_model.bin
 sed 's/"model_type"/"type_of_model"/' scratch/config.json >strange && mkdir stranger && mv strange stranger/config.json
 refused "says no model_type" "$weft" init stranger data/games.txt -o bad.ini
+echo '{"model_type": "llama",}' >stranger/config.json
+refused "stranger/config.json:1:24: is not JSON" "$weft" init stranger data/games.txt -o bad.ini
 [ ! -e bad.ini ] || failed "what was refused was written"
 
 # a path with what INI files take for comments

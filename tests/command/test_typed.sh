@@ -87,6 +87,15 @@ refused "[model] plugin = mistrel (its default) is model_type of" "$weft" genera
 sed -i 's/"model_type"/"type_of_model"/' stranger/config.json
 refused "[model] plugin is missing, and $PWD/stranger/config.json has no model_type that could be its id" "$weft" generate stranger
 
+for broken in '{"model_type": "llama",}' '{"a": NaN, "model_type": "llama"}' '\357\273\277{"model_type": "llama"}' \
+    '{"model_type": "llama", "a": 1\000}' '{"model_type": '; do
+    printf "$broken" >stranger/config.json
+    refused "stranger/config.json:1:" "$weft" generate stranger
+    ! grep -q "no model_type" log || failed "a broken config.json is no missing key" log
+done
+cp one/model/config.json stranger/config.json
+sed -i 's/"model_type"/"type_of_model"/' stranger/config.json
+
 # ---- a configuration that leaves the model plugin to config.json; what that says is no path
 grep -v '^plugin = llama' run.ini >short.ini
 prints "$weft" plan run.ini

@@ -273,6 +273,7 @@ bad() { # bad FILE CONTENT SENTENCE argument...
 }
 bad x.jsonl '{"prompt":"a","completion":"b"}\n{"prompt":1,"completion":"b"}\n' 'x.jsonl:2: the field "prompt" is a number and must be a string'
 bad x.jsonl '{"prompt":"a","completion":"b"}\n\n' 'x.jsonl:2: the line is empty'
+bad x.jsonl '{"prompt":"a","completion":"b","n":123\000}\n' 'x.jsonl:1: not a JSON object: a NUL byte'
 bad x.jsonl '{"prompt":"a"\n' 'x.jsonl:1: not a JSON object:'
 bad x.jsonl '[1]\n' 'x.jsonl:1: the record is JSON but not an object'
 bad x.jsonl '{"text":"a"}\n' "x.jsonl:1: no known form: messages, conversations, instruction and output, prompt and completion, or question and answer; the record's fields: text"

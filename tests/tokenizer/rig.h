@@ -163,6 +163,13 @@ static inline json_t *rig_load_json(const char *path) {
     return json;
 }
 
+static inline size_t rig_utf8(char out[4], int32_t c) {
+    const size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n; i-- > 1; c >>= 6) out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)(n == 1 ? c : c | (0xf00 >> n & 0xff));
+    return n;
+}
+
 /* --- chance, alike in every run --- */
 
 static inline uint32_t rig_chance(uint64_t *state, uint32_t below) {

@@ -93,7 +93,10 @@ START_TEST(short_texts_give_the_expected_ids) {
     if (!asset(path, name)) return;
     ck_assert(rig_read(&lines, path));
     ck_assert_int_eq(weft_bytes_put(&lines, "", 1), WEFT_OK);
-    tokenizer = rig_open(directory);
+    /* tokenizer.json alone: the class of tokenizer_config.json puts no blank before a text that begins with one. */
+    (void)snprintf(path, sizeof path, "%.*s/tokenizer.json", (int)sizeof path - 20, directory);
+    ck_assert_int_eq(symlink(path, scratch_path("tokenizer.json")), 0);
+    tokenizer = rig_open(scratch);
     text = texts.data;
     rest = lines.data;
     while (text != NULL && (line = strsep(&rest, "\n")) != NULL) {

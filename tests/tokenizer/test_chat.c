@@ -275,6 +275,86 @@ START_TEST(the_template_is_chosen_as_transformers_does) {
 }
 END_TEST
 
+/* --- AutoTokenizer --- */
+
+static void write_or_remove(const char *name, const json_t *json) {
+    if (json != NULL) rig_write_json(name, json);
+    else rig_remove(name);
+}
+
+static bool same_ids(const json_t *expected, const int32_t *ids, size_t n) {
+    for (size_t i = 0; i < n && i < json_array_size(expected); i++)
+        if (json_integer_value(json_array_get(expected, i)) != ids[i]) return false;
+    return json_array_size(expected) == n;
+}
+
+/* A text by itself and the same text as a template's are what AutoTokenizer makes of the files. */
+static void check_auto_text(const weft_tokenizer *tokenizer, const char *name, const json_t *text,
+                            const json_t *expected) {
+    static marked chat;
+    json_t *object = json_pack("{s:[{s:s, s:O}]}", "messages", "role", "user", "content", text);
+    weft_error err = WEFT_ERROR_INIT;
+    weft_bytes ids = rig_encode(tokenizer, json_string_value(text), json_string_length(text), 0);
+    ck_assert_msg(same_ids(expected, (const int32_t *)(const void *)ids.data, rig_n(&ids)), "%s: \"%s\"", name,
+                  json_string_value(text));
+    ck_assert_msg(encode(tokenizer, &chat, object, NULL, WEFT_CHAT_SPECIAL, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(same_ids(expected, chat.ids, chat.n), "%s: \"%s\" in a conversation", name, json_string_value(text));
+    weft_bytes_free(&ids);
+    json_decref(object);
+}
+
+START_TEST(files_mean_what_they_mean_to_auto_tokenizer) {
+    static const char *const files[][2] = {{"config", "tokenizer_config.json"},
+                                           {"map", "special_tokens_map.json"},
+                                           {"added", "added_tokens.json"},
+                                           {"model", "config.json"}};
+    char path[512];
+    json_t *json = NULL;
+    const json_t *texts = NULL;
+    size_t n = 0, held = 0;
+    rig_golden(path, "tokenizer_auto.json");
+    json = rig_load_json(path);
+    texts = json_object_get(json, "texts");
+    n = json_array_size(json_object_get(json, "rows"));
+    write_template("{{ messages[0].content }}");
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(json_object_get(json, "rows"), i),
+                     *special = json_object_get(row, "special");
+        const json_t *surround = json_object_get(row, "surround");
+        json_t *spec =
+            json_copy(json_object_get(json_object_get(json, "bases"), json_string_value(json_object_get(row, "base"))));
+        char *name = json_dumps(json_object_get(row, "files"), JSON_COMPACT);
+        weft_tokenizer *tokenizer = NULL;
+        weft_tokenizer_info info;
+        ck_assert_int_eq(json_object_update(spec, json_object_get(row, "changes")), 0);
+        rig_write_json("tokenizer.json", spec);
+        for (int k = 0; k < 4; k++)
+            write_or_remove(files[k][1], json_object_get(json_object_get(row, "files"), files[k][0]));
+        tokenizer = rig_open(scratch);
+        chat_table = plugin->extension(tokenizer, WEFT_TOKENIZER_CHAT);
+        info = rig_info(tokenizer);
+        ck_assert_int_eq(info.auto_bos, json_array_size(surround) > 0);
+        ck_assert_int_eq(info.auto_eos, 0);
+        if (info.auto_bos) ck_assert_int_eq(info.bos, json_integer_value(json_array_get(surround, 0)));
+        else ck_assert_msg(info.bos == json_integer_value(json_array_get(special, 0)), "%s: bos %d", name, info.bos);
+        ck_assert_msg(info.eos == json_integer_value(json_array_get(special, 1)), "%s: eos %d", name, info.eos);
+        ck_assert_msg(info.pad == json_integer_value(json_array_get(special, 2)), "%s: pad %d", name, info.pad);
+        for (size_t k = 0; k < json_array_size(texts); k++) {
+            const json_t *expected = json_array_get(json_object_get(row, "ids"), k);
+            if (json_is_null(expected)) continue;
+            check_auto_text(tokenizer, name, json_array_get(texts, k), expected);
+            held++;
+        }
+        rig_close(tokenizer);
+        json_decref(spec);
+        free(name);
+    }
+    ck_assert_uint_ge(n, 200);
+    ck_assert_uint_ge(held, 2500);
+    json_decref(json);
+}
+END_TEST
+
 /* --- what is an answer --- */
 
 static const char two_turns[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"ab </s> c\"},"
@@ -547,6 +627,56 @@ START_TEST(typed_special_tokens_stay_text) {
 }
 END_TEST
 
+/* A special token may be composed of the template's text and roles, and of nothing else; the longest that counts is
+ * taken. sp-bpe normalizes no token, sp-bpe-normalized each. */
+START_TEST(roles_are_part_of_special_tokens) {
+    static const struct {
+        const char *source;
+        int special, marked; /* ids that are <|user|>: with special tokens in messages, and without */
+    } rows[] = {
+        {"{% for m in messages %}{{ '<|' + m.role + '|>' + m.content }}{% endfor %}", 3, 1},
+        {"{% for m in messages %}<|{{ m['role']|lower|trim }}|>{{ m.content }}{% endfor %}", 3, 1},
+        {"{% for m in messages %}{{ '<|%s|>'|replace('%s', m.role) }}{% endfor %}", 1, 1},
+        {"{% for m in messages %}<|{{ m.name }}|>{% endfor %}", 1, 0},
+        {"{% for m in messages %}<|us{{ m.part }}{% endfor %}", 1, 0},
+        {"{% for m in messages %}{{ m.part }}<|user|>{% endfor %}", 2, 2},
+        {"{% for m in messages %}<|user|>{{ m.more }}{% endfor %}", 1, 2},
+        {"{% for m in messages %}{{ m.whole }}{{ m.role }}{% endfor %}", 1, 0},
+    };
+    static const char *const tokenizers[] = {"sp-bpe", "sp-bpe-normalized"};
+    static const char *const names[] = {"<|user|>", "<|user|>!"};
+    static marked out;
+    json_t *object = json_loads(
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"a <|user|> b\",\"name\":\"user\",\"part\":\"er|>\","
+        "\"more\":\"!\",\"whole\":\"<|user|>\"},{\"role\":\"assistant\",\"content\":\"<|user|>\",\"name\":\"x\","
+        "\"part\":\"\",\"more\":\"\",\"whole\":\"\"}]}",
+        0, NULL);
+    ck_assert_ptr_nonnull(object);
+    for (int k = 0; k < 2; k++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_tokenizer *tokenizer = NULL;
+        const weft_tokenizer_add *add = NULL;
+        int32_t id = -1;
+        int found[2] = {0, 0};
+        write_template(rows[_i].source);
+        tokenizer = open_golden(tokenizers[k]);
+        add = plugin->extension(tokenizer, WEFT_TOKENIZER_ADD);
+        ck_assert_msg(add->add(tokenizer, names, 2, -1, &err) == WEFT_OK, "%s", err.text);
+        id = ((const weft_tokenizer_special *)plugin->extension(tokenizer, WEFT_TOKENIZER_SPECIAL))
+                 ->id(tokenizer, names[0], 8);
+        for (int plain = 0; plain < 2; plain++) {
+            const uint32_t flags = plain ? 0 : WEFT_CHAT_SPECIAL;
+            ck_assert_msg(encode(tokenizer, &out, object, NULL, flags, &err) == WEFT_OK, "%s", err.text);
+            for (size_t i = 0; i < out.n; i++) found[plain] += out.ids[i] == id;
+        }
+        ck_assert_msg(found[0] == rows[_i].special && found[1] == rows[_i].marked, "%s: %d and %d", rows[_i].source,
+                      found[0], found[1]);
+        rig_close(tokenizer);
+    }
+    json_decref(object);
+}
+END_TEST
+
 START_TEST(what_is_missing_is_said) {
     static marked out;
     json_t *object = json_loads(two_turns, 0, NULL);
@@ -579,7 +709,9 @@ int main(void) {
     tcase_add_loop_test(tests, unused_parts_are_errors, 0, 6);
     tcase_add_test(tests, texts_of_all_forms_are_those_of_transformers);
     tcase_add_loop_test(tests, the_template_is_chosen_as_transformers_does, 0, 17);
+    tcase_add_test(tests, files_mean_what_they_mean_to_auto_tokenizer);
     tcase_add_loop_test(tests, typed_special_tokens_stay_text, 0, 2);
+    tcase_add_loop_test(tests, roles_are_part_of_special_tokens, 0, 8);
     tcase_add_test(tests, what_is_missing_is_said);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -10,7 +10,8 @@ fi
 assets=${WEFT_ASSETS:-$WEFT_SOURCE/../shared/assets}
 set --
 for directory in "$assets/tokenizers/llama2" "$assets/tokenizers/gpt2" "$assets/stories260k/hf"; do
-    if [ -e "$directory/tokenizer.json" ]; then set -- "$@" "$directory"; else echo "skipped: $directory, which is not there"; fi
+    if ! "$python" -c 'import transformers' 2>/dev/null; then echo "skipped: $directory, without transformers"
+    elif [ -e "$directory/tokenizer.json" ]; then set -- "$@" "$directory"; else echo "skipped: $directory, which is not there"; fi
 done
 # shellcheck disable=SC2086
 WEFT_PLUGIN_PATH=$WEFT_BUILD/plugins "$python" "$WEFT_SOURCE/tests/golden/make_tokenizer_families.py" \

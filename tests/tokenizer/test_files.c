@@ -1,6 +1,8 @@
 /* Files: what is refused, with which sentence, and what the tokenizer tells of itself. */
 #include "rig.h"
 
+#include <time.h>
+
 /* A small sound tokenizer.json, in which each case spoils one place. */
 static json_t *sound(void) {
     static const char text[] = "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": "
@@ -170,11 +172,11 @@ static const struct {
 } broken[] = {
     {"", "tokenizer.json:1:"},
     {"[]", "must hold a JSON object"},
-    {"{\"model\": ", "not the JSON of a tokenizer"},
+    {"{\"model\": ", "is not JSON"},
     {"{\"model\": {\"vocab\": {\"a\": 0, \"a\": 1}}}", "duplicate object key"},
     {"{}", "model: must be an object, but is missing"},
     {"{\"model\": {\"type\": \"BPE\", \"merges\": []}}", "model.vocab: must be an object"},
-    {"{\"model\": {\"vocab\": {\"\xff\": 0}}}", "not the JSON of a tokenizer"},
+    {"{\"model\": {\"vocab\": {\"\xff\": 0}}}", "is not JSON"},
 };
 
 START_TEST(what_is_no_json_is_refused_with_its_place) {
@@ -204,7 +206,7 @@ static const struct {
     {"{\"bos_token\": 7}", NULL, "tokenizer_config.json: bos_token: must be a text"},
     {"{\"bos_token\": \"<bos>\"}", NULL, "bos_token: tokenizer.json has no \"<bos>\""},
     {"{\"pad_token\": {\"content\": \"<pad>\"}}", NULL, "pad_token: tokenizer.json has no \"<pad>\""},
-    {"{\"add_eos_token\": \"yes\"}", NULL, "add_eos_token: must be true or false"},
+    {"{\"split_special_tokens\": true}", NULL, "split_special_tokens: true is not supported"},
     {"{\"bos_token\": \"a\"}", NULL, "post_processor: puts id 1 beside a text, but bos_token has id 2"},
     {"{\"added_tokens_decoder\": {\"1\": {\"content\": \"</s>\"}}}", NULL,
      "added_tokens_decoder.1: tokenizer.json has no"},
@@ -229,21 +231,6 @@ START_TEST(files_that_contradict_each_other_are_refused) {
 }
 END_TEST
 
-START_TEST(add_prefix_space_of_both_files_must_agree) {
-    weft_error err = WEFT_ERROR_INIT;
-    json_t *json = sound();
-    put(json, "pre_tokenizer",
-        json_pack("{s:s, s:b, s:b}", "type", "ByteLevel", "add_prefix_space", 0, "use_regex", 1));
-    rig_write_json("tokenizer.json", json);
-    write_bytes(scratch_path("tokenizer_config.json"), "{\"add_prefix_space\": false}", 27);
-    rig_close(rig_open(scratch));
-    write_bytes(scratch_path("tokenizer_config.json"), "{\"add_prefix_space\": true}", 26);
-    refused("add_prefix_space", &err);
-    ck_assert_ptr_nonnull(strstr(err.text, "add_prefix_space: differs from pre_tokenizer.add_prefix_space"));
-    json_decref(json);
-}
-END_TEST
-
 /* --- what it tells of itself --- */
 
 static const struct {
@@ -253,10 +240,12 @@ static const struct {
     {NULL, NULL, 1, -1, -1, 1, 0},
     {"{\"bos_token\": \"<s>\", \"eos_token\": {\"content\": \"</s>\"}, \"pad_token\": null}", NULL, 1, 6, -1, 1, 0},
     {"{\"bos_token\": \"<s>\", \"eos_token\": \"</s>\", \"add_bos_token\": false, \"add_eos_token\": true}", NULL, 1, 6,
-     -1, 0, 1},
-    {"{\"add_eos_token\": true}", "{\"eos_token\": \"</s>\", \"pad_token\": \"<unk>\"}", 1, 6, 0, 1, 1},
+     -1, 1, 0}, /* the two keys have no effect */
+    {"{\"add_eos_token\": true}", "{\"eos_token\": \"</s>\", \"pad_token\": \"<unk>\"}", 1, 6, 0, 1, 0},
     {"{\"add_eos_token\": true}", NULL, 1, -1, -1, 1, 0},
-    {"{\"bos_token\": \"a\", \"add_bos_token\": true}", NULL, 2, -1, -1, 1, 0},
+    {"{\"eos_token\": \"</s>\", \"pad_token\": \"a\"}", "{\"eos_token\": null, \"pad_token\": \"b\"}", 1, -1, 3, 1, 0},
+    {"{\"eos_token\": \"</s>\", \"added_tokens_decoder\": {}}", "{\"eos_token\": null, \"pad_token\": \"b\"}", 1, 6, -1,
+     1, 0},
 };
 
 START_TEST(special_ids_come_from_three_files) {
@@ -303,6 +292,64 @@ START_TEST(its_files_are_listed) {
 }
 END_TEST
 
+/* A piece that is a NUL, alone and with others, in a file that is saved with a token more. */
+START_TEST(a_piece_may_hold_nul) {
+    static const char *const names[] = {"<x>"};
+    static const char text[] = "{\"added_tokens\": [], \"model\": {\"vocab\": {\"\\u0000\": 0, \"a\" : 1, "
+                               "\"a\\u0000\": 2, \"\\\\u0000\": 3}, \"merges\": [\"a \\u0000\"]}}";
+    weft_bytes saved = {NULL, 0, 0}, ids;
+    const weft_text_sink sink = {&saved, rig_put_text};
+    const weft_tokenizer_add *add = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_tokenizer *tokenizer = NULL;
+    int32_t changed = 0;
+    write_text(scratch_path("tokenizer.json"), text);
+    tokenizer = rig_open(scratch);
+    add = plugin->extension(tokenizer, WEFT_TOKENIZER_ADD);
+    ck_assert_msg(add->add(tokenizer, names, 1, -1, &err) == WEFT_OK, "%s", err.text);
+    ids = rig_encode(tokenizer, "\0a\0<x>", 6, 0);
+    ck_assert_uint_eq(rig_n(&ids), 3);
+    ck_assert_int_eq(rig_id(&ids, 0), 0);
+    ck_assert_int_eq(rig_id(&ids, 1), 2);
+    ck_assert_int_eq(rig_id(&ids, 2), 4);
+    ck_assert_msg(add->file(tokenizer, 0, &sink, &changed, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_int_eq(changed, 1);
+    rig_close(tokenizer);
+    ck_assert_ptr_nonnull(memmem(saved.data, saved.n, "\"a\\u0000\":2,\"\\\\u0000\":3", 20));
+    write_bytes(scratch_path("tokenizer.json"), saved.data, saved.n);
+    rig_close(rig_open(scratch));
+    ck_assert_int_eq(weft_bytes_put(&saved, "", 1), WEFT_OK); /* and a NUL that is none of JSON's */
+    write_bytes(scratch_path("tokenizer.json"), saved.data, saved.n);
+    refused("a NUL behind it", &err);
+    ck_assert_ptr_nonnull(strstr(err.text, "tokenizer.json: is not JSON: a NUL byte"));
+    weft_bytes_free(&saved);
+    weft_bytes_free(&ids);
+}
+END_TEST
+
+static double seconds_for(int n) {
+    json_t *json = sound(), *tokens = json_object_get(json, "added_tokens");
+    clock_t before = 0;
+    for (int i = 0; i < n; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "<token-%d>", i);
+        ck_assert_int_eq(json_array_append_new(tokens, json_pack("{s:i, s:s, s:b, s:b}", "id", 7 + i, "content", name,
+                                                                 "special", 1, "normalized", 0)),
+                         0);
+    }
+    rig_write_json("tokenizer.json", json);
+    json_decref(json);
+    before = clock();
+    rig_close(rig_open(scratch));
+    return (double)(clock() - before) / CLOCKS_PER_SEC;
+}
+
+START_TEST(added_tokens_take_time_by_their_number) {
+    const double one = seconds_for(10000), eight = seconds_for(80000);
+    ck_assert_msg(eight < 24 * one + 0.1, "10,000 take %.2f s, 80,000 take %.2f s", one, eight);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("tokenizer files");
     TCase *tests = tcase_create("bpe");
@@ -312,9 +359,10 @@ int main(void) {
     tcase_add_test(tests, what_is_no_json_is_refused_with_its_place);
     tcase_add_test(tests, a_directory_without_the_file_is_refused);
     tcase_add_test(tests, files_that_contradict_each_other_are_refused);
-    tcase_add_test(tests, add_prefix_space_of_both_files_must_agree);
     tcase_add_test(tests, special_ids_come_from_three_files);
     tcase_add_test(tests, its_files_are_listed);
+    tcase_add_test(tests, a_piece_may_hold_nul);
+    tcase_add_test(tests, added_tokens_take_time_by_their_number);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

@@ -191,6 +191,50 @@ START_TEST(every_part_of_the_format_does_what_the_library_does) {
 }
 END_TEST
 
+/* Classes of characters: the ids of a text of every character, by number and hash. */
+START_TEST(every_character_is_in_the_librarys_classes) {
+    char path[512];
+    json_t *json = NULL;
+    size_t n = 0;
+    rig_golden(path, "unicode.json");
+    json = rig_load_json(path);
+    n = json_array_size(json_object_get(json, "rows"));
+    ck_assert_uint_ge(n, 50);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(json_object_get(json, "rows"), i), *range = NULL;
+        char *name = json_dumps(json_object_get(row, "changes"), JSON_COMPACT);
+        weft_bytes text = {0}, ids = {0};
+        weft_tokenizer *tokenizer = NULL;
+        uint64_t hash = 14695981039346656037u;
+        size_t k = 0;
+        json_array_foreach(json_object_get(json, "ranges"), k, range) {
+            const int32_t last = (int32_t)json_integer_value(json_array_get(range, 1));
+            for (int32_t c = (int32_t)json_integer_value(json_array_get(range, 0)); c <= last; c++) {
+                const char *before = json_string_value(json_object_get(row, "before"));
+                const char *after = json_string_value(json_object_get(row, "after"));
+                char character[4];
+                must(weft_bytes_put(&text, before, strlen(before)) == WEFT_OK);
+                must(weft_bytes_put(&text, character, rig_utf8(character, c)) == WEFT_OK);
+                must(weft_bytes_put(&text, after, strlen(after)) == WEFT_OK);
+            }
+        }
+        write_variant(json_object_get(json, "base"), json_object_get(row, "changes"));
+        tokenizer = rig_open(scratch);
+        ids = rig_encode(tokenizer, text.data, text.n, 0);
+        for (k = 0; k < rig_n(&ids); k++) hash = (hash ^ (uint64_t)rig_id(&ids, k)) * 1099511628211u;
+        ck_assert_msg(rig_n(&ids) == (size_t)json_integer_value(json_object_get(row, "n")), "%s: %zu ids", name,
+                      rig_n(&ids));
+        ck_assert_msg(hash == strtoull(json_string_value(json_object_get(row, "hash")), NULL, 16), "%s: other ids",
+                      name);
+        rig_close(tokenizer);
+        weft_bytes_free(&text);
+        weft_bytes_free(&ids);
+        free(name);
+    }
+    json_decref(json);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("tokenizer vectors");
     TCase *tests = tcase_create("bpe");
@@ -199,6 +243,7 @@ int main(void) {
     tcase_add_loop_test(tests, golden_texts_give_the_librarys_ids_and_come_back, 0, 4);
     tcase_add_loop_test(tests, golden_ids_of_no_text_give_their_bytes, 0, 4);
     tcase_add_test(tests, broken_utf8_is_decoded_byte_for_byte);
+    tcase_add_test(tests, every_character_is_in_the_librarys_classes);
     tcase_add_loop_test(tests, every_part_of_the_format_does_what_the_library_does, 0, 2);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -52,6 +52,9 @@ weft_status text_json_document(const char **text, size_t *n, json_t **holder, co
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: %s (column %d)", source->path, line,
                               why.text, why.column);
     }
+    if (memchr(source->bytes + span->offset, 0, span->bytes) != NULL) /* jansson allows it after a number */
+        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: the line holds a NUL byte", source->path,
+                              line);
     if (!json_is_object(*holder))
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the line is JSON but not an object {...}", source->path,
                               line);

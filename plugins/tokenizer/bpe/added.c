@@ -12,19 +12,12 @@ typedef struct finding {
 } finding;
 
 const bpe_added_token *bpe_added_by_id(const bpe_added *self, int32_t id) {
-    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
-    for (size_t i = 0; i < self->tokens.n; i++) {
-        if (tokens[i].id == id) return &tokens[i];
-    }
-    return NULL;
+    const int32_t position = id >= 0 && (size_t)id < self->n_by_id ? self->by_id[id] : -1;
+    return position < 0 ? NULL : &BPE_AT(&self->tokens, bpe_added_token)[position];
 }
 
 const bpe_added_token *bpe_added_by_content(const bpe_added *self, const char *content, size_t n) {
-    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
-    for (size_t i = 0; i < self->tokens.n; i++) {
-        if (tokens[i].content.n == n && memcmp(tokens[i].content.bytes, content, n) == 0) return &tokens[i];
-    }
-    return NULL;
+    return bpe_added_by_id(self, bpe_vocab_find(&self->names, content, n));
 }
 
 /* Where the character before `at` begins; *point is -1 for a stray byte. at > 0. */
@@ -81,9 +74,34 @@ static weft_status found(finding *self, const bpe_added_token *token, size_t beg
     return status;
 }
 
+/* Where tokens are looked for, and which of them are text all the same. */
+typedef struct matching {
+    const bpe_added_token *tokens;
+    const bpe_trie *trie;
+    bpe_is_text_fn *is_text;
+    void *context;
+} matching;
+
+/* Index of the longest token at `at` that counts, or -1. *length: bytes to advance by. A token that is text hides the
+ * tokens inside it, as in the library; one that only reaches into text does not. */
+static int32_t match(const matching *self, const char *text, size_t n, size_t at, size_t *length) {
+    size_t most = n - at;
+    int32_t number = -1;
+    while ((number = bpe_trie_longest(self->trie, text + at, most, length)) >= 0) {
+        if (!self->tokens[number].special || self->is_text == NULL || !self->is_text(self->context, at, at + *length))
+            return number;
+        if (self->is_text(self->context, at, at + 1) && self->is_text(self->context, at + *length - 1, at + *length))
+            return -1;
+        if (self->is_text(self->context, at, at + 1)) break;
+        most = *length - 1;
+    }
+    *length = 1;
+    return -1;
+}
+
 weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n,
                            bpe_is_text_fn *is_text, bpe_part_fn *give, void *context, weft_error *err) {
-    const bpe_added_token *tokens = BPE_AT(&self->tokens, bpe_added_token);
+    const matching how = {BPE_AT(&self->tokens, bpe_added_token), trie, is_text, context};
     finding work = {text, n, 0, give, context, err};
     weft_status status = WEFT_OK;
     size_t length = 0;
@@ -92,10 +110,9 @@ weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const ch
         int32_t number = -1;
         length = 1;
         if (!trie->starts[(unsigned char)text[i]]) continue;
-        number = bpe_trie_longest(trie, text + i, n - i, &length);
+        number = match(&how, text, n, i, &length);
         if (number < 0) continue;
-        token = &tokens[number];
-        if (token->special && is_text != NULL && is_text(context, i, i + length)) continue;
+        token = &how.tokens[number];
         if (token->single_word && (word_before(&work, i) || word_at(&work, i + length))) continue;
         status = found(&work, token, i, i + length);
     }

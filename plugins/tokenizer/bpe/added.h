@@ -24,6 +24,9 @@ typedef struct bpe_added_token {
 typedef struct bpe_added {
     const weft_host *host;
     bpe_list tokens; /* bpe_added_token, by position in the file */
+    bpe_vocab names; /* ids by content */
+    int32_t *by_id;  /* [n_by_id] position of the token with this id, or -1 */
+    size_t n_by_id;
     bpe_trie as_is;
     bpe_trie normalized;
     int32_t highest; /* id; -1 without tokens */
@@ -31,8 +34,7 @@ typedef struct bpe_added {
 } bpe_added;
 
 weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,
-                           const bpe_vocab *vocab, const bpe_normal *normal, const bpe_matcher *matcher,
-                           weft_error *err);
+                           const bpe_vocab *vocab, const bpe_normal *normal, bpe_matcher *matcher, weft_error *err);
 void bpe_added_free(bpe_added *self);
 
 const bpe_added_token *bpe_added_by_id(const bpe_added *self, int32_t id);

@@ -9,7 +9,7 @@ typedef struct reading {
     bpe_added *added;
     const bpe_vocab *vocab;
     const bpe_normal *normal;
-    const bpe_matcher *matcher;
+    bpe_matcher *matcher;
     int32_t next; /* id of the next token that is not in the vocabulary */
 } reading;
 
@@ -98,6 +98,8 @@ static weft_status read_token(reading *self, const bpe_place *at, const json_t *
     if (status != WEFT_OK) return status;
     bpe_list_add(&added->tokens, &fresh, 1);
     if (added->tokens.failed) return bpe_no_memory(err);
+    added->by_id[fresh.id] = (int32_t)added->tokens.n - 1;
+    if (!bpe_vocab_add(&added->names, fresh.id, content, n)) return bpe_no_memory(err);
     token = &BPE_AT(&added->tokens, bpe_added_token)[added->tokens.n - 1];
     if (!bpe_text_set(&token->content, added->host, content, n)) return bpe_no_memory(err);
     if (token->normalized) status = set_form(self, token, err);
@@ -105,19 +107,36 @@ static weft_status read_token(reading *self, const bpe_place *at, const json_t *
     return status == WEFT_OK ? index_token(self, token, (int32_t)added->tokens.n - 1, at, err) : status;
 }
 
+/* Room for all ids that are valid; the others are refused one by one. */
+static bool reserve(bpe_added *self, const json_t *list) {
+    json_int_t highest = 0;
+    size_t i = 0;
+    const json_t *token = NULL;
+    json_array_foreach(list, i, token) {
+        const json_int_t id = json_integer_value(json_object_get(token, "id"));
+        if (id > highest && id <= BPE_HIGHEST_ID) highest = id;
+    }
+    self->n_by_id = (size_t)highest + 1;
+    self->by_id = self->host->alloc(self->host, self->n_by_id * sizeof *self->by_id, 16);
+    if (self->by_id == NULL) return false;
+    memset(self->by_id, 0xff, self->n_by_id * sizeof *self->by_id);
+    return bpe_vocab_reserve(&self->names, json_array_size(list), (int32_t)highest);
+}
+
 weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,
-                           const bpe_vocab *vocab, const bpe_normal *normal, const bpe_matcher *matcher,
-                           weft_error *err) {
+                           const bpe_vocab *vocab, const bpe_normal *normal, bpe_matcher *matcher, weft_error *err) {
     reading work = {self, vocab, normal, matcher, (int32_t)vocab->count};
     weft_status status = WEFT_OK;
     self->host = host;
     self->highest = -1;
     self->next = work.next;
     bpe_list_init(&self->tokens, host, sizeof(bpe_added_token));
+    bpe_vocab_init(&self->names, host);
     bpe_trie_init(&self->as_is, host);
     bpe_trie_init(&self->normalized, host);
     if (json == NULL || json_is_null(json)) return WEFT_OK;
     if (!json_is_array(json)) return bpe_json_fail(err, at, "must be an array.");
+    if (json_array_size(json) > 0 && !reserve(self, json)) return bpe_no_memory(err);
     for (size_t i = 0; i < json_array_size(json) && status == WEFT_OK; i++) {
         const bpe_place one = bpe_place_index(at, i);
         status = read_token(&work, &one, json_array_get(json, i), err);
@@ -134,6 +153,8 @@ void bpe_added_free(bpe_added *self) {
         self->host->release(self->host, token->form.bytes);
     }
     bpe_list_free(&self->tokens);
+    bpe_vocab_free(&self->names);
+    self->host->release(self->host, self->by_id);
     bpe_trie_free(&self->as_is);
     bpe_trie_free(&self->normalized);
 }

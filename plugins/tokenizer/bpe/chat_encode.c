@@ -1,8 +1,9 @@
 /* chat_encode.c: a rendered conversation as ids, each with the answer that it belongs to.
  *
- * The text is encoded as any other, but that a special token which was not written by the template is text. Where
- * each id stands in the text follows from how many bytes it stands for; where their sum is not the text's length (a
- * normalizer has changed it), from the ids of the text's beginnings up to where an answer begins or ends.
+ * The text is encoded as any other, except that a special token counts only if the template wrote it: at least one of
+ * its bytes is the template's, and each other byte comes from a role. The position of each id in the text follows from
+ * the number of bytes that the id represents. If their sum is not the text's length (a normalizer has changed it), the
+ * positions follow from the ids of the text's prefixes that end where an answer begins or ends.
  */
 #include "chat_ids.h"
 #include "pass.h"
@@ -35,9 +36,20 @@ static bool any_given(const uint32_t *marks, size_t begin, size_t end) {
     return false;
 }
 
+/* True if the template wrote these bytes, with the role of a message among them or not. */
+static bool is_written(const uint32_t *marks, size_t begin, size_t end) {
+    bool any = false;
+    for (size_t i = begin; i < end; i++) {
+        const bool template = JINJA_ORIGIN(marks[i]) == JINJA_TEMPLATE;
+        if (!template && (marks[i] & JINJA_LABEL) == 0) return false;
+        any = any || template;
+    }
+    return any;
+}
+
 static bool given_in_text(void *context, size_t begin, size_t end) {
     const conversation *self = context;
-    return !self->special && any_given(self->chat->text.marks, begin, end);
+    return !self->special && !is_written(self->chat->text.marks, begin, end);
 }
 
 /* Bytes of the normalized text that the first n of the part become. */
@@ -63,7 +75,7 @@ static void mark_normal(conversation *self) {
     for (size_t i = 1; self->pass.part + i <= n && done < self->pass.normal_bytes; i++) {
         const bool last = self->pass.part + i == n;
         size_t to = self->pass.normal_bytes;
-        if (!last && JINJA_ORIGIN(marks[i]) == JINJA_ORIGIN(marks[begin])) continue;
+        if (!last && marks[i] == marks[begin]) continue;
         if (!last) to = normal_length(self, i);
         for (; done < to && done < self->pass.normal_bytes; done++) bpe_list_add(&self->marks, &marks[begin], 1);
         begin = i;
@@ -75,7 +87,7 @@ static bool given_in_normal(void *context, size_t begin, size_t end) {
     conversation *self = context;
     if (self->special) return false;
     if (self->marked != self->pass.normal) mark_normal(self);
-    return end > self->marks.n || any_given(BPE_AT(&self->marks, uint32_t), begin, end);
+    return end > self->marks.n || !is_written(BPE_AT(&self->marks, uint32_t), begin, end);
 }
 
 /* Bytes of a text without normalizing that an id stands for. */
@@ -190,7 +202,7 @@ static bool is_template_space(const conversation *self, place at) {
 static bool is_end(const conversation *self, size_t i) {
     const place at = BPE_AT(&self->places, place)[i];
     return bpe_is_special(self->pass.tokenizer, BPE_AT(&self->ids, int32_t)[i]) &&
-           !any_given(self->chat->text.marks, at.begin, at.end);
+           is_written(self->chat->text.marks, at.begin, at.end);
 }
 
 /* The special token that the template writes after `given`, the last id of the answer with a byte of the record: at or
@@ -216,7 +228,8 @@ static void mark_end(const conversation *self, int32_t *answers, size_t first, s
         if (is_end(self, last)) answers[last] |= WEFT_CHAT_END;
         return;
     }
-    while (given >= (int64_t)first && !any_given(self->chat->text.marks, places[given].begin, places[given].end))
+    while (given >= (int64_t)first && (!any_given(self->chat->text.marks, places[given].begin, places[given].end) ||
+                                       is_written(self->chat->text.marks, places[given].begin, places[given].end)))
         given--;
     end = find_end(self, answers, given >= (int64_t)first ? given : (int64_t)first - 1, last);
     if (end < 0) return;

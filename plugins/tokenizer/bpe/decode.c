@@ -95,7 +95,7 @@ static void meta(const bpe_decode_step *step, bpe_list *out, const char *text, s
     }
 }
 
-static weft_status run_text(const bpe_decode_step *step, const bpe_matcher *matcher, bpe_list *out, const char *text,
+static weft_status run_text(const bpe_decode_step *step, bpe_matcher *matcher, bpe_list *out, const char *text,
                             size_t n, bool first, weft_error *err) {
     switch (step->kind) {
     case BPE_DECODE_REPLACE:
@@ -109,8 +109,8 @@ static weft_status run_text(const bpe_decode_step *step, const bpe_matcher *matc
 }
 
 /* FUSE and BYTE_LEVEL make one text of all. */
-static weft_status run_texts(const bpe_decode_step *step, const bpe_matcher *matcher, const bpe_texts *in,
-                             bpe_texts *out, weft_error *err) {
+static weft_status run_texts(const bpe_decode_step *step, bpe_matcher *matcher, const bpe_texts *in, bpe_texts *out,
+                             weft_error *err) {
     const bool fuses = step->kind == BPE_DECODE_FUSE || step->kind == BPE_DECODE_BYTE_LEVEL;
     const char *bytes = in->bytes.data == NULL ? "" : in->bytes.data;
     size_t begin = 0;
@@ -125,8 +125,8 @@ static weft_status run_texts(const bpe_decode_step *step, const bpe_matcher *mat
     return status;
 }
 
-static weft_status run_step(const bpe_decode_step *step, const bpe_matcher *matcher, const bpe_texts *in,
-                            bpe_texts *out, weft_error *err) {
+static weft_status run_step(const bpe_decode_step *step, bpe_matcher *matcher, const bpe_texts *in, bpe_texts *out,
+                            weft_error *err) {
     weft_status status = WEFT_OK;
     bpe_texts_clear(out);
     if (step->kind == BPE_DECODE_BYTE_PIECES) byte_pieces(in, out);
@@ -135,7 +135,7 @@ static weft_status run_step(const bpe_decode_step *step, const bpe_matcher *matc
     return status;
 }
 
-weft_status bpe_decode_run(const bpe_decode *self, const bpe_matcher *matcher, bpe_texts texts[2], bpe_texts **out,
+weft_status bpe_decode_run(const bpe_decode *self, bpe_matcher *matcher, bpe_texts texts[2], bpe_texts **out,
                            weft_error *err) {
     weft_status status = texts[0].bytes.failed || texts[0].ends.failed ? bpe_no_memory(err) : WEFT_OK;
     size_t at = 0;

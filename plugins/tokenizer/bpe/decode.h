@@ -45,7 +45,7 @@ weft_status bpe_decode_read(bpe_decode *self, const weft_host *host, const bpe_p
 void bpe_decode_free(bpe_decode *self);
 
 /* texts[0] holds the tokens; *out is one of the two, whose bytes are the result. */
-weft_status bpe_decode_run(const bpe_decode *self, const bpe_matcher *matcher, bpe_texts texts[2], bpe_texts **out,
+weft_status bpe_decode_run(const bpe_decode *self, bpe_matcher *matcher, bpe_texts texts[2], bpe_texts **out,
                            weft_error *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include "unicode.h"
 
 static bpe_decode_step *add_step(bpe_decode *self, int32_t kind, weft_status *status, weft_error *err) {
-    const bpe_decode_step fresh = {kind, BPE_ALWAYS, 0, 0, {NULL, 0}, {BPE_NUMERIC, {NULL, 0}, NULL}};
+    const bpe_decode_step fresh = {kind, BPE_ALWAYS, 0, 0, {NULL, 0}, {BPE_NUMERIC, {NULL, 0}, NULL, NULL}};
     if (*status != WEFT_OK) return NULL;
     bpe_list_add(&self->steps, &fresh, 1);
     if (self->steps.failed) *status = bpe_no_memory(err);

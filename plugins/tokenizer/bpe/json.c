@@ -2,34 +2,78 @@
 #include "json.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-weft_status bpe_json_load(json_t **out, const char *file, bool required, weft_error *err) {
-    json_error_t what;
-    json_t *root = NULL;
+static weft_status read_text(char **out, size_t *n, const char *file, size_t bytes, weft_error *err) {
+    FILE *stream = fopen(file, "re");
+    *out = malloc(bytes + 1);
+    *n = stream == NULL || *out == NULL ? 0 : fread(*out, 1, bytes, stream);
+    if (stream != NULL) (void)fclose(stream);
+    if (*out == NULL) return bpe_no_memory(err);
+    (*out)[*n] = 0;
+    return stream != NULL && *n == bytes ? WEFT_OK : weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read.", file);
+}
+
+/* The position behind a string that begins at `at`. */
+static size_t behind_string(const char *text, size_t n, size_t at) {
+    for (at++; at < n && text[at] != '"'; at++)
+        if (text[at] == '\\') at++;
+    return at < n ? at + 1 : n;
+}
+
+/* Writes \ufdd0 for each \u0000 of a key, and returns whether there was one. */
+static bool hide_nul_keys(char *text, size_t n) {
+    bool any = false;
+    for (size_t at = 0, end = 0; at<n; at = end> at ? end : at + 1) {
+        end = text[at] == '"' ? behind_string(text, n, at) : at + 1;
+        if (text[at] != '"' || memmem(text + at, end - at, "\\u0000", 6) == NULL) continue;
+        if (text[end + strspn(text + end, " \t\r\n")] != ':') continue;
+        for (size_t i = at + 1; i + 6 < end; i += text[i] == '\\' ? 2 : 1) {
+            if (memcmp(text + i, "\\u0000", 6) != 0) continue;
+            memcpy(text + i, "\\ufdd0", 6);
+            any = true;
+        }
+    }
+    return any;
+}
+
+static weft_status parse(json_t **out, const char *file, char *text, size_t n, bool *nul_keys, weft_error *err) {
+    json_error_t why;
+    if (memchr(text, 0, n) != NULL)
+        return weft_error_set(err, WEFT_E_DATA, "%s: is not JSON: a NUL byte at offset %zu.", file, strlen(text));
+    if (strstr(text, "\\u0000") != NULL && strcasestr(text, "\\ufdd0") == NULL && strstr(text, BPE_NUL) == NULL)
+        *nul_keys = hide_nul_keys(text, n);
+    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (*out == NULL)
+        return weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: is not JSON: %s.", file, why.line, why.column, why.text);
+    return json_is_object(*out) ? WEFT_OK : weft_error_set(err, WEFT_E_DATA, "%s: must hold a JSON object.", file);
+}
+
+weft_status bpe_json_load(json_t **out, const char *file, bool required, bool *nul_keys, weft_error *err) {
     struct stat about;
+    char *text = NULL;
+    size_t n = 0;
+    weft_status status = WEFT_OK;
     *out = NULL;
+    *nul_keys = false;
     if (access(file, F_OK) != 0 && errno == ENOENT && !required) return WEFT_OK;
     if (stat(file, &about) != 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s.", file, strerror(errno));
     if (!S_ISREG(about.st_mode)) return weft_error_set(err, WEFT_E_USER, "%s: is not a regular file.", file);
-    root = json_load_file(file, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &what);
-    if (root == NULL) {
-        if (what.line < 0) return weft_error_set(err, WEFT_E_DATA, "%s: %s.", file, what.text);
-        return weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: not the JSON of a tokenizer: %s.", file, what.line,
-                              what.column, what.text);
+    status = read_text(&text, &n, file, (size_t)about.st_size, err);
+    if (status == WEFT_OK) status = parse(out, file, text, n, nul_keys, err);
+    if (status != WEFT_OK) {
+        json_decref(*out);
+        *out = NULL;
     }
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return weft_error_set(err, WEFT_E_DATA, "%s: must hold a JSON object.", file);
-    }
-    *out = root;
-    return WEFT_OK;
+    free(text);
+    return status;
 }
 
 bpe_place bpe_place_file(const char *file) {
-    bpe_place place = {file, {0}};
+    bpe_place place = {file, false, {0}};
     return place;
 }
 
@@ -128,7 +172,7 @@ weft_status bpe_json_array(const json_t **out, const bpe_place *at, const json_t
     return WEFT_OK;
 }
 
-static bool listed(const char *keys, const char *key) {
+bool bpe_json_listed(const char *keys, const char *key) {
     const size_t n = strlen(key);
     for (const char *at = strstr(keys, key); n > 0 && at != NULL; at = strstr(at + 1, key)) {
         if ((at == keys || at[-1] == ' ') && (at[n] == 0 || at[n] == ' ')) return true;
@@ -141,7 +185,7 @@ weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char
     json_t *value = NULL;
     json_object_foreach((json_t *)object, key, value) {
         const bpe_place here = bpe_place_key(at, bpe_quote(key, strlen(key)).text);
-        if (!listed(keys, key))
+        if (!bpe_json_listed(keys, key))
             return bpe_json_fail(err, &here, "this key is not known here and might change ids; known are: %s.", keys);
     }
     return WEFT_OK;

@@ -9,11 +9,14 @@
 /* A place in a file: "pre_tokenizer.pretokenizers[1].pattern". */
 typedef struct bpe_place {
     const char *file;
+    bool nul_keys; /* as bpe_json_load says */
     char path[200];
 } bpe_place;
 
-/* *out is NULL where the file does not exist and is not required. Keys that appear twice are refused. */
-weft_status bpe_json_load(json_t **out, const char *file, bool required, weft_error *err);
+/* *out is NULL where the file does not exist and is not required. Keys that appear twice are refused. *nul_keys: keys
+ * hold U+FDD0 for each NUL, which jansson has no keys with; the file holds no other U+FDD0. */
+#define BPE_NUL "\xEF\xB7\x90"
+weft_status bpe_json_load(json_t **out, const char *file, bool required, bool *nul_keys, weft_error *err);
 
 bpe_place bpe_place_file(const char *file);
 bpe_place bpe_place_key(const bpe_place *at, const char *key);
@@ -38,6 +41,9 @@ weft_status bpe_json_type(const char **out, const bpe_place *at, const json_t *o
 /* An array by key. */
 weft_status bpe_json_array(const json_t **out, const bpe_place *at, const json_t *object, const char *key,
                            weft_error *err);
+
+/* True if a word is one of a list's, which have blanks between them. */
+bool bpe_json_listed(const char *words, const char *word);
 
 /* Refuses keys that are not in the list, blank-separated: they might change ids. */
 weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char *keys, weft_error *err);

@@ -35,6 +35,22 @@ int32_t bpe_model_character(const bpe_model *self, int32_t point, const char *by
     return bpe_vocab_find(&self->vocab, bytes, n);
 }
 
+static bool add_piece(bpe_vocab *self, int32_t id, const char *key, bool nul_keys) {
+    const size_t n = strlen(key);
+    char *copy = nul_keys && strstr(key, BPE_NUL) != NULL ? malloc(n) : NULL;
+    size_t m = 0;
+    bool added = false;
+    if (!nul_keys || strstr(key, BPE_NUL) == NULL) return bpe_vocab_add(self, id, key, n);
+    for (size_t i = 0; copy != NULL && i < n; m++) {
+        const bool nul = strncmp(key + i, BPE_NUL, 3) == 0;
+        copy[m] = nul ? '\0' : key[i];
+        i += nul ? 3 : 1;
+    }
+    added = copy != NULL && bpe_vocab_add(self, id, copy, m);
+    free(copy);
+    return added;
+}
+
 static weft_status read_vocab(bpe_model *self, const bpe_place *at, const json_t *json, weft_error *err) {
     const bpe_place here = bpe_place_key(at, "vocab");
     json_t *vocab = json_object_get(json, "vocab");
@@ -58,7 +74,7 @@ static weft_status read_vocab(bpe_model *self, const bpe_place *at, const json_t
         if (other != NULL)
             return bpe_json_fail(err, &here, "id %d is given to %s and to %s; every piece needs an id of its own.", own,
                                  PIECE(other, n), PIECE(key, strlen(key)));
-        if (!bpe_vocab_add(&self->vocab, own, key, strlen(key))) return bpe_no_memory(err);
+        if (!add_piece(&self->vocab, own, key, at->nul_keys)) return bpe_no_memory(err);
     }
     return WEFT_OK;
 }
@@ -67,7 +83,8 @@ static weft_status read_vocab(bpe_model *self, const bpe_place *at, const json_t
 static weft_status split_merge(bpe_text parts[2], const bpe_place *at, const json_t *merge, weft_error *err) {
     const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
     const char *text = json_string_value(merge);
-    const char *blank = text == NULL ? NULL : strchr(text, ' ');
+    const size_t n = json_string_length(merge);
+    const char *blank = text == NULL ? NULL : memchr(text, ' ', n);
     if (json_array_size(merge) == 2 && json_is_string(left) && json_is_string(right)) {
         parts[0].bytes = (char *)(uintptr_t)json_string_value(left);
         parts[0].n = json_string_length(left);
@@ -75,14 +92,14 @@ static weft_status split_merge(bpe_text parts[2], const bpe_place *at, const jso
         parts[1].n = json_string_length(right);
         return WEFT_OK;
     }
-    if (blank == NULL || strchr(blank + 1, ' ') != NULL)
+    if (blank == NULL || memchr(blank + 1, ' ', (size_t)(text + n - blank) - 1) != NULL)
         return bpe_json_fail(err, at,
                              "a merge must be a text of two pieces with one blank between them, or an array "
                              "of two texts.");
     parts[0].bytes = (char *)(uintptr_t)text;
     parts[0].n = (size_t)(blank - text);
     parts[1].bytes = (char *)(uintptr_t)(blank + 1);
-    parts[1].n = json_string_length(merge) - parts[0].n - 1;
+    parts[1].n = n - parts[0].n - 1;
     return WEFT_OK;
 }
 

@@ -6,7 +6,7 @@
 #include <utf8proc.h>
 
 static bpe_normal_step *add_step(bpe_normal *self, int32_t kind) {
-    const bpe_normal_step fresh = {kind, 0, {NULL, 0}, {0, {NULL, 0}, NULL}};
+    const bpe_normal_step fresh = {kind, 0, {NULL, 0}, {0, {NULL, 0}, NULL, NULL}};
     bpe_list_add(&self->steps, &fresh, 1);
     return self->steps.failed ? NULL : &BPE_AT(&self->steps, bpe_normal_step)[self->steps.n - 1];
 }
@@ -109,14 +109,15 @@ static weft_status replace_visit(void *context, size_t begin, size_t end, bool i
     return WEFT_OK;
 }
 
-weft_status bpe_replace(const bpe_pattern *pattern, const bpe_text *content, const bpe_matcher *matcher, bpe_list *out,
+weft_status bpe_replace(const bpe_pattern *pattern, const bpe_text *content, bpe_matcher *matcher, bpe_list *out,
                         const char *text, size_t n, size_t most, weft_error *err) {
     replacing work = {out, content, text, most};
     return bpe_pattern_each(pattern, matcher, text, n, replace_visit, &work, err);
 }
 
-/* Whole characters; utf8proc's own memory lives for the call alone. */
-static weft_status compose(const bpe_normal_step *step, bpe_list *out, const char *text, size_t n, weft_error *err) {
+/* Characters of Unicode 9.0; utf8proc's own memory lives for the call alone. */
+static weft_status compose_known(const bpe_normal_step *step, bpe_list *out, const char *text, size_t n,
+                                 weft_error *err) {
     utf8proc_uint8_t *result = NULL;
     utf8proc_ssize_t length = 0;
     if (n == 0) return WEFT_OK;
@@ -128,6 +129,22 @@ static weft_status compose(const bpe_normal_step *step, bpe_list *out, const cha
     return WEFT_OK;
 }
 
+/* Whole characters. Those that Unicode 9.0 does not have stay as they are and combine with nothing, as in the library
+ * and whatever utf8proc knows. */
+static weft_status compose(const bpe_normal_step *step, bpe_list *out, const char *text, size_t n, weft_error *err) {
+    size_t done = 0, length = 0;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < n && status == WEFT_OK; i += length) {
+        int32_t point = 0;
+        length = bpe_utf8(text + i, n - i, &point);
+        if (bpe_in_unicode_9(point)) continue;
+        status = compose_known(step, out, text + done, i - done, err);
+        bpe_list_add(out, text + i, length);
+        done = i + length;
+    }
+    return status == WEFT_OK ? compose_known(step, out, text + done, n - done, err) : status;
+}
+
 /* One character at a time, without regard to its neighbours. U+0130 alone becomes two. */
 static void lowercase(bpe_list *out, const char *text, size_t n) {
     size_t length = 0;
@@ -136,7 +153,7 @@ static void lowercase(bpe_list *out, const char *text, size_t n) {
         char lower[4];
         length = bpe_utf8(text + i, n - i, &point);
         if (point == 0x130) bpe_list_add(out, "i\xcc\x87", 3);
-        else bpe_list_add(out, lower, bpe_utf8_put(lower, utf8proc_tolower(point)));
+        else bpe_list_add(out, lower, bpe_utf8_put(lower, bpe_lower(point)));
     }
 }
 
@@ -153,7 +170,7 @@ static weft_status by_stretch(const bpe_normal_step *step, bpe_list *out, const 
     return status;
 }
 
-weft_status bpe_normal_run(const bpe_normal *self, const bpe_matcher *matcher, bpe_list buffers[2], const char **text,
+weft_status bpe_normal_run(const bpe_normal *self, bpe_matcher *matcher, bpe_list buffers[2], const char **text,
                            size_t *n, weft_error *err) {
     const size_t most = bpe_longest(*n);
     weft_status status = WEFT_OK;

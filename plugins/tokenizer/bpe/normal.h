@@ -24,7 +24,7 @@ weft_status bpe_normal_read(bpe_normal *self, const weft_host *host, const bpe_p
 void bpe_normal_free(bpe_normal *self);
 
 /* *text and *n become the normalized text, which may lie in one of the two buffers. */
-weft_status bpe_normal_run(const bpe_normal *self, const bpe_matcher *matcher, bpe_list buffers[2], const char **text,
+weft_status bpe_normal_run(const bpe_normal *self, bpe_matcher *matcher, bpe_list buffers[2], const char **text,
                            size_t *n, weft_error *err);
 
 /* Bytes that n bytes of a text may become: no tokenizer that is meant comes near it, and one that is not must not take
@@ -34,7 +34,7 @@ static inline size_t bpe_longest(size_t n) {
 }
 
 /* Replaces every match in text; appends to out, which gets at most so many bytes. For decoders too. */
-weft_status bpe_replace(const bpe_pattern *pattern, const bpe_text *content, const bpe_matcher *matcher, bpe_list *out,
+weft_status bpe_replace(const bpe_pattern *pattern, const bpe_text *content, bpe_matcher *matcher, bpe_list *out,
                         const char *text, size_t n, size_t most, weft_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* pattern.c: reads patterns and goes through a text with them. PCRE2 sees whole characters alone: bytes that are not
- * UTF-8 stand between the stretches that it searches.
+/* pattern.c: reads patterns and goes through a text with them. PCRE2 searches stretches of whole characters, each
+ * character as one unit (regex.c); bytes that are not UTF-8 lie between the stretches.
  */
 #include "pattern.h"
 #include "unicode.h"
@@ -10,14 +10,15 @@
 
 typedef struct search {
     const bpe_pattern *pattern;
-    const bpe_matcher *matcher;
+    bpe_matcher *matcher;
     const char *text;
     bpe_visit *visit;
     void *context;
     weft_error *err;
 } search;
 
-bool bpe_matcher_init(bpe_matcher *self) {
+bool bpe_matcher_init(bpe_matcher *self, const weft_host *host) {
+    bpe_list_init(&self->units, host, 1);
     self->found = pcre2_match_data_create(1, NULL);
     self->context = pcre2_match_context_create(NULL);
     self->stack = pcre2_jit_stack_create(STACK_START, STACK_MOST, NULL);
@@ -27,6 +28,7 @@ bool bpe_matcher_init(bpe_matcher *self) {
 }
 
 void bpe_matcher_free(bpe_matcher *self) {
+    bpe_list_free(&self->units);
     pcre2_match_data_free(self->found);
     pcre2_match_context_free(self->context);
     pcre2_jit_stack_free(self->stack);
@@ -48,7 +50,12 @@ weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bp
     bpe_list translated;
     bpe_list_init(&translated, host, 1);
     self->kind = BPE_REGEX;
-    if (!bpe_regex_translate(&translated, &why, regex, n)) {
+    self->units = host->alloc(host, BPE_N_POINTS, 16);
+    if (self->units == NULL) {
+        status = bpe_no_memory(err);
+        goto done;
+    }
+    if (!bpe_regex_translate(&translated, self->units, &why, regex, n)) {
         status =
             bpe_json_fail(err, at, "the pattern %s holds %s, which is not supported.", bpe_quote(regex, n).text, why);
         goto done;
@@ -58,7 +65,7 @@ weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bp
         goto done;
     }
     self->code = pcre2_compile((PCRE2_SPTR)(translated.n == 0 ? "" : translated.data), translated.n,
-                               PCRE2_UTF | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &where, NULL);
+                               PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code, &where, NULL);
     if (self->code == NULL) {
         (void)pcre2_get_error_message(code, message, sizeof message);
         status = bpe_json_fail(err, at, "the pattern %s cannot be compiled: %s.", bpe_quote(regex, n).text,
@@ -85,6 +92,7 @@ weft_status bpe_pattern_read(bpe_pattern *self, const weft_host *host, const bpe
 
 void bpe_pattern_free(bpe_pattern *self, const weft_host *host) {
     host->release(host, self->literal.bytes);
+    host->release(host, self->units);
     pcre2_code_free(self->code);
 }
 
@@ -111,13 +119,14 @@ static weft_status each_literal(const search *self, size_t n) {
     return status;
 }
 
-static weft_status each_numeric(const search *self, size_t n) {
+static weft_status each_of_kind(const search *self, size_t n) {
+    const bool numeric = self->pattern->kind == BPE_NUMERIC;
     size_t last = 0, length = 0;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < n && status == WEFT_OK; i += length) {
         int32_t point = 0;
         length = bpe_utf8(self->text + i, n - i, &point);
-        if (point < 0 || !bpe_is_numeric(point)) continue;
+        if (point < 0 || !(numeric ? bpe_is_numeric(point) : bpe_is_punctuation(point))) continue;
         status = between(self, last, i);
         if (status == WEFT_OK) status = give(self, i, i + length, true);
         last = i + length;
@@ -133,29 +142,80 @@ static weft_status match_fault(const search *self, int code, size_t at) {
                           (const char *)message);
 }
 
-/* Whole characters from begin to end. An empty match right behind the one before is none. */
-static weft_status each_match(const search *self, size_t begin, size_t end) {
-    const size_t *span = pcre2_get_ovector_pointer(self->matcher->found);
-    size_t last = begin, from = begin, last_match = SIZE_MAX;
+/* A stretch of whole characters as units: one for each character. */
+typedef struct stretch {
+    const search *of;
+    const char *units; /* the text itself where that is all ASCII; NULL: at `first` of the matcher's */
+    size_t first, n;
+    size_t unit, byte; /* the last position that was asked for, in units and in the text */
+} stretch;
+
+static size_t begin_stretch(stretch *self, const search *of, size_t begin, size_t end) {
+    bpe_list *all = &of->matcher->units;
+    const char *text = of->text;
+    size_t ascii = begin;
+    *self = (stretch){of, text + begin, all->n, end - begin, 0, begin};
+    while (ascii < end && (unsigned char)text[ascii] < 0x80) ascii++;
+    if (ascii == end) return self->n;
+    self->units = NULL;
+    self->n = 0;
+    if (!bpe_list_reserve(all, end - begin)) return 0;
+    for (size_t i = begin; i < end; self->n++) {
+        int32_t point = 0;
+        i += bpe_utf8(text + i, end - i, &point);
+        BPE_AT(all, unsigned char)[all->n++] = of->pattern->units[point];
+    }
+    return self->n;
+}
+
+/* Where a unit, not before the last one that was asked for, begins in the text. */
+static size_t byte_of(stretch *self, size_t unit) {
+    if (self->units != NULL) self->byte += unit - self->unit;
+    else
+        for (size_t i = self->unit; i < unit; i++) {
+            const unsigned char lead = (unsigned char)self->of->text[self->byte];
+            self->byte += lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+        }
+    self->unit = unit;
+    return self->byte;
+}
+
+/* An empty match right behind the one before is none. What gets a match may search itself, with the same matcher. */
+static weft_status each_match_of(stretch *self, size_t begin, size_t end) {
+    const search *of = self->of;
+    bpe_matcher *matcher = of->matcher;
+    const size_t *span = pcre2_get_ovector_pointer(matcher->found);
+    size_t last = begin, from = 0, last_match = SIZE_MAX;
     weft_status status = WEFT_OK;
-    while (status == WEFT_OK && from <= end) {
-        size_t left = 0, right = 0;
-        const int rc = pcre2_match(self->pattern->code, (PCRE2_SPTR)(self->text + begin), end - begin, from - begin,
-                                   PCRE2_NO_UTF_CHECK, self->matcher->found, self->matcher->context);
+    while (status == WEFT_OK && from <= self->n) {
+        const char *units = self->units != NULL ? self->units : BPE_AT(&matcher->units, char) + self->first;
+        const int rc =
+            pcre2_match(of->pattern->code, (PCRE2_SPTR)units, self->n, from, 0, matcher->found, matcher->context);
+        size_t left = 0, right = span[1];
         if (rc == PCRE2_ERROR_NOMATCH) break;
-        if (rc < 0) return match_fault(self, rc, from);
-        left = begin + span[0];
-        right = begin + span[1];
-        if (left == right && right == last_match) {
-            int32_t point = 0;
-            from = right == end ? end + 1 : right + bpe_utf8(self->text + right, end - right, &point);
+        if (rc < 0) return match_fault(of, rc, byte_of(self, from));
+        if (span[0] == right && right == last_match) {
+            from = right + 1;
             continue;
         }
-        status = between(self, last, left);
-        if (status == WEFT_OK) status = give(self, left, right, true);
-        last = from = last_match = right;
+        from = last_match = right;
+        left = byte_of(self, span[0]);
+        right = byte_of(self, right);
+        status = between(of, last, left);
+        if (status == WEFT_OK) status = give(of, left, right, true);
+        last = right;
     }
-    return status == WEFT_OK ? between(self, last, end) : status;
+    return status == WEFT_OK ? between(of, last, end) : status;
+}
+
+static weft_status each_match(const search *self, size_t begin, size_t end) {
+    stretch one;
+    const size_t before = self->matcher->units.n;
+    weft_status status = WEFT_OK;
+    if (begin_stretch(&one, self, begin, end) == 0) return bpe_no_memory(self->err);
+    status = each_match_of(&one, begin, end);
+    self->matcher->units.n = before;
+    return status;
 }
 
 static weft_status each_regex(const search *self, size_t n) {
@@ -169,10 +229,10 @@ static weft_status each_regex(const search *self, size_t n) {
     return status;
 }
 
-weft_status bpe_pattern_each(const bpe_pattern *self, const bpe_matcher *matcher, const char *text, size_t n,
+weft_status bpe_pattern_each(const bpe_pattern *self, bpe_matcher *matcher, const char *text, size_t n,
                              bpe_visit *visit, void *context, weft_error *err) {
     const search work = {self, matcher, text, visit, context, err};
     if (self->kind == BPE_LITERAL) return each_literal(&work, n);
-    if (self->kind == BPE_NUMERIC) return each_numeric(&work, n);
-    return each_regex(&work, n);
+    if (self->kind == BPE_REGEX) return each_regex(&work, n);
+    return each_of_kind(&work, n);
 }

@@ -36,16 +36,18 @@ static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, 
 }
 
 /* With the tokens that were added. */
-static weft_status load(json_t *out[3], char paths[3][BPE_PATH_BYTES], const weft_tokenizer *self,
-                        const char *directory, weft_error *err) {
+static weft_status load(json_t *out[BPE_N_JSON], char paths[BPE_N_JSON][BPE_PATH_BYTES], bool nul_keys[BPE_N_JSON],
+                        const weft_tokenizer *self, const char *directory, weft_error *err) {
+    static const char *const names[BPE_N_JSON] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                                  "added_tokens.json", "config.json"};
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < 3 && status == WEFT_OK; i++) {
-        status = bpe_path(paths[i], directory, file_names[i], err);
-        if (status == WEFT_OK) status = bpe_json_load(&out[i], paths[i], i == 0, err);
+    for (size_t i = 0; i < BPE_N_JSON && status == WEFT_OK; i++) {
+        status = bpe_path(paths[i], directory, names[i], err);
+        if (status == WEFT_OK) status = bpe_json_load(&out[i], paths[i], i == BPE_JSON_TOKENIZER, &nul_keys[i], err);
     }
-    for (size_t i = 0; i < 3 && status == WEFT_OK; i++)
-        if (!bpe_tokens_edit(self, file_names[i], out[i])) status = bpe_no_memory(err);
-    return status;
+    for (size_t i = 0; i < BPE_JSON_MODEL && status == WEFT_OK; i++)
+        if (!bpe_tokens_edit(self, names[i], out[i])) status = bpe_no_memory(err);
+    return status == WEFT_OK ? bpe_auto_edit(out, self->host, directory, err) : status;
 }
 
 static weft_status judge_root(const weft_tokenizer *tokenizer, const bpe_place *at, const json_t *root,
@@ -147,27 +149,29 @@ static weft_status read_chat(weft_tokenizer *self, const char *directory, const 
 }
 
 weft_status bpe_tokenizer_read(weft_tokenizer *self, const char *directory, weft_error *err) {
-    char paths[3][BPE_PATH_BYTES];
-    json_t *roots[3] = {NULL, NULL, NULL};
+    char paths[BPE_N_JSON][BPE_PATH_BYTES];
+    json_t *roots[BPE_N_JSON] = {NULL};
+    bool nul_keys[BPE_N_JSON] = {false};
     bpe_special_sources from = {0};
     weft_status status = find_files(self, directory, err);
-    if (status == WEFT_OK) status = load(roots, paths, self, directory, err);
+    if (status == WEFT_OK) status = load(roots, paths, nul_keys, self, directory, err);
     if (status != WEFT_OK) goto done;
     from.model = &self->model;
     from.added = &self->added;
-    from.root = roots[0];
-    from.config = roots[1];
-    from.map = roots[2];
-    from.root_at = bpe_place_file(paths[0]);
-    from.config_at = bpe_place_file(paths[1]);
-    from.map_at = bpe_place_file(paths[2]);
-    status = judge_root(self, &from.root_at, roots[0], err);
-    if (status == WEFT_OK) status = read_parts(self, &from.root_at, roots[0], err);
+    from.root = roots[BPE_JSON_TOKENIZER];
+    from.config = roots[BPE_JSON_CONFIG];
+    from.map = roots[BPE_JSON_MAP];
+    from.root_at = bpe_place_file(paths[BPE_JSON_TOKENIZER]);
+    from.root_at.nul_keys = nul_keys[BPE_JSON_TOKENIZER];
+    from.config_at = bpe_place_file(paths[BPE_JSON_CONFIG]);
+    from.map_at = bpe_place_file(paths[BPE_JSON_MAP]);
+    status = judge_root(self, &from.root_at, from.root, err);
+    if (status == WEFT_OK) status = read_parts(self, &from.root_at, from.root, err);
     if (status == WEFT_OK) status = judge_first(self, &from.root_at, err);
     if (status == WEFT_OK) status = bpe_special_read(&self->special, &from, err);
     if (status == WEFT_OK) status = fill_ids(self, err);
-    if (status == WEFT_OK) status = read_chat(self, directory, roots[1], roots[2], err);
+    if (status == WEFT_OK) status = read_chat(self, directory, from.config, from.map, err);
 done:
-    for (size_t i = 0; i < 3; i++) json_decref(roots[i]);
+    for (size_t i = 0; i < BPE_N_JSON; i++) json_decref(roots[i]);
     return status;
 }

@@ -10,7 +10,7 @@ static bpe_scratch *make(const weft_host *host) {
     for (int i = 0; i < 2; i++) bpe_list_init(&fresh->normal[i], host, 1);
     for (int i = 0; i < 2; i++) bpe_texts_init(&fresh->texts[i], host);
     for (int i = 0; i < BPE_MOST_STEPS; i++) bpe_list_init(&fresh->split[i], host, 1);
-    if (bpe_matcher_init(&fresh->matcher)) return fresh;
+    if (bpe_matcher_init(&fresh->matcher, host)) return fresh;
     bpe_scratch_free(host, fresh);
     return NULL;
 }
@@ -47,6 +47,7 @@ void bpe_scratch_give(const weft_tokenizer *tokenizer, bpe_scratch *scratch) {
     bpe_list_trim(&scratch->work.ids, KEPT);
     bpe_list_trim(&scratch->work.symbols, KEPT);
     bpe_list_trim(&scratch->work.heap, KEPT);
+    bpe_list_trim(&scratch->matcher.units, KEPT);
     for (int i = 0; i < 2; i++) bpe_list_trim(&scratch->normal[i], KEPT);
     for (int i = 0; i < 2; i++) bpe_list_trim(&scratch->texts[i].bytes, KEPT);
     for (int i = 0; i < 2; i++) bpe_list_trim(&scratch->texts[i].ends, KEPT);

@@ -1,6 +1,6 @@
-/* special.c: tokenizer.json says what stands around a text; tokenizer_config.json says what the tokens are called and
- * may say add_bos_token and add_eos_token, which then count, as in `transformers`; special_tokens_map.json names what
- * tokenizer_config.json does not. Files that contradict each other are refused.
+/* special.c: the special tokens. The post-processor of tokenizer.json says which ids surround a text, and
+ * tokenizer_config.json and special_tokens_map.json name the tokens; add_bos_token and add_eos_token have no effect, as
+ * in transformers 5.24. Files that contradict each other are refused.
  */
 #include "special.h"
 
@@ -30,32 +30,23 @@ static weft_status read_name(int32_t *out, const bpe_special_sources *from, cons
     return WEFT_OK;
 }
 
+/* Where both files have the key, special_tokens_map.json counts (see auto.c). */
 static weft_status read_names(const bpe_special_sources *from, const char *key, int32_t *out, weft_error *err) {
-    weft_status status = read_name(out, from, &from->config_at, from->config, key, err);
-    if (status == WEFT_OK && *out < 0) status = read_name(out, from, &from->map_at, from->map, key, err);
-    return status;
+    const bool map = json_object_get(from->map, key) != NULL;
+    return read_name(out, from, map ? &from->map_at : &from->config_at, map ? from->map : from->config, key, err);
 }
 
 /* One side of the text: `around` from the template, `id` by name. */
-static weft_status settle(int32_t *id, bool *is_auto, const bpe_special_sources *from, int32_t around,
-                          const char *names[2], weft_error *err) {
-    const json_t *asked = json_object_get(from->config, names[1]);
+static weft_status settle(int32_t *id, bool *is_auto, const bpe_special_sources *from, int32_t around, const char *name,
+                          weft_error *err) {
     const bpe_place here = bpe_place_key(&from->root_at, "post_processor");
-    const bool no = false;
-    weft_status status = read_names(from, names[0], id, err);
-    if (status == WEFT_OK) status = bpe_json_bool(is_auto, &from->config_at, from->config, names[1], &no, err);
+    const weft_status status = read_names(from, name, id, err);
     if (status != WEFT_OK) return status;
     if (*id < 0) *id = around;
-    if (json_is_boolean(asked)) {
-        *is_auto = *is_auto && *id >= 0; /* asked for without a name: nothing is added */
-        return WEFT_OK;
-    }
     *is_auto = around >= 0;
     if (around >= 0 && around != *id)
-        return bpe_json_fail(err, &here,
-                             "puts id %d beside a text, but %s has id %d; correct one of them, or set %s in "
-                             "tokenizer_config.json.",
-                             around, names[0], *id, names[1]);
+        return bpe_json_fail(err, &here, "puts id %d beside a text, but %s has id %d; correct one of them.", around,
+                             name, *id);
     return WEFT_OK;
 }
 
@@ -80,13 +71,11 @@ static weft_status judge_decoder(const bpe_special_sources *from, weft_error *er
     return WEFT_OK;
 }
 
-/* `transformers` lets this key overrule the pre-tokenizer; a file where the two differ would have two meanings. */
-static weft_status judge_space(const bpe_special_sources *from, weft_error *err) {
-    const bpe_place here = bpe_place_key(&from->config_at, "add_prefix_space");
-    const json_t *asked = json_object_get(from->config, "add_prefix_space");
-    const json_t *own = json_object_get(json_object_get(from->root, "pre_tokenizer"), "add_prefix_space");
-    if (!json_is_boolean(asked) || !json_is_boolean(own) || json_is_true(asked) == json_is_true(own)) return WEFT_OK;
-    return bpe_json_fail(err, &here, "differs from pre_tokenizer.add_prefix_space of tokenizer.json; make both alike.");
+/* True would make every special token text. */
+static weft_status judge_split(const bpe_special_sources *from, weft_error *err) {
+    const bpe_place here = bpe_place_key(&from->config_at, "split_special_tokens");
+    if (!json_is_true(json_object_get(from->config, "split_special_tokens"))) return WEFT_OK;
+    return bpe_json_fail(err, &here, "true is not supported. Fix: set it to false.");
 }
 
 static weft_status judge_ids(const bpe_special_sources *from, const bpe_template *around, weft_error *err) {
@@ -105,15 +94,14 @@ static weft_status judge_ids(const bpe_special_sources *from, const bpe_template
 weft_status bpe_special_read(bpe_special *self, const bpe_special_sources *from, weft_error *err) {
     const bpe_special none = {-1, -1, -1, -1, false, false};
     const bpe_place at = bpe_place_key(&from->root_at, "post_processor");
-    const char *bos_names[2] = {"bos_token", "add_bos_token"}, *eos_names[2] = {"eos_token", "add_eos_token"};
     bpe_template around = {-1, -1};
     weft_status status = bpe_template_read(&around, &at, json_object_get(from->root, "post_processor"), err);
     *self = none;
     if (status == WEFT_OK) status = judge_ids(from, &around, err);
     if (status == WEFT_OK) status = judge_decoder(from, err);
-    if (status == WEFT_OK) status = judge_space(from, err);
-    if (status == WEFT_OK) status = settle(&self->bos, &self->auto_bos, from, around.before, bos_names, err);
-    if (status == WEFT_OK) status = settle(&self->eos, &self->auto_eos, from, around.after, eos_names, err);
+    if (status == WEFT_OK) status = judge_split(from, err);
+    if (status == WEFT_OK) status = settle(&self->bos, &self->auto_bos, from, around.before, "bos_token", err);
+    if (status == WEFT_OK) status = settle(&self->eos, &self->auto_eos, from, around.after, "eos_token", err);
     if (status == WEFT_OK) status = read_names(from, "pad_token", &self->pad, err);
     if (status == WEFT_OK) status = read_names(from, "unk_token", &self->unknown, err);
     if (from->model->unknown >= 0) self->unknown = from->model->unknown;

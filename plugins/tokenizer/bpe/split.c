@@ -4,7 +4,7 @@
 
 typedef struct run {
     const bpe_split *split;
-    const bpe_matcher *matcher;
+    bpe_matcher *matcher;
     bpe_list *buffers; /* one per step: what the step made of its piece */
     bpe_piece_fn *give;
     void *context;
@@ -129,8 +129,8 @@ static weft_status run_from(const run *self, size_t step, const char *text, size
     return run_from(self, step + 1, out->data, out->n, first, err);
 }
 
-weft_status bpe_split_run(const bpe_split *self, const bpe_matcher *matcher, bpe_list *buffers, const char *text,
-                          size_t n, bool first, bpe_piece_fn *give, void *context, weft_error *err) {
+weft_status bpe_split_run(const bpe_split *self, bpe_matcher *matcher, bpe_list *buffers, const char *text, size_t n,
+                          bool first, bpe_piece_fn *give, void *context, weft_error *err) {
     const run work = {self, matcher, buffers, give, context};
     return run_from(&work, 0, text, n, first, err);
 }

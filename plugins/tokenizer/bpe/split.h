@@ -48,8 +48,8 @@ void bpe_split_free(bpe_split *self);
 typedef weft_status bpe_piece_fn(void *context, const char *piece, size_t n, weft_error *err);
 
 /* buffers: BPE_MOST_STEPS of them. first: the text stands at the beginning of the document. */
-weft_status bpe_split_run(const bpe_split *self, const bpe_matcher *matcher, bpe_list *buffers, const char *text,
-                          size_t n, bool first, bpe_piece_fn *give, void *context, weft_error *err);
+weft_status bpe_split_run(const bpe_split *self, bpe_matcher *matcher, bpe_list *buffers, const char *text, size_t n,
+                          bool first, bpe_piece_fn *give, void *context, weft_error *err);
 
 /* Replacement and scheme of a Metaspace, which is a decoder as well. */
 weft_status bpe_meta_read(bpe_text *replacement, int32_t *scheme, const weft_host *host, const bpe_place *at,

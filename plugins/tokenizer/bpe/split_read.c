@@ -7,7 +7,8 @@ static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+|
 
 static bpe_split_step *add_step(bpe_split *self, int32_t kind, const bpe_place *at, weft_status *status,
                                 weft_error *err) {
-    const bpe_split_step fresh = {kind, BPE_ISOLATED, BPE_ALWAYS, false, {NULL, 0}, {BPE_NUMERIC, {NULL, 0}, NULL}};
+    const bpe_split_step fresh = {kind,  BPE_ISOLATED, BPE_ALWAYS,
+                                  false, {NULL, 0},    {BPE_NUMERIC, {NULL, 0}, NULL, NULL}};
     if (*status != WEFT_OK) return NULL;
     if (self->steps.n >= BPE_MOST_STEPS) {
         *status = bpe_json_fail(err, at, "more than %d steps are not supported.", BPE_MOST_STEPS);
@@ -74,6 +75,14 @@ static weft_status read_digits(bpe_split *self, const bpe_place *at, const json_
     return status;
 }
 
+static weft_status read_punctuation(bpe_split *self, const bpe_place *at, const json_t *json, weft_error *err) {
+    weft_status status = bpe_json_known(at, json, "type behavior", err);
+    bpe_split_step *step = add_step(self, BPE_SPLIT, at, &status, err);
+    if (step == NULL) return status;
+    step->pattern.kind = BPE_PUNCTUATION;
+    return json_object_get(json, "behavior") == NULL ? WEFT_OK : read_behaviour(&step->behaviour, at, json, err);
+}
+
 static weft_status read_meta(bpe_split *self, const bpe_place *at, const json_t *json, weft_error *err) {
     const bool yes = true;
     bool split = false;
@@ -108,10 +117,11 @@ static weft_status read_step(void *context, const bpe_place *at, const json_t *j
     if (strcmp(type, "ByteLevel") == 0) return read_byte_level(self, at, json, err);
     if (strcmp(type, "Split") == 0) return read_split(self, at, json, err);
     if (strcmp(type, "Digits") == 0) return read_digits(self, at, json, err);
+    if (strcmp(type, "Punctuation") == 0) return read_punctuation(self, at, json, err);
     if (strcmp(type, "Metaspace") == 0) return read_meta(self, at, json, err);
     return bpe_json_fail(err, &here,
                          "the pre-tokenizer %s is not supported; supported are: Sequence, ByteLevel, Split, "
-                         "Digits, Metaspace.",
+                         "Digits, Punctuation, Metaspace.",
                          bpe_quote(type, strlen(type)).text);
 }
 

@@ -65,6 +65,13 @@ weft_status bpe_tokenizer_read(weft_tokenizer *tokenizer, const char *directory,
 /* Frees what that has made, so that it may be called again. */
 void bpe_tokenizer_clear(weft_tokenizer *tokenizer);
 
+/* The files that are read, by their place in an array of their contents; those that are missing are NULL. */
+enum { BPE_JSON_TOKENIZER, BPE_JSON_CONFIG, BPE_JSON_MAP, BPE_JSON_ADDED, BPE_JSON_MODEL, BPE_N_JSON };
+
+/* Gives them the meaning that AutoTokenizer of transformers gives them. A tokenizer_config.json that is missing becomes
+ * an empty one. */
+weft_status bpe_auto_edit(json_t *json[BPE_N_JSON], const weft_host *host, const char *directory, weft_error *err);
+
 /* "DIRECTORY/NAME" of one of the tokenizer's files. */
 enum { BPE_PATH_BYTES = 4096 };
 weft_status bpe_path(char out[BPE_PATH_BYTES], const char *directory, const char *name, weft_error *err);

@@ -128,9 +128,22 @@ void bpe_tokens_free(weft_tokenizer *tokenizer) {
     tokenizer->host->release(tokenizer->host, tokenizer->new_tokens);
 }
 
+typedef struct writing {
+    const weft_text_sink *sink;
+    bool nul_keys;
+} writing;
+
 static int put_part(const char *bytes, size_t n, void *context) {
-    const weft_text_sink *sink = context;
-    return sink->put(sink->context, bytes, n) == WEFT_OK ? 0 : -1;
+    const writing *to = context;
+    const char *end = bytes + n, *nul = NULL;
+    weft_status status = WEFT_OK;
+    while (status == WEFT_OK && to->nul_keys && (nul = memmem(bytes, (size_t)(end - bytes), BPE_NUL, 3)) != NULL) {
+        status = to->sink->put(to->sink->context, bytes, (size_t)(nul - bytes));
+        if (status == WEFT_OK) status = to->sink->put(to->sink->context, "\\u0000", 6);
+        bytes = nul + 3;
+    }
+    if (status == WEFT_OK) status = to->sink->put(to->sink->context, bytes, (size_t)(end - bytes));
+    return status == WEFT_OK ? 0 : -1;
 }
 
 weft_status bpe_tokens_file(const weft_tokenizer *tokenizer, uint32_t i, const weft_text_sink *sink, int32_t *changed,
@@ -140,14 +153,15 @@ weft_status bpe_tokens_file(const weft_tokenizer *tokenizer, uint32_t i, const w
     const char *name = i < BPE_MOST_FILES ? tokenizer->files[i] : NULL;
     char path[BPE_PATH_BYTES];
     json_t *json = NULL;
+    writing to = {sink, false};
     weft_status status = WEFT_OK;
     size_t k = 0;
     while (name != NULL && k < 4 && strcmp(edited[k], name) != 0) k++;
     if (name == NULL || k == 4 || tokenizer->n_new == 0) return WEFT_OK;
     status = bpe_path(path, tokenizer->directory.bytes, name, err);
-    if (status == WEFT_OK) status = bpe_json_load(&json, path, true, err);
+    if (status == WEFT_OK) status = bpe_json_load(&json, path, true, &to.nul_keys, err);
     if (status == WEFT_OK && !bpe_tokens_edit(tokenizer, name, json)) status = bpe_no_memory(err);
-    if (status == WEFT_OK && json_dump_callback(json, put_part, (void *)(uintptr_t)sink, (size_t)indent_of(path)) != 0)
+    if (status == WEFT_OK && json_dump_callback(json, put_part, &to, (size_t)indent_of(path)) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written anew", path);
     if (status == WEFT_OK) *changed = 1;
     json_decref(json);

@@ -1,8 +1,10 @@
-/* unicode.c: UTF-8 as RFC 3629 has it (no surrogates, nothing overlong), classes from utf8proc's categories. */
+/* unicode.c: UTF-8 as RFC 3629 has it (no surrogates, nothing overlong), and classes of characters by a table. */
 #include "unicode.h"
 
 #include <string.h>
 #include <utf8proc.h>
+
+#include "unicode_table.h"
 
 static bool follows(unsigned char byte, unsigned char low, unsigned char high) {
     return byte >= low && byte <= high;
@@ -76,22 +78,49 @@ bool bpe_is_space(int32_t point) {
            point == 0x2028 || point == 0x2029 || point == 0x202f || point == 0x205f || point == 0x3000;
 }
 
-bool bpe_is_word(int32_t point) {
-    if (point < 0) return false;
-    switch (utf8proc_category(point)) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: break;
+/* ---- categories ---- */
+
+static const char category_names[][3] = {"Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl",
+                                         "No", "Pc", "Pd", "Ps", "Pe", "Pi", "Pf", "Po", "Sm", "Sc",
+                                         "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Cn", "Co"};
+enum { N_CATEGORIES = sizeof category_names / sizeof category_names[0], PUNCTUATION = 0x20, UNICODE_9 = 0x80 };
+
+static size_t run_of(int32_t point) {
+    size_t low = 0, high = sizeof runs / sizeof runs[0];
+    while (high - low > 1) {
+        const size_t middle = low + (high - low) / 2;
+        if ((int32_t)(runs[middle] >> 8) <= point) low = middle;
+        else high = middle;
     }
+    return low;
+}
+
+int32_t bpe_category(int32_t point) {
+    return (int32_t)(runs[run_of(point)] & 0x1f);
+}
+
+int32_t bpe_category_end(int32_t point) {
+    const size_t run = run_of(point);
+    return run + 1 < sizeof runs / sizeof runs[0] ? (int32_t)(runs[run + 1] >> 8) - 1 : BPE_N_POINTS - 1;
+}
+
+bool bpe_category_is(int32_t category, const char *name) {
+    return category_names[category][0] == name[0] && (name[1] == 0 || category_names[category][1] == name[1]);
+}
+
+bool bpe_category_known(const char *name) {
+    int32_t i = 0;
+    while (i < N_CATEGORIES && !bpe_category_is(i, name)) i++;
+    return i < N_CATEGORIES;
+}
+
+bool bpe_is_word(int32_t point) {
+    int32_t category = 0;
+    if (point < 0) return false;
+    category = bpe_category(point);
+    if (bpe_category_is(category, "L") || bpe_category_is(category, "M") || bpe_category_is(category, "Nd") ||
+        bpe_category_is(category, "Nl") || bpe_category_is(category, "Pc"))
+        return true;
     /* Joiners, and the circled and squared letters, which are alphabetic though their category says symbol. */
     return point == 0x200c || point == 0x200d || (point >= 0x24b6 && point <= 0x24e9) ||
            (point >= 0x1f130 && point <= 0x1f149) || (point >= 0x1f150 && point <= 0x1f169) ||
@@ -100,10 +129,28 @@ bool bpe_is_word(int32_t point) {
 
 bool bpe_is_numeric(int32_t point) {
     if (point < 0x80) return point >= '0' && point <= '9';
-    switch (utf8proc_category(point)) {
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_NO: return true;
-    default: return false;
-    }
+    /* Unicode 17.0 has two rows more. */
+    return bpe_category_is(bpe_category(point), "N") || (point >= 0x11de0 && point <= 0x11de9) ||
+           (point >= 0x16ff4 && point <= 0x16ff6);
+}
+
+bool bpe_is_punctuation(int32_t point) {
+    return (runs[run_of(point)] & PUNCTUATION) != 0;
+}
+
+bool bpe_in_unicode_9(int32_t point) {
+    return point < 0x80 || (runs[run_of(point)] & UNICODE_9) != 0;
+}
+
+int32_t bpe_lower(int32_t point) {
+    static const struct {
+        int32_t first, last, lower;
+    } later[] = {{0x1c89, 0x1c89, 0x1c8a},   {0xa7cb, 0xa7cb, 0x264},  {0xa7cc, 0xa7cc, 0xa7cd}, /* than utf8proc's */
+                 {0xa7ce, 0xa7ce, 0xa7cf},   {0xa7d2, 0xa7d2, 0xa7d3}, {0xa7d4, 0xa7d4, 0xa7d5},
+                 {0xa7da, 0xa7da, 0xa7db},   {0xa7dc, 0xa7dc, 0x19b},  {0x10d50, 0x10d65, 0x10d70},
+                 {0x16ea0, 0x16eb8, 0x16ebb}};
+    if (point < 0x80) return point >= 'A' && point <= 'Z' ? point + 32 : point;
+    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
+        if (point >= later[i].first && point <= later[i].last) return later[i].lower + (point - later[i].first);
+    return bpe_category_is(bpe_category(point), "Cn") ? point : utf8proc_tolower(point);
 }

@@ -173,9 +173,9 @@ static weft_status message_json(json_t **out, const weft_chat_message *message, 
 static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error *err) {
     json_t *array = json_array();
     weft_status status = WEFT_OK;
-    if (chat->n_messages == 0 || chat->n_messages > JINJA_MOST_ORIGINS - 2)
+    if (chat->n_messages == 0 || chat->n_messages > JINJA_MOST_BLOCKS)
         status = weft_error_set(err, WEFT_E_DATA, "a conversation has %llu messages, and may have 1 to %u",
-                                (unsigned long long)chat->n_messages, JINJA_MOST_ORIGINS - 2);
+                                (unsigned long long)chat->n_messages, JINJA_MOST_BLOCKS);
     for (size_t i = 0; i < chat->n_messages && status == WEFT_OK; i++) {
         const char *at = (const char *)chat->messages + i * chat->stride;
         weft_chat_message message;
@@ -194,10 +194,11 @@ static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error
     return status;
 }
 
-/* The bytes of a message are marked by its number; those of a role are the template's as much as the record's. */
+/* The bytes of a message are marked by its number; those of a role are the template's as much as the record's: templates
+ * compose special tokens from them. */
 static uint32_t origin_of(void *context, size_t i, const char *key) {
     (void)context;
-    return strcmp(key, "role") == 0 ? 1u : (uint32_t)i + 2u;
+    return strcmp(key, "role") == 0 ? 1u | JINJA_LABEL : CHAT_ORIGIN(i);
 }
 
 /* Tools and documents are lists of objects. */

@@ -18,11 +18,14 @@
 
 /* A mark: the origin of a byte in the low half. The high half is the number of the {% generation %} block that wrote
  * the byte, from 1; in a template without such blocks it is the number of the message whose turn of a loop wrote the
- * byte, from 1. 0: none. */
+ * byte, from 1. 0: none. JINJA_LABEL: the byte names a part of the conversation (a role) and may be part of a special
+ * token. */
 #define JINJA_TEMPLATE     0u
+#define JINJA_LABEL        0x80000000u
 #define JINJA_ORIGIN(mark) ((mark)&0xffffu)
-#define JINJA_BLOCK(mark)  ((mark) >> 16)
+#define JINJA_BLOCK(mark)  (((mark) & ~JINJA_LABEL) >> 16)
 #define JINJA_MOST_ORIGINS 0xffffu
+#define JINJA_MOST_BLOCKS  0x7fffu
 
 typedef struct jinja_template jinja_template; /* read-only once it is made: several threads may render at once */
 

@@ -485,8 +485,8 @@ static void exec_with(jinja_render *r, const jinja_node *node) {
 
 static void exec_generation(jinja_render *r, const jinja_node *node) {
     const uint32_t before = r->out->or_mark;
-    if (before == 0 && r->n_generations >= JINJA_MOST_ORIGINS) {
-        (void)jinja_stop(r, "there are more than %u generation blocks", JINJA_MOST_ORIGINS);
+    if (before == 0 && r->n_generations >= JINJA_MOST_BLOCKS) {
+        (void)jinja_stop(r, "there are more than %u generation blocks", JINJA_MOST_BLOCKS);
         return;
     }
     if (before == 0) r->out->or_mark = ++r->n_generations << 16;
