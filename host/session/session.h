@@ -36,6 +36,7 @@ struct weft_session {
     weft_data *data;
     weft_data_info data_info;
     weft_data_job data_job; /* the data keeps a pointer to it */
+    int64_t data_bytes;     /* that the data hold; of a lender's: 0 */
     weft_split_info train_info, validation_info, all_info;
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the whole run */
