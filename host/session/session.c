@@ -158,7 +158,7 @@ static weft_status check_files(const weft_session *session, weft_error *err) {
 
 /* Weights that will be loaded are there, before anything is planned for them: a model may be large. */
 static weft_status judge_weights(const weft_session *session, weft_session_kind kind, weft_error *err) {
-    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE;
+    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE || kind == WEFT_SESSION_PROFILE;
     if (!loads) return WEFT_OK;
     return check_files(session, err);
 }

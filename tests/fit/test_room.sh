@@ -82,6 +82,9 @@ eight=$(data_bytes data.path=eight.txt)
     failed "80 documents take $one bytes and 640 take $eight" printed
 [ $(($(total data.path=eight.txt) - planned)) = $((eight - one)) ] || failed "what the data take is not in the total" printed
 
+# ---- a step of many micro-batches is planned in a time that grows as they do: with their square it would take minutes
+prints timeout 60 "$weft" plan run.ini train.global_batch=32768 train.micro_batch=1
+
 # ---- changes are found by planning: each, typed, gives what it is said to give
 holds "$((planned / 2))"
 grep -q "train.micro_batch=[0-9]* --ranks 1 --nodes 1$" changes.txt || failed "a smaller micro-batch is no change" changes.txt
