@@ -8,6 +8,7 @@
 #include "launch/world.h"
 #include "model/weights.h"
 #include "plan/budget.h"
+#include "plan/make_plan.h"
 #include "plan/show.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -173,6 +174,20 @@ static const char *prefix_section(const weft_session *session) {
             return part->section;
     }
     return "adapter";
+}
+
+weft_status weft_session_check(weft_run *run, weft_error *err) {
+    weft_engine engine = {.plan = {.world = 1, .nodes = 1}};
+    weft_session session = {.kind = WEFT_SESSION_TRAIN, .run = run, .engine = &engine};
+    weft_status status = open_text(&session, NULL, err);
+    if (status == WEFT_OK) status = weft_plan_open(&engine.plan, run, err);
+    if (status == WEFT_OK) status = check_files(&session, err);
+    if (status == WEFT_OK) status = weft_vocabulary_check(run, &session.text, engine.plan.declared, err);
+    if (status == WEFT_OK) status = open_data(&session, true, err);
+    if (session.data != NULL) WEFT_PLUGIN_TELL(session.data_plugin, destroy, session.data);
+    weft_plan_close(&engine.plan);
+    weft_text_close(&session.text);
+    return status;
 }
 
 /* The places of a text count behind those of a prefix, so both together are what the model has to number. */

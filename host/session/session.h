@@ -75,6 +75,10 @@ typedef struct weft_evaluation {
 /* Where the stepper collects hidden states (step/hidden.h), they are those of this evaluation then. */
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err);
 
+/* Checks what training reads before it takes a device: the tokenizer, the model with its adapters, the headers of the
+ * weights, and the data, which are encoded. */
+weft_status weft_session_check(weft_run *run, weft_error *err);
+
 /* Refuses a tokenizer that has ids which the model's vocabulary has not. */
 weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
                                   weft_error *err);
