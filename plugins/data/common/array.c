@@ -82,23 +82,39 @@ weft_status data_ids_add(data_ids *self, const weft_host *host, const int32_t *i
 
 /* ---- the corpus ---- */
 
-weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, const data_array *ids,
-                            const data_array *weights, const data_array *lengths, int continues) {
-    const size_t more = lengths->n - (continues && lengths->n > 0 ? 1u : 0u);
+/* ids is empty then. */
+static weft_status take_ids(data_ids *to, const weft_host *host, data_ids *ids) {
+    const size_t width = data_ids_width(to), n = ids->array.n;
+    const data_ids before = *to;
+    if (before.array.n == 0) {
+        *to = *ids;
+        *ids = before;
+        return WEFT_OK;
+    }
+    if (data_array_reserve(&to->array, host, n, width) != WEFT_OK) return WEFT_E_MEMORY;
+    if (n > 0) memcpy((char *)to->array.data + to->array.n * width, ids->array.data, n * width);
+    to->array.n += n;
+    ids->array.n = 0;
+    return WEFT_OK;
+}
+
+weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, data_ids *ids, const data_array *weights,
+                            const data_array *lengths) {
     int64_t at = (int64_t)corpus->ids.array.n, *starts = NULL;
-    if (data_ids_add(&corpus->ids, host, ids->data, ids->n) != WEFT_OK ||
+    if (take_ids(&corpus->ids, host, ids) != WEFT_OK ||
         data_array_reserve(&corpus->weights, host, weights->n, 1) != WEFT_OK ||
-        data_array_reserve(&corpus->starts, host, more + 1, sizeof *starts) != WEFT_OK)
+        data_array_reserve(&corpus->starts, host, lengths->n + 1, sizeof *starts) != WEFT_OK)
         return WEFT_E_MEMORY;
     if (weights->n > 0) memcpy((uint8_t *)corpus->weights.data + corpus->weights.n, weights->data, weights->n);
     corpus->weights.n += weights->n;
-    starts = corpus->starts.data;
+    starts = (int64_t *)corpus->starts.data + corpus->starts.n;
     for (size_t d = 0; d < lengths->n; d++) {
-        if (d > 0 || !continues) starts[corpus->starts.n++] = at;
+        starts[d] = at;
         at += ((const int64_t *)lengths->data)[d];
     }
-    starts[corpus->starts.n] = at; /* of the document that may follow */
-    corpus->n_documents += more;
+    starts[lengths->n] = at; /* of the document that may follow */
+    corpus->starts.n += lengths->n;
+    corpus->n_documents += lengths->n;
     return WEFT_OK;
 }
 

@@ -59,10 +59,10 @@ static inline int64_t data_corpus_start(const data_corpus *corpus, size_t d) {
 static inline int data_corpus_is_target(const data_corpus *corpus, int64_t i) {
     return corpus->weights.data == NULL || ((const uint8_t *)corpus->weights.data)[i] != 0;
 }
-/* Appends documents. ids: int32_t, of all of them; weights: as in a corpus; lengths: int64_t, one per document.
- * continues: the first one is the rest of the last document of the corpus. */
-weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, const data_array *ids,
-                            const data_array *weights, const data_array *lengths, int continues);
+/* Appends documents. ids: of all of them, in the corpus's width; an empty corpus takes their memory. weights: as in a
+ * corpus; lengths: int64_t, one per document. */
+weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, data_ids *ids, const data_array *weights,
+                            const data_array *lengths);
 /* No document is added any more. */
 void data_corpus_end(data_corpus *corpus);
 /* Bytes that it holds. */

@@ -68,7 +68,11 @@ static weft_status take_ids(data_corpus *out, instruct_counts *counts, const enc
     const weft_host *host = all->with->host;
     for (size_t i = 0; i < all->n_tasks; i++) {
         task *t = &all->tasks[i];
-        if (data_corpus_add(out, host, &t->out.ids, &t->out.weights, &t->lengths, 0) != WEFT_OK)
+        data_ids ids = data_ids_empty(all->with->job->vocab_size);
+        weft_status status = data_ids_add(&ids, host, t->out.ids.data, t->out.ids.n);
+        if (status == WEFT_OK) status = data_corpus_add(out, host, &ids, &t->out.weights, &t->lengths);
+        data_array_free(&ids.array, host);
+        if (status != WEFT_OK)
             return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", out->ids.array.n + t->out.ids.n);
         data_array_free(&t->out.ids, host);
         data_array_free(&t->out.weights, host);

@@ -57,7 +57,7 @@ typedef struct instruct_file {
     char *path;      /* the host's memory */
     double weight;
     int64_t format;
-    char separator; /* of a table's fields */
+    char separator;  /* of a table's fields */
     data_array held; /* what bytes lie in */
     const char *bytes;
     size_t n;

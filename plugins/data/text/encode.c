@@ -6,7 +6,7 @@
 /* Documents that one thread takes in one go. */
 typedef struct task {
     size_t first, n;
-    data_array ids;     /* int32_t */
+    data_ids ids;
     data_array lengths; /* int64_t, one per document */
     weft_status status;
     weft_error err;
@@ -31,10 +31,7 @@ typedef struct document_sink {
 
 static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
     document_sink *sink = context;
-    data_array *to = &sink->task->ids;
-    if (data_array_reserve(to, sink->all->host, n, sizeof *ids) != WEFT_OK) return WEFT_E_MEMORY;
-    memcpy((int32_t *)to->data + to->n, ids, n * sizeof *ids);
-    to->n += n;
+    if (data_ids_add(&sink->task->ids, sink->all->host, ids, n) != WEFT_OK) return WEFT_E_MEMORY;
     for (size_t i = 0; i < n && !sink->has_bad; i++)
         if (ids[i] < 0 || ids[i] >= sink->all->job->vocab_size) {
             sink->bad = ids[i];
@@ -80,12 +77,13 @@ static void run_task(int64_t index, void *context) {
     task *t = &all->tasks[index];
     const text_span *spans = all->source->spans.data;
     t->err.struct_size = (uint32_t)sizeof t->err;
+    t->ids = data_ids_empty(all->job->vocab_size);
     t->status = data_array_reserve(&t->lengths, all->host, t->n, sizeof(int64_t));
     if (t->status != WEFT_OK) (void)weft_error_set(&t->err, WEFT_E_MEMORY, "no memory for %zu documents", t->n);
     for (size_t i = 0; i < t->n && t->status == WEFT_OK; i++) {
-        const size_t before = t->ids.n;
+        const size_t before = t->ids.array.n;
         t->status = encode_one(all, t, &spans[t->first + i], &t->err);
-        ((int64_t *)t->lengths.data)[t->lengths.n++] = (int64_t)(t->ids.n - before);
+        ((int64_t *)t->lengths.data)[t->lengths.n++] = (int64_t)(t->ids.array.n - before);
     }
 }
 
@@ -119,9 +117,9 @@ static weft_status take_ids(const encoding *all, weft_error *err) {
     for (size_t i = 0; i < all->n_tasks; i++) {
         task *t = &all->tasks[i];
         const text_span *last = &spans[t->first + t->n - 1];
-        if (data_corpus_add(all->corpus, all->host, &t->ids, &no_weights, &t->lengths, 0) != WEFT_OK)
+        if (data_corpus_add(all->corpus, all->host, &t->ids, &no_weights, &t->lengths) != WEFT_OK)
             return weft_error_set(err, WEFT_E_MEMORY, "no memory for the ids of %s", all->source->path);
-        data_array_free(&t->ids, all->host);
+        data_array_free(&t->ids.array, all->host);
         data_array_free(&t->lengths, all->host);
         data_array_forget(&all->source->held, spans[t->first].offset, last->offset + last->bytes);
     }
@@ -162,7 +160,7 @@ weft_status text_corpus_encode(data_corpus *out, const weft_host *host, const te
     (void)cut_tasks(source, all.tasks);
     status = run_tasks(&all, err);
     for (size_t i = 0; i < all.n_tasks; i++) {
-        data_array_free(&all.tasks[i].ids, host);
+        data_array_free(&all.tasks[i].ids.array, host);
         data_array_free(&all.tasks[i].lengths, host);
     }
     host->release(host, all.tasks);
