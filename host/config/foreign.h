@@ -34,8 +34,8 @@ const char *weft_foreign_home(const char *key, size_t n);
  * has no such setting: ..." */
 void weft_foreign_print(const weft_foreign *self, char *out, size_t size);
 
-/* The override that stands for name=value: "model.base=nf4", "train.global_batch=VALUE (what VALUE is)". False: there is
- * none. */
+/* The override that stands for name=value: "model.base=nf4", "train.global_batch=VALUE (what VALUE is)". False: there
+ * is none. */
 bool weft_foreign_override(const weft_foreign *self, const char *value, char *out, size_t size);
 
 #endif

@@ -4,7 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* From this size on an array is a mapping: doubling one that is copied would hold three times its bytes for a moment. */
+/* From this size on an array is a mapping: doubling one by a copy would hold three times its bytes for a moment. */
 enum { LEAST_MAPPED = 1 << 20 };
 
 static size_t whole_pages(size_t bytes) {

@@ -6,8 +6,8 @@
 #include <weft/data.h>
 #include <weft/random.h>
 
-/* An array that grows: small ones in the host's memory, large ones in a mapping of their own, which grows without a copy
- * and takes memory only where something was written. */
+/* An array that grows: small ones in the host's memory, large ones in a mapping of their own, which grows without a
+ * copy and takes memory only where something was written. */
 typedef struct data_array {
     void *data;
     size_t n, capacity; /* elements */

@@ -1,12 +1,12 @@
 /* cut.c: see cut.h.
  *
  * A cut must not lie inside an added token, nor where normalizing, splitting or merging looks across it:
- * - added tokens are refused that hold a line end or a blank, that begin with what follows the cut, or that look at their
- *   neighbours (single_word);
- * - of the normalizer, Unicode forms and lower case never join a line end or a blank with a letter; a replaced literal may
- *   hold neither line ends nor letters; what is put in front is left out of all parts but the first (encode.c);
- * - before a letter that follows "a\n" the known patterns (pattern.c) always end a piece, and the line end is one of its
- *   own, whether the text goes on or not;
+ * - added tokens are refused that hold a line end or a blank, that begin with what follows the cut, or that look at
+ *   their neighbours (single_word);
+ * - of the normalizer, Unicode forms and lower case never join a line end or a blank with a letter; a replaced literal
+ *   may hold neither line ends nor letters; what is put in front is left out of all parts but the first (encode.c);
+ * - before a letter that follows "a\n" the known patterns (pattern.c) always end a piece, and the line end is one of
+ *   its own, whether the text goes on or not;
  * - without a splitting step the blank's character must be one that no merge joins with a letter before it. */
 #include "cut.h"
 #include "unicode.h"

@@ -38,8 +38,8 @@ weft_status bpe_pattern_literal(bpe_pattern *self, const weft_host *host, const 
     return bpe_text_set(&self->literal, host, bytes, n) ? WEFT_OK : bpe_no_memory(err);
 }
 
-/* Those of GPT-2, Llama 3 and Qwen2. In all of them a line end between two letters is a piece by itself: words have no white
- * space but a blank before them, and what takes line ends with it begins with no letter. */
+/* Those of GPT-2, Llama 3 and Qwen2. In all of them a line end between two letters is a piece by itself: words have no
+ * white space but a blank before them, and what takes line ends with it begins with no letter. */
 static bool ends_lines(const char *regex, size_t n) {
     static const char *const known[] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
