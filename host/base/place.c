@@ -9,9 +9,13 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define TIMES_PER_BIN 32     /* a bin lists what lives in so many consecutive moments */
-#define ROUNDS_WORK   400000 /* intervals placed, at most, by the rounds after the plain orders */
-#define ROUNDS_MOST   200
+#define TIMES_PER_BIN 32 /* a bin of the first level lists what lives in so many consecutive moments */
+#define BINS_EACH                                                                                                      \
+    4 /* bins of a level that make one of the next; an interval is in so many at most, but for
+                                the last level */
+#define LEVELS_MOST 16
+#define ROUNDS_WORK 400000 /* intervals placed, at most, by the rounds after the plain orders */
+#define ROUNDS_MOST 200
 
 /* An interval that is already placed, seen from one that is not. */
 typedef struct span {
@@ -20,18 +24,19 @@ typedef struct span {
 
 typedef struct packer {
     const weft_interval *items;
-    int32_t n, n_bins;
-    int64_t *bytes;      /* [n] rounded up */
-    int64_t *offset;     /* [n] of the packing at hand */
-    int64_t *best;       /* [n] of the smallest so far */
-    int32_t *order;      /* [n] */
-    int32_t *best_order; /* [n] */
-    int32_t *bin_start;  /* [n_bins + 1] into bin_items */
-    int32_t *bin_fill;   /* [n_bins] */
+    int32_t n, n_bins, n_levels;
+    int32_t level_start[LEVELS_MOST]; /* first bin of each level */
+    int64_t *bytes;                   /* [n] rounded up */
+    int64_t *offset;                  /* [n] of the packing at hand */
+    int64_t *best;                    /* [n] of the smallest so far */
+    int32_t *order;                   /* [n] */
+    int32_t *best_order;              /* [n] */
+    int32_t *bin_start;               /* [n_bins + 1] into bin_items */
+    int32_t *bin_fill;                /* [n_bins] */
     int32_t *bin_items;
     span *spans;   /* [n] scratch */
     span *merged;  /* [n] the same, of the other turn */
-    int32_t *runs; /* [n_bins + 1] where each bin's spans begin, and where all end */
+    int32_t *runs; /* [n_bins + 1] at most: where each bin's spans begin, and where all end */
     int64_t best_arena;
 } packer;
 
@@ -90,25 +95,42 @@ static void merge_runs(packer *p, int32_t n_runs) {
     }
 }
 
-/* Spans of what is placed and lives together with item i, by offset. An interval stands in every bin that it lives in;
- * it is taken from the first one that both live in. */
+/* The bin of a level that a moment is in. */
+static int32_t bin_at(const packer *p, int32_t level, int32_t time) {
+    int32_t bin = time / TIMES_PER_BIN;
+    for (int32_t l = 0; l < level; l++) bin /= BINS_EACH;
+    return p->level_start[level] + bin;
+}
+
+/* The lowest level on which the interval is in few bins, so that a long one does not stand in all bins of its life. */
+static int32_t level_of(const packer *p, const weft_interval *item) {
+    int32_t level = 0;
+    while (level + 1 < p->n_levels && bin_at(p, level, item->last) - bin_at(p, level, item->first) >= BINS_EACH)
+        level++;
+    return level;
+}
+
+/* Spans of what is placed and lives together with item i, by offset. An interval stands in every bin of its level that
+ * it lives in; it is taken from the first one that both live in. */
 static int32_t collect_spans(packer *p, int32_t i) {
     const weft_interval *item = &p->items[i];
-    const int32_t from = item->first / TIMES_PER_BIN, to = item->last / TIMES_PER_BIN;
-    int32_t n = 0;
-    for (int32_t bin = from; bin <= to; bin++) {
-        const int32_t *list = p->bin_items + p->bin_start[bin];
-        p->runs[bin - from] = n;
-        for (int32_t k = 0; k < p->bin_fill[bin]; k++) {
-            const weft_interval *other = &p->items[list[k]];
-            const int32_t begins = other->first / TIMES_PER_BIN;
-            if (bin != (begins > from ? begins : from) || !share_a_moment(item, other)) continue;
-            p->spans[n].begin = p->offset[list[k]];
-            p->spans[n++].end = p->offset[list[k]] + p->bytes[list[k]];
+    int32_t n = 0, n_runs = 0;
+    for (int32_t level = 0; level < p->n_levels; level++) {
+        const int32_t from = bin_at(p, level, item->first), to = bin_at(p, level, item->last);
+        for (int32_t bin = from; bin <= to; bin++) {
+            const int32_t *list = p->bin_items + p->bin_start[bin], before = n;
+            for (int32_t k = 0; k < p->bin_fill[bin]; k++) {
+                const weft_interval *other = &p->items[list[k]];
+                if (!share_a_moment(item, other)) continue;
+                if (bin != from && bin != bin_at(p, level, other->first)) continue;
+                p->spans[n].begin = p->offset[list[k]];
+                p->spans[n++].end = p->offset[list[k]] + p->bytes[list[k]];
+            }
+            if (n > before) p->runs[n_runs++] = before;
         }
     }
-    p->runs[to - from + 1] = n;
-    merge_runs(p, to - from + 1);
+    p->runs[n_runs] = n;
+    merge_runs(p, n_runs);
     return n;
 }
 
@@ -130,7 +152,8 @@ static int64_t find_gap(const span *spans, int32_t n, int64_t bytes, bool tighte
 /* Bins are kept by offset, so that spans of one bin need no sorting. */
 static void enter_bins(packer *p, int32_t i) {
     const weft_interval *item = &p->items[i];
-    for (int32_t bin = item->first / TIMES_PER_BIN; bin <= item->last / TIMES_PER_BIN; bin++) {
+    const int32_t level = level_of(p, item), to = bin_at(p, level, item->last);
+    for (int32_t bin = bin_at(p, level, item->first); bin <= to; bin++) {
         int32_t *list = p->bin_items + p->bin_start[bin];
         int32_t at = p->bin_fill[bin]++;
         for (; at > 0 && p->offset[list[at - 1]] > p->offset[i]; at--) list[at] = list[at - 1];
@@ -279,9 +302,10 @@ static weft_status packer_bins(packer *p, weft_error *err) {
     p->bin_fill = calloc((size_t)p->n_bins, sizeof *p->bin_fill);
     if (p->bin_start == NULL || p->bin_fill == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);
-    for (int32_t i = 0; i < p->n; i++)
-        for (int32_t bin = p->items[i].first / TIMES_PER_BIN; bin <= p->items[i].last / TIMES_PER_BIN; bin++, total++)
-            p->bin_start[bin + 1]++;
+    for (int32_t i = 0; i < p->n; i++) {
+        const int32_t level = level_of(p, &p->items[i]), to = bin_at(p, level, p->items[i].last);
+        for (int32_t bin = bin_at(p, level, p->items[i].first); bin <= to; bin++, total++) p->bin_start[bin + 1]++;
+    }
     if (total > INT32_MAX)
         return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed: use fewer leaves", (int)p->n);
     for (int32_t bin = 0; bin < p->n_bins; bin++) p->bin_start[bin + 1] += p->bin_start[bin];
@@ -294,7 +318,11 @@ static weft_status packer_init(packer *p, const weft_interval *items, int32_t n,
     const size_t count = (size_t)n;
     p->items = items;
     p->n = n;
-    p->n_bins = (end - 1) / TIMES_PER_BIN + 1;
+    for (int32_t bins = (end - 1) / TIMES_PER_BIN + 1, last = 0; last == 0; bins = (bins - 1) / BINS_EACH + 1) {
+        last = bins <= BINS_EACH || p->n_levels + 1 == LEVELS_MOST;
+        p->level_start[p->n_levels++] = p->n_bins;
+        p->n_bins += bins;
+    }
     p->bytes = malloc(count * sizeof *p->bytes);
     p->offset = malloc(count * sizeof *p->offset);
     p->best = malloc(count * sizeof *p->best);

@@ -45,9 +45,9 @@ static size_t find_flag(const weft_command *command, const char *name, size_t n)
 }
 
 static bool unknown_flag(const weft_command *command, const char *name, size_t n, weft_error *err) {
-    char word[64], meant[200];
+    char word[64], meant[400], override[200] = "";
     weft_nearest near = {word, "", 0};
-    const weft_foreign *foreign = weft_foreign_find(name, n);
+    const weft_foreign *foreign = weft_foreign_find(NULL, name, n);
     (void)snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
     if (strcmp(word, "ranks") == 0) {
         (void)weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
@@ -60,9 +60,9 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
     }
     if (foreign != NULL) {
         weft_foreign_print(foreign, meant, sizeof meant);
-        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; Weft has it as %s%s%s%s%s", word, meant,
-                             *foreign->section != '\0' ? ": " : "", foreign->section,
-                             *foreign->section != '\0' ? "." : "", *foreign->section != '\0' ? foreign->key : "");
+        (void)weft_foreign_override(foreign, name[n] == '=' ? name + n + 1 : "VALUE", override, sizeof override);
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; %s%s%s", word, meant,
+                             *override != '\0' ? ": " : "", override);
         return false;
     }
     for (size_t i = 0; i < count_flags(command); i++) {
@@ -178,16 +178,19 @@ static void advise_word(char *out, size_t size, const weft_args *self, const cha
 /* "; an override is section.key=value", with section and key where the name is known. */
 static void advise_override(char *out, size_t size, const weft_args *self, const char *word) {
     const size_t n = strcspn(word, "=");
-    const weft_foreign *foreign = weft_foreign_find(word, n);
+    const weft_foreign *foreign = weft_foreign_find(NULL, word, n);
+    char meant[400];
     const char *home = weft_foreign_home(word, n);
     if (word[n] != '=') {
         advise_word(out, size, self, word);
         return;
     }
-    if (foreign != NULL && *foreign->section != '\0')
-        (void)snprintf(out, size, "; an override is section.key=value: %s.%s%.60s", foreign->section, foreign->key,
-                       word + n);
-    else if (home != NULL) (void)snprintf(out, size, "; an override is section.key=value: %s.%.100s", home, word);
+    if (foreign != NULL && weft_foreign_override(foreign, word + n + 1, meant, sizeof meant))
+        (void)snprintf(out, size, "; an override is section.key=value: %s", meant);
+    else if (foreign != NULL) {
+        weft_foreign_print(foreign, meant, sizeof meant);
+        (void)snprintf(out, size, "; %s", meant);
+    } else if (home != NULL) (void)snprintf(out, size, "; an override is section.key=value: %s.%.100s", home, word);
     else (void)snprintf(out, size, "; an override is section.key=value");
 }
 
@@ -200,7 +203,7 @@ static bool check_counts(const weft_args *self, weft_error *err) {
         (void)weft_error_set(err, WEFT_E_USER, "an argument is missing");
     } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
         const char *first = self->extra[command->max_extra];
-        char advice[200] = "";
+        char advice[460] = "";
         if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, self, first);
         (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first, advice);
     } else {

@@ -1,5 +1,6 @@
 /* host/command/cmd_config.c: weft config check | explain | describe. */
 #include "command/cli.h"
+#include "session/session.h"
 #include "setup/paths.h"
 
 /* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
@@ -25,6 +26,7 @@ static weft_status check_training(const weft_args *args, weft_error *err) {
     weft_status status = open_run(&run, args, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) status = weft_settings_for_training(&run->settings, run->config, err);
     if (status == WEFT_OK) status = weft_paths_check(run, err);
+    if (status == WEFT_OK) status = weft_session_check(run, err);
     weft_run_close(run);
     return status;
 }
@@ -79,16 +81,17 @@ static weft_exit describe_keys(const weft_args *args, weft_error *err) {
 static const weft_flag explain_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
                                           {NULL, NULL, false, NULL}};
 
-const weft_command weft_command_config_check = {"config check",
-                                                "Judge a configuration and all its plugins' keys, and run nothing.",
-                                                "run.ini [section.key=value ...]",
-                                                WEFT_TAKES_CONFIG,
-                                                0,
-                                                0,
-                                                NULL,
-                                                "A file with a section [train] has to hold what weft train needs; one "
-                                                "without, what weft generate needs.",
-                                                check_config};
+const weft_command weft_command_config_check = {
+    "config check",
+    "Check a configuration, its plugins' keys, model and data; run nothing.",
+    "run.ini [section.key=value ...]",
+    WEFT_TAKES_CONFIG,
+    0,
+    0,
+    NULL,
+    "A file with a section [train] has to hold what weft train needs; one "
+    "without, what weft generate needs.",
+    check_config};
 
 const weft_command weft_command_config_explain = {"config explain",
                                                   "Print every key's value and where it comes from.",

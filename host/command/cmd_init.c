@@ -3,6 +3,7 @@
 
 #include "base/file.h"
 #include "command/directory.h"
+#include "config/foreign.h"
 #include "command/learned.h"
 #include "init/compose.h"
 #include "setup/family.h"
@@ -56,7 +57,15 @@ static weft_status find_model(places *self, const char *path, bool fresh, weft_e
 
 /* Which model plugin that is. */
 static weft_status find_family(places *self, const char **out, weft_error *err) {
+    const char *why = NULL;
     *out = self->family = weft_family_read(self->model);
+    if (self->family != NULL) why = weft_foreign_family(self->family);
+    if (why != NULL)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "%s/config.json: model_type = %s: Weft does not compute it: %s. Models that it does are in "
+            "docs/guide/coming-from.md; a plugin of your own can compute others",
+            self->model, self->family, why);
     if (self->family != NULL) return WEFT_OK;
     if (weft_family_check(self->model, err) != WEFT_OK) return err->code;
     return weft_error_set(err, WEFT_E_USER,
@@ -134,6 +143,18 @@ static weft_status make_file(const weft_args *args, places *self, const char *fi
     return status;
 }
 
+/* The keys are those of the draft: nobody has typed them. */
+static void name_source(const char *model, weft_error *err) {
+    static const char typed[] = "command line: ", plugin[] = "[model] plugin = ";
+    char text[sizeof err->text];
+    if (strncmp(err->text, typed, sizeof typed - 1) != 0) return;
+    (void)snprintf(text, sizeof text, "%s", err->text + sizeof typed - 1);
+    if (strncmp(text, plugin, sizeof plugin - 1) == 0)
+        (void)snprintf(err->text, sizeof err->text, "%.1000s/config.json: model_type = %.1000s", model,
+                       text + sizeof plugin - 1);
+    else (void)snprintf(err->text, sizeof err->text, "%s", text);
+}
+
 static weft_exit run_init(const weft_args *args, weft_error *err) {
     const char *file = weft_args_value(args, "out") != NULL ? weft_args_value(args, "out") : "run.ini";
     const char *data = weft_args_extra(args, 1);
@@ -148,6 +169,7 @@ static weft_exit run_init(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK) {
         choose_out(&self, file);
         status = make_file(args, &self, file, room, err);
+        if (status != WEFT_OK) name_source(self.model, err);
     }
     forget(&self);
     return weft_exit_from(status);

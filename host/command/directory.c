@@ -25,6 +25,17 @@ static bool directory_has(const char *path, const char *name) {
     return is_there;
 }
 
+/* Fails where a file may be there and cannot be looked at: that is no absence. */
+static weft_status check_readable(const char *path, const char *name, weft_error *err) {
+    char *whole = NULL;
+    weft_status status = WEFT_OK;
+    if (asprintf(&whole, "%s/%s", path, name) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
+    if (access(whole, R_OK) != 0 && errno != ENOENT)
+        status = weft_error_set(err, WEFT_E_USER, "%s: cannot be read: %s", whole, strerror(errno));
+    free(whole);
+    return status;
+}
+
 static weft_status no_memory(weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the arguments");
 }
@@ -72,11 +83,15 @@ static weft_status read_adapter(weft_directory *out, const char *path, weft_erro
 }
 
 weft_status weft_directory_read(weft_directory *out, const char *path, bool has_length, weft_error *err) {
+    static const char *const files[] = {"config.ini", WEFT_ADAPTER_CONFIG, "config.json"};
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     if (access(path, F_OK) != 0) return weft_error_set(err, WEFT_E_USER, "%s: %s", path, strerror(errno));
     if (!weft_is_directory(path))
         return weft_error_set(err, WEFT_E_USER, "%s is a file, and not the directory of a model or of a run", path);
+    for (size_t i = 0; i < sizeof files / sizeof *files && status == WEFT_OK; i++)
+        status = check_readable(path, files[i], err);
+    if (status != WEFT_OK) return status;
     if (directory_has(path, "config.ini")) return read_run(out, path, err);
     if (directory_has(path, WEFT_ADAPTER_CONFIG)) status = read_adapter(out, path, err);
     else if (directory_has(path, "config.json")) status = say(out, "model.path", path, "", err);

@@ -105,6 +105,9 @@ void weft_config_pass_over(weft_config *self, const char *section, const char *k
 /* True if the file or an override sets the key. */
 bool weft_config_has_key(const weft_config *self, const char *section, const char *key);
 
+/* True if an override sets the key; subject: "command line: [section] key = value ". */
+bool weft_config_overrides(const weft_config *self, const char *section, const char *key, char *subject, size_t size);
+
 /* True if the key of a filled section has the value of its default, set or not. */
 bool weft_config_at_default(const weft_config *self, const char *section, const weft_key *key);
 

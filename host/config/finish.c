@@ -61,31 +61,32 @@ static weft_nearest nearest_key(const weft_config *self, const weft_item *item) 
 
 /* Where Weft has what another program has under that name; a chosen plugin may have it otherwise. NULL: nowhere. */
 static const weft_foreign *find_foreign(const weft_config *self, const weft_item *item) {
-    const weft_foreign *foreign = weft_foreign_find(item->key, strlen(item->key));
-    if (foreign == NULL || weft_config_own(self, foreign->section) == NULL) return foreign;
+    const weft_foreign *foreign = weft_foreign_find(item->section, item->key, strlen(item->key));
+    if (foreign == NULL || *foreign->section == '\0' || weft_config_own(self, foreign->section) == NULL) return foreign;
     return weft_config_is_declared(self, foreign->section, foreign->key) || strcmp(foreign->key, "plugin") == 0
                ? foreign
                : NULL;
 }
 
-/* "; Weft has it as lr in [optimizer].", "; did you mean warmup?", or "; [optimizer] has a key of that name." */
+/* "; Weft has it as lr in [optimizer].", "; did you mean warmup?", or "; [optimizer] has a key of that name: Learning
+ * rate." A key of that very name is meant before one that is more than a slip away. */
 static void advise_key(const weft_config *self, const weft_item *item, char *out, size_t size) {
     const weft_nearest near = nearest_key(self, item);
     const weft_foreign *foreign = find_foreign(self, item);
-    const char *elsewhere = NULL;
-    char place[160];
+    const weft_declared_key *elsewhere = NULL;
+    char meant[400];
     if (foreign != NULL) {
-        weft_foreign_print(foreign, place, sizeof place);
-        (void)snprintf(out, size, "; Weft has it as %s.", place);
+        weft_foreign_print(foreign, meant, sizeof meant);
+        (void)snprintf(out, size, "; %s.", meant);
         return;
     }
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
         if (strchr(key->section, '.') != NULL || strcmp(key->section, item->section) == 0) continue;
-        if (strcmp(key->row->name, item->key) == 0) elsewhere = key->section;
+        if (strcmp(key->row->name, item->key) == 0) elsewhere = key;
     }
-    weft_nearest_print(&near, out, size);
-    if (*out == '\0' && elsewhere != NULL) (void)snprintf(out, size, "; [%s] has a key of that name.", elsewhere);
+    if (elsewhere == NULL || (*near.best != '\0' && near.distance <= 1)) weft_nearest_print(&near, out, size);
+    else (void)snprintf(out, size, "; [%s] has a key of that name: %s", elsewhere->section, elsewhere->row->help);
 }
 
 /* The keys that the section may have. its_plugin: and those of its plugin, which is not known yet. */
@@ -97,7 +98,7 @@ static void say_keys(char *out, size_t size, const char *list, bool its_plugin) 
 }
 
 static weft_status unknown_key(const weft_config *self, const weft_item *item, bool its_plugin, weft_error *err) {
-    char meant[200], list[1024] = "", keys[1100];
+    char meant[440], list[1024] = "", keys[1100];
     for (size_t i = 0; i < self->n_keys; i++) {
         const weft_declared_key *key = &self->keys[i];
         if (strcmp(key->section, item->section) != 0 || weft_config_is_moot(self, key->section, key->row)) continue;

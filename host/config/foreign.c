@@ -10,7 +10,7 @@
 #include <strings.h>
 
 static const weft_foreign rows[] = {
-#define FOREIGN(theirs, section, key, value) {theirs, section, key, value},
+#define FOREIGN(theirs, section, key, becomes, note) {theirs, section, key, becomes, note},
 #include "config/foreign_names.def"
 #undef FOREIGN
 };
@@ -23,7 +23,13 @@ static bool is_name(const char *known, const char *name, size_t n) {
     return true;
 }
 
-const weft_foreign *weft_foreign_find(const char *name, size_t n) {
+const weft_foreign *weft_foreign_find(const char *section, const char *name, size_t n) {
+    const size_t before = section == NULL ? 0 : strlen(section);
+    for (size_t i = 0; section != NULL && i < sizeof rows / sizeof *rows; i++) {
+        const char *theirs = rows[i].theirs;
+        if (strncmp(theirs, section, before) == 0 && theirs[before] == '.' && is_name(theirs + before + 1, name, n))
+            return &rows[i];
+    }
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         if (is_name(rows[i].theirs, name, n)) return &rows[i];
     }
@@ -73,7 +79,29 @@ const char *weft_foreign_home(const char *key, size_t n) {
 }
 
 void weft_foreign_print(const weft_foreign *self, char *out, size_t size) {
-    const bool is_flag = *self->section == '\0', says = *self->value != '\0';
-    (void)snprintf(out, size, "%s%s%s%s%s%s%s%s", is_flag ? "the flag " : "", self->key, is_flag ? "" : " in [",
-                   self->section, is_flag ? "" : "]", says ? " (" : "", self->value, says ? ")" : "");
+    const bool is_value = *self->becomes != '\0' && *self->becomes != '?', has_note = *self->note != '\0';
+    char more[300];
+    (void)snprintf(more, sizeof more, "%s%s%s%s%s", is_value || has_note ? " (" : "", is_value ? self->becomes : "",
+                   is_value && has_note ? ": " : "", self->note, is_value || has_note ? ")" : "");
+    if (*self->key == '\0') (void)snprintf(out, size, "Weft has no such setting: %s", self->note);
+    else if (*self->section == '\0') (void)snprintf(out, size, "Weft has it as the flag %s", self->key);
+    else (void)snprintf(out, size, "Weft has it as %s in [%s]%s", self->key, self->section, more);
+}
+
+static bool is_no(const char *value) {
+    static const char *const words[] = {"false", "no", "none", "off", "0"};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcasecmp(value, words[i]) == 0) return true;
+    return false;
+}
+
+bool weft_foreign_override(const weft_foreign *self, const char *value, char *out, size_t size) {
+    const bool is_other = *self->becomes == '?', has_note = *self->note != '\0';
+    if (*self->section == '\0' || (*self->becomes != '\0' && is_no(value))) return false;
+    (void)snprintf(out, size, "%s.%s=%.60s%s%s%s", self->section, self->key,
+                   is_other                 ? "VALUE"
+                   : *self->becomes != '\0' ? self->becomes
+                                            : value,
+                   is_other && has_note ? " (" : "", is_other ? self->note : "", is_other && has_note ? ")" : "");
+    return true;
 }

@@ -2,16 +2,19 @@
 #ifndef WEFT_HOST_CONFIG_FOREIGN_H
 #define WEFT_HOST_CONFIG_FOREIGN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct weft_foreign {
-    const char *theirs;
-    const char *section, *key; /* "optimizer", "lr"; section "": key is a flag, "--resume" */
-    const char *value;         /* what its value is; "": the same */
+    const char *theirs;        /* "learning_rate"; "eval.steps" counts in [eval] alone */
+    const char *section, *key; /* "optimizer", "lr"; section "": key is a flag, "--resume", or "", there is nothing */
+    const char *becomes;       /* Weft's value; "": as theirs; "?": another, which the note explains */
+    const char *note;
 } weft_foreign;
 
-/* The name's row, n letters; `-` and `_` are the same, and so are large and small letters. NULL: no row has it. */
-const weft_foreign *weft_foreign_find(const char *name, size_t n);
+/* The name's row, n letters; `-` and `_` are the same, and so are large and small letters. section: where it was
+ * written; NULL: nowhere. NULL: no row has it. */
+const weft_foreign *weft_foreign_find(const char *section, const char *name, size_t n);
 
 typedef struct weft_foreign_id {
     const char *kind, *theirs;
@@ -27,7 +30,12 @@ const char *weft_foreign_family(const char *model_type);
 /* The only section that has a key of Weft's of that name, in the table or among the host's; NULL: none or several. */
 const char *weft_foreign_home(const char *key, size_t n);
 
-/* "lr in [optimizer]", "warmup in [train] (below 1: a ratio of all steps)", "the flag --resume" */
+/* "Weft has it as lr in [optimizer]", "Weft has it as base in [model] (nf4)", "Weft has it as the flag --resume", "Weft
+ * has no such setting: ..." */
 void weft_foreign_print(const weft_foreign *self, char *out, size_t size);
+
+/* The override that stands for name=value: "model.base=nf4", "train.global_batch=VALUE (what VALUE is)". False: there
+ * is none. */
+bool weft_foreign_override(const weft_foreign *self, const char *value, char *out, size_t size);
 
 #endif

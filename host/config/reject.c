@@ -16,6 +16,13 @@ void weft_config_subject(const weft_config *self, const char *section, const cha
     }
 }
 
+bool weft_config_overrides(const weft_config *self, const char *section, const char *key, char *subject, size_t size) {
+    const weft_item *item = weft_config_item(self, section, key);
+    if (item == NULL || item->directory != self->here) return false;
+    weft_config_subject(self, section, key, subject, size);
+    return true;
+}
+
 /* The section's line if all that is set in it stands in the file, the command line if all of it stands there; else the
  * file. Its plugin's own section is a part of it. */
 static const char *section_source(const weft_config *self, const char *section) {

@@ -10,7 +10,7 @@
 
 const char *weft_account_name(int32_t line) {
     static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer", "fixed",
-                                                            "arena",      "snapshot",  "post"};
+                                                            "arena",      "snapshot",  "post",      "data"};
     return names[line];
 }
 
@@ -122,6 +122,8 @@ void weft_plan_budget(weft_plan *plan) {
     b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(stage->price.arena);
     b->snapshot = plan->saves == WEFT_SAVES_BESIDE ? weft_save_place_bytes(plan) : 0;
     if (plan->visible) b->line[WEFT_ACCOUNT_SNAPSHOT] = b->snapshot;
+    b->data = plan->spec.data_bytes;
+    if (plan->visible) b->line[WEFT_ACCOUNT_DATA] = b->data;
     b->line[WEFT_ACCOUNT_POST] = weft_peers_room(plan->world);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
     memcpy(b->category, stage->price.category, sizeof b->category);
@@ -131,4 +133,5 @@ void weft_plan_budget(weft_plan *plan) {
     b->category[WEFT_MEMORY_OPTIMIZER] += b->line[WEFT_ACCOUNT_OPTIMIZER];
     b->category[WEFT_MEMORY_WORKSPACE] += b->line[WEFT_ACCOUNT_FIXED] + b->line[WEFT_ACCOUNT_SNAPSHOT] +
                                           b->line[WEFT_ACCOUNT_POST];
+    b->category[WEFT_MEMORY_DATA] += b->line[WEFT_ACCOUNT_DATA];
 }

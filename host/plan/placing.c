@@ -41,20 +41,32 @@ static void list_divisors(char text[160], int32_t n) {
     (void)snprintf(text + at, 160 - at, "%s%d", shown == 0 ? "" : shown == SHOWN ? " ... or " : " or ", (int)n);
 }
 
+/* The largest micro-batch up to this one in which the replicas share the rows evenly; 0: there is none. */
+static int64_t find_micro_batch(const weft_train_settings *train, int32_t replicas) {
+    if (train->global_batch % replicas != 0) return 0;
+    for (int64_t rows = train->micro_batch; rows > 0; rows--)
+        if (train->global_batch / replicas % rows == 0) return rows;
+    return 0;
+}
+
 /* A of R replicas: every replica takes as many leaves as the next. */
 static weft_status share_leaves(const weft_plan *plan, weft_job *job, int32_t leaves, weft_error *err) {
     weft_strategy_job *view = &job->spec.view;
     const weft_train_settings *train = &plan->run->settings.train;
-    char fitting[160];
+    const int64_t micro = find_micro_batch(train, view->replicas);
+    char fitting[160], smaller[120] = "";
     view->leaves = view->mode == WEFT_MODE_TRAIN ? leaves / view->replicas : 1;
     if (view->mode != WEFT_MODE_TRAIN || leaves % view->replicas == 0) return WEFT_OK;
     list_divisors(fitting, leaves);
-    return weft_error_set(err, WEFT_E_USER,
-                          "[train] global_batch = %lld in micro-batches of %lld %s %d %s, which %d replicas cannot "
-                          "share evenly: start %s rank%s, or choose a global_batch that is a multiple of %lld",
-                          (long long)train->global_batch, (long long)train->micro_batch, leaves == 1 ? "is" : "are",
-                          (int)leaves, leaves == 1 ? "leaf" : "leaves", (int)view->replicas, fitting,
-                          leaves == 1 ? "" : "s", (long long)train->micro_batch * view->replicas);
+    if (micro > 0) (void)snprintf(smaller, sizeof smaller, ", or set micro_batch = %lld", (long long)micro);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "[train] global_batch = %lld in micro-batches of %lld %s %d %s, which %d replicas cannot "
+        "share evenly: start %s rank%s%s, which keeps the batch; a global_batch that is a multiple of "
+        "%lld is another batch, and changes what is learned",
+        (long long)train->global_batch, (long long)train->micro_batch, leaves == 1 ? "is" : "are", (int)leaves,
+        leaves == 1 ? "leaf" : "leaves", (int)view->replicas, fitting, leaves == 1 ? "" : "s", smaller,
+        (long long)train->micro_batch * view->replicas);
 }
 
 static weft_status make_job(weft_plan *plan, weft_stage *stage, const demand *of, weft_error *err) {

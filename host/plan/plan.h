@@ -27,10 +27,11 @@ typedef enum weft_account_line {
     WEFT_ACCOUNT_SNAPSHOT =
         5,                 /* what is saved beside training (save_place.h), where the host sees the device's memory */
     WEFT_ACCOUNT_POST = 6, /* what ranks tell one another goes through it (model/peers.h) */
-    WEFT_N_ACCOUNT_LINES = 7
+    WEFT_ACCOUNT_DATA = 7, /* what the data plugin holds, where the device computes in the machine's memory */
+    WEFT_N_ACCOUNT_LINES = 8
 } weft_account_line;
 
-/* What the engine takes from the device, to the byte. */
+/* What the engine takes from the device, to the byte, and what the data plugin holds in the same memory. */
 typedef struct weft_plan_bytes {
     int64_t line[WEFT_N_ACCOUNT_LINES];
     int64_t total;
@@ -38,6 +39,8 @@ typedef struct weft_plan_bytes {
     int64_t spare;                              /* gaps of the arena at that moment */
     int64_t snapshot; /* what is saved beside training; of the host's memory, and no part of total, where the host does
                          not see the device's */
+    int64_t data;     /* what the data plugin holds; like snapshot no part of total where the host does not see the
+                         device's memory */
 } weft_plan_bytes;
 
 typedef struct weft_plan_spec {
@@ -48,6 +51,7 @@ typedef struct weft_plan_spec {
     int32_t rows;          /* micro_batch */
     int32_t n_lengths;
     int32_t lengths[WEFT_MAX_LENGTHS];
+    int64_t data_bytes; /* that the data plugin holds in the machine's memory */
     /* Generation instead of the two above: rows is 1, and the graphs are run by host/session/generate.c. */
     int32_t cache_rows;  /* places of the key-value state; 0: no generation */
     int32_t prompt_rows; /* places of the longest FORWARD of generation */

@@ -119,24 +119,22 @@ static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment,
     return p->program->n_slots++;
 }
 
-static bool runs_a_segment(const weft_event *event) {
-    return event->kind == WEFT_EVENT_FORWARD || event->kind == WEFT_EVENT_RECOMPUTE ||
-           event->kind == WEFT_EVENT_BACKWARD;
-}
-
 static void plan_leaf(planner *p, int32_t m) {
     weft_event_slots *of = p->program->event_slots;
+    const int32_t *const tables[] = {p->forward, p->recompute, p->backward};
+    const int32_t n = 3 * p->job->view.n_segments;
     int32_t first = INT32_MAX, last = -1, slot = -1;
-    for (int32_t i = 0; i < p->program->n_events; i++) {
-        const weft_event *event = &p->program->events[i];
-        if (!runs_a_segment(event) || event->leaf != m) continue;
-        if (i < first) first = i;
-        last = i;
+    for (int32_t k = 0; k < n; k++) {
+        const int32_t i = tables[k % 3][pair_index(p, k / 3, m)];
+        if (i >= 0 && i < first) first = i;
+        if (i > last) last = i;
     }
     if (last < 0) return; /* another rank's */
     slot = add_slot(p, WEFT_SLOT_LEAF, -1, -1, m, first, last, p->job->leaf_bytes);
-    for (int32_t i = first; i <= last; i++)
-        if (runs_a_segment(&p->program->events[i]) && p->program->events[i].leaf == m) of[i].leaf = slot;
+    for (int32_t k = 0; k < n; k++) {
+        const int32_t i = tables[k % 3][pair_index(p, k / 3, m)];
+        if (i >= 0) of[i].leaf = slot;
+    }
 }
 
 /* Out of segment s; read by all that runs segment s + 1, but for a BACKWARD that has on its tape all that it needs, and

@@ -22,8 +22,8 @@ const char *weft_mode_name(int32_t mode) {
 }
 
 const char *weft_memory_category_name(int32_t category) {
-    static const char *const names[WEFT_N_MEMORY_CATEGORIES] = {"parameters", "gradients", "optimizer", "activations",
-                                                                "workspace"};
+    static const char *const names[WEFT_N_MEMORY_CATEGORIES] = {"parameters",  "gradients", "optimizer",
+                                                                "activations", "workspace", "data"};
     return category >= 0 && category < WEFT_N_MEMORY_CATEGORIES ? names[category] : "?";
 }
 

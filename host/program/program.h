@@ -18,7 +18,8 @@ typedef enum weft_memory_category {
     WEFT_MEMORY_OPTIMIZER = 2,
     WEFT_MEMORY_ACTIVATIONS = 3,
     WEFT_MEMORY_WORKSPACE = 4,
-    WEFT_N_MEMORY_CATEGORIES = 5
+    WEFT_MEMORY_DATA = 5, /* the data plugin's tokens and rows */
+    WEFT_N_MEMORY_CATEGORIES = 6
 } weft_memory_category;
 
 const char *weft_memory_category_name(int32_t category);

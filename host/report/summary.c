@@ -62,6 +62,12 @@ static void print_data(const weft_session *session, FILE *to) {
     (void)fputc('\n', to);
 }
 
+static bool sets_lr(const weft_run *run) {
+    char own[100];
+    (void)snprintf(own, sizeof own, "optimizer.%s", weft_run_id(run, WEFT_PART_OPTIMIZER));
+    return weft_config_has_key(run->config, "optimizer", "lr") || weft_config_has_key(run->config, own, "lr");
+}
+
 void weft_lr_print(const weft_session *session, int width, FILE *to) {
     const weft_train_settings *train = &session->run->settings.train;
     const double scale = weft_lr_scale(train);
@@ -69,6 +75,15 @@ void weft_lr_print(const weft_session *session, int width, FILE *to) {
     (void)fprintf(to, "%-*s%g for %lld rows, times %g for %lld (%s): %g\n", width, "lr", session->base_lr / scale,
                   (long long)train->lr_batch, scale, (long long)train->global_batch,
                   train->lr_scaling == WEFT_LR_LINEAR ? "linear" : "sqrt", session->base_lr);
+}
+
+/* A rate that nobody has chosen, and how it is scaled. */
+static void print_lr(const weft_session *session, FILE *to) {
+    double lr = 0;
+    if (!sets_lr(session->run) && weft_engine_lr(session->engine, &lr))
+        (void)fprintf(to, "lr         %g is the default of %s: [optimizer] lr is not set\n", lr,
+                      weft_run_id(session->run, WEFT_PART_OPTIMIZER));
+    weft_lr_print(session, 11, to);
 }
 
 static void print_batch(const weft_session *session, FILE *to) {
@@ -97,14 +112,14 @@ static void print_short_header(const weft_session *session, const weft_moment *p
     print_data(session, to);
     print_batch(session, to);
     print_method(session, to);
-    weft_lr_print(session, 11, to);
+    print_lr(session, to);
     weft_device_line_print(&session->engine->device_info, to);
     weft_moments_print_planned(planned, session, 11, to);
 }
 
 static void print_whole_header(const weft_session *session, const weft_moment *planned, FILE *to) {
     weft_run_print(session, NULL, 11, to);
-    weft_lr_print(session, 11, to);
+    print_lr(session, to);
     print_model(session, to);
     print_wrapping(session, to);
     print_data(session, to);

@@ -8,9 +8,11 @@
 #include "launch/world.h"
 #include "model/weights.h"
 #include "plan/budget.h"
+#include "plan/make_plan.h"
 #include "plan/show.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
+#include "plugin/services.h"
 #include "session/coherence.h"
 #include "session/data_job.h"
 #include "session/judge_data.h"
@@ -56,12 +58,19 @@ static void tell_untrained(const weft_session *session) {
              run->settings.train.trainable);
 }
 
+/* As the plugin counts it; of one that does not, the memory that it has asked the host for. */
+static int64_t count_data(const weft_data_info *info, int64_t grown) {
+    if (info->memory > 0) return info->memory < INT64_MAX / 4 ? (int64_t)info->memory : INT64_MAX / 4;
+    return grown > 0 ? grown : 0;
+}
+
 static weft_status open_data(weft_session *session, bool training, weft_error *err) {
     const weft_part *part = &session->run->parts[WEFT_PART_DATA];
     weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
     const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
     weft_data_job *job = &session->data_job;
     weft_plugin_call call;
+    const int64_t before = weft_services_bytes();
     weft_status status = WEFT_OK;
     session->data_plugin = weft_loaded_table(part->loaded, data);
     weft_data_job_fill(job, &session->text, (uint64_t)session->run->settings.run.seed,
@@ -73,6 +82,7 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
     WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
+    session->data_bytes = count_data(&session->data_info, weft_services_bytes() - before);
     for (int i = 0; i < 3; i++) {
         infos[i]->struct_size = (uint32_t)sizeof *infos[i];
         WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
@@ -110,6 +120,7 @@ weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_s
         spec.evaluate_rows = spec.rows;
     spec.n_lengths = session->data_info.n_lengths;
     memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
+    spec.data_bytes = session->data_bytes;
     if (weft_show_rank(WEFT_MODE_EVALUATE) >= 0) spec.evaluate_rows = spec.rows;
     if (weft_show_rank(WEFT_MODE_GENERATE) >= 0) spec.cache_rows = spec.prompt_rows = spec.lengths[spec.n_lengths - 1];
     return spec;
@@ -148,7 +159,7 @@ static weft_status check_files(const weft_session *session, weft_error *err) {
 
 /* Weights that will be loaded are there, before anything is planned for them: a model may be large. */
 static weft_status judge_weights(const weft_session *session, weft_session_kind kind, weft_error *err) {
-    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE;
+    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE || kind == WEFT_SESSION_PROFILE;
     if (!loads) return WEFT_OK;
     return check_files(session, err);
 }
@@ -163,6 +174,20 @@ static const char *prefix_section(const weft_session *session) {
             return part->section;
     }
     return "adapter";
+}
+
+weft_status weft_session_check(weft_run *run, weft_error *err) {
+    weft_engine engine = {.plan = {.world = 1, .nodes = 1}};
+    weft_session session = {.kind = WEFT_SESSION_TRAIN, .run = run, .engine = &engine};
+    weft_status status = open_text(&session, NULL, err);
+    if (status == WEFT_OK) status = weft_plan_open(&engine.plan, run, err);
+    if (status == WEFT_OK) status = check_files(&session, err);
+    if (status == WEFT_OK) status = weft_vocabulary_check(run, &session.text, engine.plan.declared, err);
+    if (status == WEFT_OK) status = open_data(&session, true, err);
+    if (session.data != NULL) WEFT_PLUGIN_TELL(session.data_plugin, destroy, session.data);
+    weft_plan_close(&engine.plan);
+    weft_text_close(&session.text);
+    return status;
 }
 
 /* The places of a text count behind those of a prefix, so both together are what the model has to number. */

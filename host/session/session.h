@@ -36,6 +36,7 @@ struct weft_session {
     weft_data *data;
     weft_data_info data_info;
     weft_data_job data_job; /* the data keeps a pointer to it */
+    int64_t data_bytes;     /* that the data hold; of a lender's: 0 */
     weft_split_info train_info, validation_info, all_info;
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the whole run */
@@ -73,6 +74,10 @@ typedef struct weft_evaluation {
 } weft_evaluation;
 /* Where the stepper collects hidden states (step/hidden.h), they are those of this evaluation then. */
 weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err);
+
+/* Checks what training reads before it takes a device: the tokenizer, the model with its adapters, the headers of the
+ * weights, and the data, which are encoded. */
+weft_status weft_session_check(weft_run *run, weft_error *err);
 
 /* Refuses a tokenizer that has ids which the model's vocabulary has not. */
 weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,

@@ -6,6 +6,7 @@
 #include "config/foreign.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -132,13 +133,14 @@ weft_status weft_family_check(const char *directory, weft_error *err) {
     return status;
 }
 
-static bool has_config(const char *directory) {
+/* 0, or the error of looking at the directory's config.json. */
+static int look_at_config(const char *directory) {
     char *path = NULL;
-    bool is_there = asprintf(&path, "%s/config.json", directory) >= 0;
-    if (!is_there) return false;
-    is_there = access(path, F_OK) == 0;
+    int error = 0;
+    if (asprintf(&path, "%s/config.json", directory) < 0) return ENOMEM;
+    if (access(path, R_OK) != 0) error = errno;
     free(path);
-    return is_there;
+    return error;
 }
 
 /* What is wrong with the section is said when its keys are judged. */
@@ -150,8 +152,13 @@ void weft_family_find(weft_run *run) {
 
 weft_status weft_family_missing(const weft_run *run, weft_error *err) {
     weft_status status = weft_run_check_directory(run, "model", run->settings.model.path, err);
+    int error = 0;
     if (status != WEFT_OK) return status;
-    if (!has_config(run->settings.model.path))
+    error = look_at_config(run->settings.model.path);
+    if (error != 0 && error != ENOENT)
+        return weft_config_reject(run->config, "model", "path", err, "has a config.json that cannot be read: %s",
+                                  strerror(error));
+    if (error == ENOENT)
         return weft_config_reject(run->config, "model", "path", err,
                                   "has no config.json: give the directory of a model as it comes from Hugging Face");
     status = weft_family_check(run->settings.model.path, err);

@@ -106,6 +106,19 @@ weft_status weft_kin_check_adapters(const weft_run *run, weft_error *err) {
     return WEFT_OK;
 }
 
+/* Keys of the command line are meant for this run, and its plugin of the kind is another. */
+static void warn_idle(const weft_run *run, const weft_described *kin, const char *section) {
+    const char *id = weft_run_id(run, weft_part_of(kin->kind));
+    for (uint64_t k = 0; k < kin->n_keys && id != NULL; k++) {
+        const char *key = kin->keys[k].name;
+        char subject[300];
+        if (!weft_config_overrides(run->config, section, key, subject, sizeof subject)) continue;
+        weft_log(run->host, WEFT_LOG_WARN,
+                 "%sis for %s plugin %s, and [%s] plugin = %s is selected. Fix: %s.plugin=%s, or leave it out", subject,
+                 kin->kind, kin->id, kin->kind, id, kin->kind, kin->id);
+    }
+}
+
 weft_status weft_kin_judge(weft_run *run, weft_error *err) {
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < run->n_kin && status == WEFT_OK; i++) {
@@ -113,6 +126,7 @@ weft_status weft_kin_judge(weft_run *run, weft_error *err) {
         char section[100];
         name_section(section, sizeof section, kin->kind, kin->id);
         status = weft_config_idle(run->config, section, kin->keys, kin->n_keys, (uint32_t)sizeof(weft_key), err);
+        if (status == WEFT_OK) warn_idle(run, kin, section);
     }
     return status;
 }
@@ -165,12 +179,13 @@ weft_status weft_kin_refuse(const weft_run *run, int32_t part, const char *key, 
     const char *id = run->parts[part].loaded == NULL ? "none" : weft_run_id(run, part);
     uint32_t flag = 0;
     const bool hosts = weft_offer_find(part, key, &flag) != NULL;
-    char homes[300];
+    char homes[300], lines[300];
     if (part == WEFT_PART_ADAPTER && weft_adapters_unnamed(run)) {
         list_homes(homes, sizeof homes, run, part, key, &as_line);
         if (homes[0] != '\0') return weft_adapters_refuse_idle(run, kind, key, homes, err);
     }
     list_homes(homes, sizeof homes, run, part, key, &as_section);
+    list_homes(lines, sizeof lines, run, part, key, &as_line);
     if (hosts)
         return weft_config_reject(run->config, kind, key, err, "is not offered by %s %s: take it out%s%s%s", kind, id,
                                   homes[0] != '\0' ? ", or put it into " : "", homes,
@@ -180,7 +195,9 @@ weft_status weft_kin_refuse(const weft_run *run, int32_t part, const char *key, 
         return weft_config_reject(run->config, kind, key, err,
                                   "is a key of one adapter, and plugin names several: put it into %s", homes);
     return weft_config_reject(run->config, kind, key, err,
-                              "is a key of another %s than %s, which is chosen: put it into %s", kind, id, homes);
+                              "is a key of another %s than %s, which is chosen: set %s, or put it into %s, where it "
+                              "waits for that plugin",
+                              kind, id, lines, homes);
 }
 
 weft_status weft_kin_check_offers(const weft_run *run, int32_t part, weft_error *err) {

@@ -33,7 +33,8 @@ install(FILES ${WEFT_ARCHIVE}/compare.sh ${WEFT_ARCHIVE}/measure.sh ${WEFT_ARCHI
         DESTINATION ${WEFT_SHARE_DIR}/abi)
 install(FILES ${WEFT_ARCHIVE}/sdk-1.0/measured.txt DESTINATION ${WEFT_SHARE_DIR}/abi RENAME sdk-1.0.txt)
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/configs DESTINATION ${WEFT_SHARE_DIR} USE_SOURCE_PERMISSIONS
-        PATTERN __pycache__ EXCLUDE)
+        PATTERN __pycache__ EXCLUDE PATTERN *.so EXCLUDE
+        PATTERN build.sh EXCLUDE PATTERN quickstart.sh EXCLUDE PATTERN bundle.sh EXCLUDE) # they build the source tree
 install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR})
 # Pages lead to templates and examples, which lie elsewhere when installed, and examples to pages.
 file(RELATIVE_PATH WEFT_DOC_TO_TEMPLATE "/${CMAKE_INSTALL_DOCDIR}" "/${WEFT_TEMPLATE_DIR}")

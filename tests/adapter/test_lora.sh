@@ -54,7 +54,7 @@ refused "[adapter] exclude = *.q_proj leaves out every module that regex = .*q_p
     "$weft" plan run.ini 'adapter.regex=.*q_proj' adapter.exclude=*.q_proj
 refused "did you mean exclude?" "$weft" plan run.ini adapter.excluded=q_proj
 refused "[adapter] has no key target; did you mean targets?" "$weft" plan run.ini adapter.target=q_proj
-refused "[adapter] r = 3 is a key of another adapter than none, which is chosen: put it into [adapter.lora]" \
+refused "[adapter] r = 3 is a key of another adapter than none, which is chosen: set plugin = lora, or put it into [adapter.lora]" \
     "$weft" plan run.ini adapter.plugin=none
 for section in adapter adapter.lora; do
     refused "[$section] r = 3 is a key of an adapter, and [adapter] names no plugin, so that it would do nothing: add plugin = lora there" \

@@ -145,7 +145,7 @@ says_of '\[strategy.fsdp\]' '[strategey.fsdp]' \
     'edited.ini:33: there is no section [strategey.fsdp]; did you mean strategy.fsdp?'
 says_of '\[strategy.fsdp\]' '[train.fsdp]' 'edited.ini:33: there is no section [train.fsdp]. The sections are: '
 says_of 'reduce = tree' 'shard = full' \
-    'edited.ini:32: [strategy] shard = full is a key of another strategy than single, which is chosen: put it into [strategy.fsdp]'
+    'edited.ini:32: [strategy] shard = full is a key of another strategy than single, which is chosen: set plugin = fsdp, or put it into [strategy.fsdp]'
 says_of 'reduce = tree' 'reduce_at = last' 'put it into [strategy.ddp] or [strategy.fsdp]'
 says_of 'reduce = tree' 'pace = slow' 'put it into [strategy.steady]'
 says_of 'reduce = tree' 'prefetch = 2' \
@@ -155,7 +155,7 @@ edited 'reduce = tree' 'prefetch = 1' # its default says nothing
 prints "$weft" config check edited.ini
 refused '[strategy] reduce_dtype = bf16 is not offered by strategy steady' \
     "$weft" config check run.ini strategy.plugin=steady strategy.reduce_dtype=bf16
-refused 'command line: [policy] classes = layer is a key of another policy than block, which is chosen: put it into [policy.class]' \
+refused 'command line: [policy] classes = layer is a key of another policy than block, which is chosen: set plugin = class, or put it into [policy.class]' \
     "$weft" plan run.ini policy.classes=layer
 # In both sections: an error of the file, which an override is not.
 sed 's/^reduce = tree$/prefetch = 3/; s/^plugin = single$/plugin = fsdp/' run.ini >both.ini

@@ -195,6 +195,42 @@ refused "command line: [train] has no key num_train_epochs; Weft has it as epoch
 refused "[optimizer] has no key learning_rate; Weft has it as lr in [optimizer]." "$weft" train run.ini optimizer.learning_rate=1
 refused "has no key gradient_accumulation_steps; Weft has it as global_batch in [train] (micro_batch times accumulation times ranks)." \
     "$weft" train run.ini train.gradient_accumulation_steps=3
+# A hint means the same: a key of that name elsewhere is told with what it is, and one that there is not is told so.
+refused "[eval] has no key steps; Weft has it as every in [eval] (" "$weft" train run.ini eval.steps=10
+refused "[train] has no key patience; Weft has no such setting: " "$weft" train run.ini train.patience=3
+refused "[train] has no key lr; [optimizer] has a key of that name: Step size" "$weft" train run.ini train.lr=1e-4
+refused "[data] template = chatml is a key of another data than text, which is chosen: set plugin = instruct, or put it" \
+    "$weft" train run.ini data.template=chatml
+prints "$weft" plan run.ini data.instruct.template=chatml
+told "warning: command line: [data.instruct] template = chatml is for data plugin instruct, and [data] plugin = text is selected"
+echo '[data.instruct]' | cat run.ini - >waits.ini && echo 'template = chatml' >>waits.ini # in a file it waits
+prints "$weft" plan waits.ini
+if grep -q warning printed.err; then failed "a key that waits in a file is no mistake" printed.err; fi
+
+# ---- `config check` refuses what `train` refuses before it takes a device
+prints "$weft" config check run.ini
+refused "[data] context = 4096 is longer than the model's 128 places" "$weft" config check run.ini data.context=4096
+refused "holds neither model.safetensors nor" "$weft" config check run.ini model.start=weights
+make_model other 32 8 56 2 100
+refused "has 512 ids and the model in" "$weft" config check run.ini model.path=other
+echo '{"txt": "1"}' >bad.jsonl
+refused "bad.jsonl:1: there is no field \"text\"" "$weft" config check run.ini data.path=bad.jsonl data.validation=none
+
+# ---- the default of the learning rate is told as one
+prints "$weft" train run.ini run.out=rate
+told "0.001 is the default of adamw: [optimizer] lr is not set"
+prints "$weft" train run.ini run.out=rate --overwrite optimizer.adamw.lr=1e-3
+if grep -q "is the default of" printed; then failed "a rate that is set is no default" printed; fi
+
+# ---- what cannot be looked at is not absent
+mkdir loop && ln -s config.json loop/config.json
+refused "loop/config.json: cannot be read: Too many levels of symbolic links" "$weft" init loop games.txt -o -
+refused "[model] path = loop has a config.json that cannot be read" "$weft" plan short.ini model.path=loop
+sed -i 's|"model_type": *"[^"]*"|"model_type": "mixtral"|' stranger/config.json
+refused "stranger/config.json: model_type = mixtral: Weft does not compute it: its layers hold experts" "$weft" init stranger games.txt -o -
+sed -i 's|mixtral|mistrel|' stranger/config.json
+refused "stranger/config.json: model_type = mistrel cannot be used: there is no model plugin \"mistrel\"" "$weft" init stranger games.txt -o -
+
 refused "[data] has no key max_seq_length; Weft has it as context in [data]." "$weft" train run.ini data.max_seq_length=3
 refused "[train] warmup = 5% is not a number: give a number of 0 or more; 5% is 0.05" "$weft" train run.ini train.warmup=5%
 refused "did you mean *q_proj*, which is 2 of them?" "$weft" plan run.ini train.trainable=q_proj
@@ -214,7 +250,7 @@ for plugin in optimizer:adamw data:text tokenizer:bpe model:llama adapter:lora; 
     prints "$weft" plugins describe $plugin
     sed -n "/^  [a-z]/p; s/^$plugin .*/[${plugin%:*}]/p" printed >>keys
 done
-sed -n 's/^FOREIGN("\([^"]*\)", "\([^"]*\)", "\([^"]*\)".*/\1 \3 \2/p' "$WEFT_SOURCE/host/config/foreign_names.def" >rows
+sed -n 's/^FOREIGN("\([^"]*\)", "\([^"]*\)", "\([^"]\{1,\}\)".*/\1 \3 \2/p' "$WEFT_SOURCE/host/config/foreign_names.def" >rows
 [ "$(wc -l <rows)" -gt 50 ] || failed "the table's rows" rows
 while read -r theirs key section; do
     case $key in

@@ -169,7 +169,7 @@ static const struct {
     {"[train]\ntoken = s3cret\nstep = 3\n[data]\npath=a\n",
      {"run.ini:3: [train] has no key step; did you mean steps?", "Its keys are: steps, clip, schedule"}},
     {"[train]\nzzz = 3\n[data]\npath=a\n", {"[train] has no key zzz. Its keys are: "}},
-    {"[train]\ncontext = 3\n[data]\npath=a\n", {"[train] has no key context; [data] has a key of that name."}},
+    {"[train]\ncontext = 3\n[data]\npath=a\n", {"[train] has no key context; [data] has a key of that name: "}},
     {"[trian]\nsteps = 3\n[data]\npath=a\n",
      {"run.ini:1: there is no section [trian]; did you mean train?", "The sections are: train, data"}},
     {"[data]\npath=a\n[empty]\n", {"run.ini:3: there is no section [empty]."}},

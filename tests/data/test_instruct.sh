@@ -310,6 +310,11 @@ bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the
 bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
 bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if a semicolon stands between fields, say [data] separator = semicolon'
 bad x.csv 'question,answer,answer\n1,2,3\n' 'x.csv:1: the first row names two columns "answer", number 2 and 3: give one of them another name'
+# Names of columns are compared in time that grows as they do: in pairs 200,000 would take minutes.
+awk 'BEGIN { for (i = 0; i < 200000; i++) printf "%sc%d", i ? "," : "", i; print ",question,answer,c7"; print "1" }' >wide.csv
+if timeout 60 "$weft" data stats run.ini data.path=wide.csv >log 2>&1 || ! grep -q 'two columns "c7", number 8 and 200003' log; then
+    failed "a header of 200,000 columns" log
+fi
 bad x.csv '\377\376q\0,\0' 'x.csv is UTF-16: it is read as UTF-8; iconv'
 bad x.jsonl '{"instruction":"a","output":"b","system":7}\n' 'x.jsonl:1: the field "system" is a number and must be a string'
 bad x.jsonl '{"prompt":"a","completion":"b","chat_template_kwargs":"x"}\n' 'x.jsonl:1: the field "chat_template_kwargs" is a string that is not JSON'

@@ -69,6 +69,22 @@ told "fits        a device's"
 prints "$weft" plan run.ini --fit "$((planned - 1))B"
 told "does not fit a device's"
 
+# ---- what the data plugin holds is counted, in its own category and in what has to fit
+data_bytes() { # data_bytes FLAG...: that are planned for the data
+    prints "$weft" plan run.ini --json "$@"
+    sed -n 's/.*"data": \([0-9]*\).*/\1/p' printed | head -n 1
+}
+for i in 1 2 3 4 5 6 7 8; do cat games.txt; done >eight.txt
+one=$(data_bytes)
+eight=$(data_bytes data.path=eight.txt)
+# A token takes two bytes, a document and a window more.
+[ "$one" -gt $(($(wc -c <games.txt) / 2)) ] && [ "$eight" -gt $((7 * one)) ] && [ "$eight" -lt $((9 * one)) ] ||
+    failed "80 documents take $one bytes and 640 take $eight" printed
+[ $(($(total data.path=eight.txt) - planned)) = $((eight - one)) ] || failed "what the data take is not in the total" printed
+
+# ---- a step of many micro-batches is planned in a time that grows as they do: with their square it would take minutes
+prints timeout 60 "$weft" plan run.ini train.global_batch=32768 train.micro_batch=1
+
 # ---- changes are found by planning: each, typed, gives what it is said to give
 holds "$((planned / 2))"
 grep -q "train.micro_batch=[0-9]* --ranks 1 --nodes 1$" changes.txt || failed "a smaller micro-batch is no change" changes.txt

@@ -62,6 +62,14 @@ PKG_CONFIG_PATH="${pc%/*}" sh -c '${CC:-cc} $(pkg-config --cflags weft) byhand.c
     >log 2>&1 || failed "by hand with pkg-config" log
 prints weft plugins describe policy:./weft-policy-byhand.so
 
+# ---- the scripts of examples run from an installation, in whatever directory
+mkdir work
+(cd work && sh "$dir/elsewhere/share/weft/configs/teach.sh") >log 2>&1 || failed "the installed teach.sh" log
+[ -e work/runs/teach.log ] || failed "teach.sh has left nothing in the working directory" log
+for script in "$dir"/elsewhere/share/weft/configs/*.sh; do
+    case ${script##*/} in packages.sh | slurm.sh | teach.sh | two-hosts.sh) ;; *) failed "$script needs a source tree" ;; esac
+done
+
 # ---- what breaks between two sets of headers is told by what is installed, wherever that is
 for prefix in "$HOME/.local" "$dir/elsewhere"; do
     abi=$prefix/share/weft/abi

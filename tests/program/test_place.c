@@ -7,6 +7,7 @@
 #include <check.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 static uint64_t seed = 1;
 
@@ -178,6 +179,22 @@ START_TEST(a_training_step_wastes_next_to_nothing) {
 }
 END_TEST
 
+/* Long lives in a long step: the time grows with the square of the intervals, not with their cube, which is minutes. */
+START_TEST(a_step_of_many_segments_is_placed_in_seconds) {
+    weft_interval *items = malloc(5 * 8192 * sizeof *items);
+    weft_packing out;
+    const int32_t n = step_like(items, 8192, 1);
+    const clock_t begin = clock();
+    double seconds = 0;
+    place(items, &out, n);
+    seconds = (double)(clock() - begin) / CLOCKS_PER_SEC;
+    printf("a step of 8192 segments: %.1f s\n", seconds);
+    ck_assert(out.arena >= out.peak && (double)out.arena <= 1.01 * (double)out.peak);
+    ck_assert(seconds < 40);
+    free(items);
+}
+END_TEST
+
 START_TEST(the_same_intervals_give_the_same_offsets) {
     weft_interval items[100], again[100];
     weft_packing out;
@@ -214,6 +231,7 @@ int main(void) {
     tcase_add_test(cases, the_judge_of_these_tests_sees_an_overlap);
     tcase_add_test(cases, small_cases_are_as_good_as_trying_everything);
     tcase_add_test(cases, a_training_step_wastes_next_to_nothing);
+    tcase_add_test(cases, a_step_of_many_segments_is_placed_in_seconds);
     tcase_add_test(cases, the_same_intervals_give_the_same_offsets);
     tcase_add_test(cases, nothing_needs_no_arena_and_nonsense_is_refused);
     suite_add_tcase(suite, cases);

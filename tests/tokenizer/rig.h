@@ -37,11 +37,21 @@ static inline void rig_release(const weft_host *host, void *memory) {
     weft_services()->release(weft_services(), memory);
 }
 
+static int64_t rig_loops __attribute__((unused)); /* calls of parallel_for so far */
+
+static inline void rig_parallel_for(const weft_host *host, int64_t n, void (*body)(int64_t i, void *context),
+                                    void *context) {
+    (void)host;
+    rig_loops++;
+    weft_services()->parallel_for(weft_services(), n, body, context);
+}
+
 static inline const weft_host *rig_host(void) {
     static weft_host host;
     host = *weft_services();
     host.alloc = rig_alloc;
     host.release = rig_release;
+    host.parallel_for = rig_parallel_for;
     return &host;
 }
 

@@ -35,7 +35,8 @@ static int64_t room_pop(rooms *r, int64_t n, int64_t *space) {
 static size_t cut(data_piece *pieces, const data_corpus *corpus, const size_t *documents, size_t n, int64_t context) {
     size_t out = 0;
     for (size_t i = 0; i < n; i++) {
-        const int64_t begin = corpus->starts[documents[i]], targets = corpus->starts[documents[i] + 1] - begin - 1;
+        const int64_t begin = data_corpus_start(corpus, documents[i]);
+        const int64_t targets = data_corpus_start(corpus, documents[i] + 1) - begin - 1;
         for (int64_t at = 0; at < targets; at += context, out++) {
             if (pieces == NULL) continue;
             pieces[out].start = begin + at;
@@ -85,11 +86,12 @@ static void count(data_rows *out, const data_corpus *corpus, const size_t *docum
     out->info.documents = n;
     out->info.rows = out->n_rows;
     for (size_t i = 0; i < n; i++) {
-        const int64_t ids = corpus->starts[documents[i] + 1] - corpus->starts[documents[i]];
+        const int64_t begin = data_corpus_start(corpus, documents[i]);
+        const int64_t ids = data_corpus_start(corpus, documents[i] + 1) - begin;
         out->info.tokens += (uint64_t)ids;
-        if (corpus->weights == NULL) out->info.targets += ids > 0 ? (uint64_t)(ids - 1) : 0;
+        if (corpus->weights.data == NULL) out->info.targets += ids > 0 ? (uint64_t)(ids - 1) : 0;
         else
-            for (int64_t k = 1; k < ids; k++) out->info.targets += corpus->weights[corpus->starts[documents[i]] + k];
+            for (int64_t k = 1; k < ids; k++) out->info.targets += (uint64_t)data_corpus_is_target(corpus, begin + k);
     }
 }
 

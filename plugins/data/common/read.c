@@ -59,24 +59,21 @@ int data_name_ends(const char *path, const char *end) {
     return n >= m && strcasecmp(path + n - m, end) == 0;
 }
 
-weft_status data_file_read(char **bytes, size_t *n, const weft_host *host, const char *key, const char *path,
-                           const char *want, weft_error *err) {
+weft_status data_file_read(data_array *out, const weft_host *host, const char *key, const char *path, const char *want,
+                           weft_error *err) {
     input source = {key, path, want, 0};
     int file = -1;
-    char *all = NULL;
+    data_array all = {0};
     weft_status status = open_file(&file, &source, err);
     if (status == WEFT_OK) {
-        all = host->alloc(host, source.n, 64);
-        if (all != NULL) status = fill(all, &source, file, err);
-        else status = weft_error_set(err, WEFT_E_MEMORY, "no memory to read the %zu bytes of %s", source.n, path);
+        status = data_array_reserve(&all, host, source.n, 1);
+        if (status == WEFT_OK) status = fill(all.data, &source, file, err);
+        else (void)weft_error_set(err, WEFT_E_MEMORY, "no memory to read the %zu bytes of %s", source.n, path);
     }
     if (file >= 0) (void)close(file);
-    if (status == WEFT_OK) status = judge_encoding(all, &source, err);
-    if (status != WEFT_OK) {
-        host->release(host, all);
-        return status;
-    }
-    *bytes = all;
-    *n = source.n;
-    return WEFT_OK;
+    if (status == WEFT_OK) status = judge_encoding(all.data, &source, err);
+    all.n = source.n;
+    if (status == WEFT_OK) *out = all;
+    else data_array_free(&all, host);
+    return status;
 }

@@ -6,30 +6,67 @@
 #include <weft/data.h>
 #include <weft/random.h>
 
-/* An array that grows, in the host's memory. */
+/* An array that grows: small ones in the host's memory, large ones in a mapping of their own, which grows without a
+ * copy and takes memory only where something was written. */
 typedef struct data_array {
     void *data;
     size_t n, capacity; /* elements */
+    size_t mapped;      /* bytes of the mapping; 0: the host's memory */
 } data_array;
 
 weft_status data_array_reserve(data_array *array, const weft_host *host, size_t n, size_t element_bytes);
+/* Gives back what a mapping has beyond n elements. */
+void data_array_trim(data_array *array, size_t element_bytes);
+/* Bytes [begin, end) of the data are not read again: whole pages of a mapping are given back. */
+void data_array_forget(const data_array *array, size_t begin, size_t end);
 void data_array_free(data_array *array, const weft_host *host);
 
 /* Whether a file's name ends so (".csv"), in letters of either case. */
 int data_name_ends(const char *path, const char *end);
 
-/* A whole regular file; key: of [data] that names it. *bytes is the host's memory. want: "a file of text or JSONL". */
-weft_status data_file_read(char **bytes, size_t *n, const weft_host *host, const char *key, const char *path,
-                           const char *want, weft_error *err);
+/* A whole regular file, as bytes; key: of [data] that names it. want: "a file of text or JSONL". */
+weft_status data_file_read(data_array *out, const weft_host *host, const char *key, const char *path, const char *want,
+                           weft_error *err);
+
+/* Ids of a vocabulary, in 16 bits each where its size allows that. */
+typedef struct data_ids {
+    data_array array; /* uint16_t or int32_t */
+    int32_t is_wide;
+    int32_t reserved;
+} data_ids;
+
+data_ids data_ids_empty(int64_t vocab_size);
+static inline size_t data_ids_width(const data_ids *self) {
+    return self->is_wide ? sizeof(int32_t) : sizeof(uint16_t);
+}
+static inline int32_t data_ids_at(const data_ids *self, int64_t i) {
+    return self->is_wide ? ((const int32_t *)self->array.data)[i] : ((const uint16_t *)self->array.data)[i];
+}
+/* ids lie in the vocabulary. */
+weft_status data_ids_add(data_ids *self, const weft_host *host, const int32_t *ids, size_t n);
 
 /* The ids of all documents, one after the other. Document d is ids[starts[d] .. starts[d + 1]). */
 typedef struct data_corpus {
-    int32_t *ids;
-    int64_t *starts;  /* [n_documents + 1] */
-    uint8_t *weights; /* per id: 1 where it is a target; NULL: all are */
+    data_ids ids;
+    data_array starts;  /* int64_t [n_documents + 1] */
+    data_array weights; /* uint8_t per id: 1 where it is a target; empty: all are */
     size_t n_documents;
 } data_corpus;
 
+static inline int64_t data_corpus_start(const data_corpus *corpus, size_t d) {
+    return ((const int64_t *)corpus->starts.data)[d];
+}
+static inline int data_corpus_is_target(const data_corpus *corpus, int64_t i) {
+    return corpus->weights.data == NULL || ((const uint8_t *)corpus->weights.data)[i] != 0;
+}
+/* Appends documents. ids: of all of them, in the corpus's width; an empty corpus takes their memory. weights: as in a
+ * corpus; lengths: int64_t, one per document. */
+weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, data_ids *ids, const data_array *weights,
+                            const data_array *lengths);
+/* No document is added any more. */
+void data_corpus_end(data_corpus *corpus);
+/* Bytes that it holds. */
+uint64_t data_corpus_bytes(const data_corpus *corpus);
 void data_corpus_free(data_corpus *corpus, const weft_host *host);
 
 /* A window of a document: its inputs are ids[start .. start + n), its targets one further. */
@@ -84,6 +121,8 @@ weft_status data_stream_shape(const data_stream *self, weft_leaf *out, const wef
                               weft_error *err);
 weft_status data_stream_leaf(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
                              weft_error *err);
+/* Bytes that its rows hold. */
+uint64_t data_stream_bytes(const data_stream *self);
 void data_stream_free(data_stream *self, const weft_host *host);
 
 /* "none": NAN; a number: itself; else -1, as for a path. data_validation_holds: it is one of the three. */

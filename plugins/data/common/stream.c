@@ -10,10 +10,11 @@ uint64_t data_mix(uint64_t hash, uint64_t word) {
 }
 
 uint64_t data_mix_corpus(uint64_t hash, const data_corpus *corpus) {
-    const int64_t n = corpus->starts == NULL ? 0 : corpus->starts[corpus->n_documents];
+    const int64_t n = (int64_t)corpus->ids.array.n;
+    const uint8_t *weights = corpus->weights.data;
     hash = data_mix(hash, (uint64_t)n);
-    for (int64_t i = 0; i < n; i++) hash = data_mix(hash, (uint64_t)(uint32_t)corpus->ids[i]);
-    for (int64_t i = 0; i < n && corpus->weights != NULL; i++) hash = data_mix(hash, corpus->weights[i]);
+    for (int64_t i = 0; i < n; i++) hash = data_mix(hash, (uint64_t)(uint32_t)data_ids_at(&corpus->ids, i));
+    for (int64_t i = 0; i < n && weights != NULL; i++) hash = data_mix(hash, weights[i]);
     return hash;
 }
 
@@ -81,8 +82,8 @@ static int64_t stream_row(const data_stream *self, int32_t split, uint64_t row) 
 
 static int64_t piece_targets(const data_corpus *corpus, const data_piece *piece) {
     int64_t n = 0;
-    if (corpus->weights == NULL) return piece->n;
-    for (int32_t i = 1; i <= piece->n; i++) n += corpus->weights[piece->start + i];
+    if (corpus->weights.data == NULL) return piece->n;
+    for (int32_t i = 1; i <= piece->n; i++) n += data_corpus_is_target(corpus, piece->start + i);
     return n;
 }
 
@@ -132,9 +133,9 @@ static void fill_piece(weft_leaf *out, size_t base, int32_t at, const data_corpu
     for (int32_t i = 0; i < piece->n; i++) {
         const size_t to = base + (size_t)(at + i);
         const int64_t target = piece->start + i + 1;
-        const int counts = corpus->weights == NULL || corpus->weights[target] != 0;
-        out->ids[to] = corpus->ids[piece->start + i];
-        out->targets[to] = counts ? corpus->ids[target] : 0;
+        const int counts = data_corpus_is_target(corpus, target);
+        out->ids[to] = data_ids_at(&corpus->ids, piece->start + i);
+        out->targets[to] = counts ? data_ids_at(&corpus->ids, target) : 0;
         out->weights[to] = counts ? 1.0f : 0.0f;
         out->starts[to] = at;
         out->positions[to] = i;
@@ -167,6 +168,13 @@ weft_status data_stream_leaf(const data_stream *self, weft_leaf *out, const weft
         fill_padding(out, base, at, out->length);
     }
     return WEFT_OK;
+}
+
+uint64_t data_stream_bytes(const data_stream *self) {
+    uint64_t bytes = 0;
+    for (int i = 0; i < DATA_N_SPLITS; i++)
+        bytes += self->rows[i].n_pieces * sizeof *self->rows[i].pieces + self->rows[i].n_rows * sizeof(int64_t);
+    return bytes;
 }
 
 void data_stream_free(data_stream *self, const weft_host *host) {

@@ -63,35 +63,32 @@ static void add_counts(instruct_counts *to, const instruct_counts *from) {
     if (from->ended > 0) to->end_id = from->end_id;
 }
 
-static weft_status join(data_corpus *out, instruct_counts *counts, const encoding *all, weft_error *err) {
+/* What some tasks have made joins the corpus, in order, and their records are not read again. */
+static weft_status take_ids(data_corpus *out, instruct_counts *counts, const encoding *all, weft_error *err) {
     const weft_host *host = all->with->host;
-    size_t total = 0, document = 0;
-    int64_t at = 0;
-    for (size_t i = 0; i < all->n_tasks; i++) total += all->tasks[i].out.ids.n;
-    out->n_documents = all->n_records;
-    out->ids = host->alloc(host, (total + 1) * sizeof *out->ids, 64);
-    out->weights = host->alloc(host, total + 1, 64);
-    out->starts = host->alloc(host, (out->n_documents + 1) * sizeof *out->starts, 64);
-    if (out->ids == NULL || out->starts == NULL || out->weights == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", total);
     for (size_t i = 0; i < all->n_tasks; i++) {
-        const task *t = &all->tasks[i];
-        int64_t inside = 0;
-        if (t->out.ids.n > 0) memcpy(out->ids + at, t->out.ids.data, t->out.ids.n * sizeof *out->ids);
-        if (t->out.ids.n > 0) memcpy(out->weights + at, t->out.weights.data, t->out.ids.n);
-        for (size_t d = 0; d < t->n; d++) {
-            out->starts[document++] = at + inside;
-            inside += ((const int64_t *)t->lengths.data)[d];
-        }
-        at += inside;
+        task *t = &all->tasks[i];
+        data_ids ids = data_ids_empty(all->with->job->vocab_size);
+        weft_status status = data_ids_add(&ids, host, t->out.ids.data, t->out.ids.n);
+        if (status == WEFT_OK) status = data_corpus_add(out, host, &ids, &t->out.weights, &t->lengths);
+        data_array_free(&ids.array, host);
+        if (status != WEFT_OK)
+            return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", out->ids.array.n + t->out.ids.n);
+        data_array_free(&t->out.ids, host);
+        data_array_free(&t->out.weights, host);
+        data_array_free(&t->lengths, host);
         add_counts(counts, &t->counts);
+        for (size_t k = 0; k < t->n; k++) {
+            const instruct_record *record = all->records[t->first + k];
+            const size_t begin = (size_t)(record->bytes - record->file->bytes);
+            data_array_forget(&record->file->held, begin, begin + record->n);
+        }
     }
-    out->starts[document] = at;
     return WEFT_OK;
 }
 
-/* Tasks run in groups, so that the user sees how far it is, and a bad record ends it soon. */
-static weft_status run_tasks(const encoding *all, weft_error *err) {
+/* Tasks run in groups: progress is shown, a bad record ends the encoding soon, and only a group's ids lie apart. */
+static weft_status run_tasks(data_corpus *out, instruct_counts *counts, const encoding *all, weft_error *err) {
     enum { GROUP = 64 };
     const weft_host *host = all->with->host;
     weft_status status = WEFT_OK;
@@ -103,6 +100,7 @@ static weft_status run_tasks(const encoding *all, weft_error *err) {
         for (size_t i = 0; i < part.n_tasks && status == WEFT_OK; i++)
             if (part.tasks[i].status != WEFT_OK)
                 status = weft_error_set(err, part.tasks[i].status, "%s", part.tasks[i].err.text);
+        if (status == WEFT_OK) status = take_ids(out, counts, &part, err);
         if (all->n_tasks > GROUP)
             host->progress(host, "encoding", status == WEFT_OK ? (double)(at + part.n_tasks) : (double)all->n_tasks,
                            (double)all->n_tasks);
@@ -129,13 +127,12 @@ static weft_status list_records(encoding *all, const instruct_file *files, size_
 weft_status instruct_corpus_encode(data_corpus *out, instruct_counts *counts, const instruct_encoder *with,
                                    const instruct_file *files, size_t n_files, weft_error *err) {
     encoding all = {.with = with};
-    data_corpus corpus = {0};
+    data_corpus corpus = {.ids = data_ids_empty(with->job->vocab_size)};
     const weft_host *host = with->host;
     weft_status status = list_records(&all, files, n_files, err);
     memset(counts, 0, sizeof *counts);
     counts->end_id = -1;
-    if (status == WEFT_OK) status = run_tasks(&all, err);
-    if (status == WEFT_OK) status = join(&corpus, counts, &all, err);
+    if (status == WEFT_OK) status = run_tasks(&corpus, counts, &all, err);
     for (size_t i = 0; all.tasks != NULL && i < all.n_tasks; i++) {
         data_array_free(&all.tasks[i].out.ids, host);
         data_array_free(&all.tasks[i].out.weights, host);
@@ -143,6 +140,7 @@ weft_status instruct_corpus_encode(data_corpus *out, instruct_counts *counts, co
     }
     host->release(host, all.tasks);
     host->release(host, (void *)(uintptr_t)all.records);
+    data_corpus_end(&corpus);
     if (status == WEFT_OK) *out = corpus;
     else data_corpus_free(&corpus, host);
     return status;

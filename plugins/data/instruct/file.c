@@ -106,16 +106,22 @@ static weft_status cut_array(instruct_file *file, const weft_host *host, size_t 
 /* Each column that has a name has one of its own: the fields of two could not be told apart. */
 static weft_status judge_names(const instruct_file *file, const instruct_record *row, weft_error *err) {
     const size_t n = json_array_size(file->header);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = i + 1; k < n; k++) {
-            const json_t *name = json_array_get(file->header, i);
-            if (json_string_length(name) > 0 && json_equal(name, json_array_get(file->header, k)))
-                return instruct_fail(err, row,
-                                     "the first row names two columns \"%.60s\", number %zu and %zu: give one of them "
-                                     "another name",
-                                     json_string_value(name), i + 1, k + 1);
-        }
-    return WEFT_OK;
+    json_t *seen = json_object(); /* name: its column's number */
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        const char *name = json_string_value(json_array_get(file->header, i));
+        const json_t *before = json_object_get(seen, name);
+        if (*name == '\0') continue;
+        if (before != NULL)
+            status = instruct_fail(err, row,
+                                   "the first row names two columns \"%.60s\", number %lld and %zu: give one of them "
+                                   "another name",
+                                   name, (long long)json_integer_value(before), i + 1);
+        else if (json_object_set_new(seen, name, json_integer((json_int_t)i + 1)) != 0)
+            status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of columns in %s", file->path);
+    }
+    json_decref(seen);
+    return status;
 }
 
 /* Tables for people whose decimals have commas are written with semicolons, by the same name. */
@@ -179,7 +185,9 @@ weft_status instruct_file_open(instruct_file *out, const weft_host *host, const 
     status = find_format(out, config, err);
     out->separator = out->format == FORMAT_CSV ? separators[config->separator] : '\t';
     if (status == WEFT_OK)
-        status = data_file_read(&out->bytes, &out->n, host, key, path, "a file of JSON, JSONL, CSV or TSV", err);
+        status = data_file_read(&out->held, host, key, path, "a file of JSON, JSONL, CSV or TSV", err);
+    out->bytes = out->held.data;
+    out->n = out->held.n;
     if (status == WEFT_OK) status = cut(out, host, err);
     if (status == WEFT_OK && out->records.n == 0)
         status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no record", key, path);
@@ -188,7 +196,7 @@ weft_status instruct_file_open(instruct_file *out, const weft_host *host, const 
 
 void instruct_file_close(instruct_file *file, const weft_host *host) {
     host->release(host, file->path);
-    host->release(host, file->bytes);
+    data_array_free(&file->held, host);
     json_decref(file->header);
     data_array_free(&file->records, host);
     memset(file, 0, sizeof *file);

@@ -67,8 +67,8 @@ static weft_status instruct_validate(const void *config, weft_error *err) {
 }
 
 static int is_useful(const data_corpus *corpus, size_t d) {
-    for (int64_t i = corpus->starts[d] + 1; i < corpus->starts[d + 1]; i++)
-        if (corpus->weights[i] != 0) return 1;
+    for (int64_t i = data_corpus_start(corpus, d) + 1; i < data_corpus_start(corpus, d + 1); i++)
+        if (data_corpus_is_target(corpus, i)) return 1;
     return 0;
 }
 
@@ -367,6 +367,9 @@ static void instruct_info(const weft_data *data, weft_data_info *out) {
     out->n_lengths = data->stream.n_lengths;
     memcpy(out->lengths, data->stream.lengths, sizeof data->stream.lengths);
     out->fingerprint = data->fingerprint;
+    if (WEFT_HAS(out, memory))
+        out->memory = data_corpus_bytes(&data->corpus) + data_corpus_bytes(&data->validation) +
+                      data_stream_bytes(&data->stream);
 }
 
 static void instruct_split_info(const weft_data *data, int32_t split, weft_split_info *out) {

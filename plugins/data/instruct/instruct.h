@@ -59,8 +59,9 @@ typedef struct instruct_file {
     char *path;      /* the host's memory */
     double weight;
     int64_t format;
-    char separator; /* of a table's fields */
-    char *bytes;
+    char separator;  /* of a table's fields */
+    data_array held; /* what bytes lie in */
+    const char *bytes;
     size_t n;
     json_t *header;     /* of a table: the names of its columns, an array */
     data_array records; /* instruct_record */

@@ -6,7 +6,7 @@
 /* Documents that one thread takes in one go. */
 typedef struct task {
     size_t first, n;
-    data_array ids;     /* int32_t */
+    data_ids ids;
     data_array lengths; /* int64_t, one per document */
     weft_status status;
     weft_error err;
@@ -17,6 +17,7 @@ typedef struct encoding {
     const text_config *config;
     const weft_data_job *job;
     const text_source *source;
+    data_corpus *corpus;
     task *tasks;
     size_t n_tasks;
 } encoding;
@@ -30,10 +31,7 @@ typedef struct document_sink {
 
 static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
     document_sink *sink = context;
-    data_array *to = &sink->task->ids;
-    if (data_array_reserve(to, sink->all->host, n, sizeof *ids) != WEFT_OK) return WEFT_E_MEMORY;
-    memcpy((int32_t *)to->data + to->n, ids, n * sizeof *ids);
-    to->n += n;
+    if (data_ids_add(&sink->task->ids, sink->all->host, ids, n) != WEFT_OK) return WEFT_E_MEMORY;
     for (size_t i = 0; i < n && !sink->has_bad; i++)
         if (ids[i] < 0 || ids[i] >= sink->all->job->vocab_size) {
             sink->bad = ids[i];
@@ -79,12 +77,13 @@ static void run_task(int64_t index, void *context) {
     task *t = &all->tasks[index];
     const text_span *spans = all->source->spans.data;
     t->err.struct_size = (uint32_t)sizeof t->err;
+    t->ids = data_ids_empty(all->job->vocab_size);
     t->status = data_array_reserve(&t->lengths, all->host, t->n, sizeof(int64_t));
     if (t->status != WEFT_OK) (void)weft_error_set(&t->err, WEFT_E_MEMORY, "no memory for %zu documents", t->n);
     for (size_t i = 0; i < t->n && t->status == WEFT_OK; i++) {
-        const size_t before = t->ids.n;
+        const size_t before = t->ids.array.n;
         t->status = encode_one(all, t, &spans[t->first + i], &t->err);
-        ((int64_t *)t->lengths.data)[t->lengths.n++] = (int64_t)(t->ids.n - before);
+        ((int64_t *)t->lengths.data)[t->lengths.n++] = (int64_t)(t->ids.array.n - before);
     }
 }
 
@@ -104,29 +103,6 @@ static size_t cut_tasks(const text_source *source, task *tasks) {
     return n;
 }
 
-static weft_status join(data_corpus *out, const encoding *all, weft_error *err) {
-    size_t total = 0, document = 0;
-    int64_t at = 0;
-    for (size_t i = 0; i < all->n_tasks; i++) total += all->tasks[i].ids.n;
-    out->n_documents = all->source->spans.n;
-    out->ids = all->host->alloc(all->host, (total + 1) * sizeof *out->ids, 64);
-    out->starts = all->host->alloc(all->host, (out->n_documents + 1) * sizeof *out->starts, 64);
-    if (out->ids == NULL || out->starts == NULL)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu ids", total);
-    for (size_t i = 0; i < all->n_tasks; i++) {
-        const task *t = &all->tasks[i];
-        int64_t inside = 0;
-        if (t->ids.n > 0) memcpy(out->ids + at, t->ids.data, t->ids.n * sizeof *out->ids);
-        for (size_t d = 0; d < t->n; d++) {
-            out->starts[document++] = at + inside;
-            inside += ((const int64_t *)t->lengths.data)[d];
-        }
-        at += inside;
-    }
-    out->starts[document] = at;
-    return WEFT_OK;
-}
-
 /* The first failure in the order of documents, among n tasks. */
 static weft_status first_failure(const task *tasks, size_t n, weft_error *err) {
     for (size_t i = 0; i < n; i++)
@@ -134,8 +110,24 @@ static weft_status first_failure(const task *tasks, size_t n, weft_error *err) {
     return WEFT_OK;
 }
 
-/* Tasks run in groups, so that the user sees how far it is, and a bad line ends it soon. */
-static weft_status run_tasks(encoding *all, weft_error *err) {
+/* The ids of some tasks join the corpus, in order, and their text is not read again. */
+static weft_status take_ids(const encoding *all, weft_error *err) {
+    const text_span *spans = all->source->spans.data;
+    const data_array no_weights = {0};
+    for (size_t i = 0; i < all->n_tasks; i++) {
+        task *t = &all->tasks[i];
+        const text_span *last = &spans[t->first + t->n - 1];
+        if (data_corpus_add(all->corpus, all->host, &t->ids, &no_weights, &t->lengths) != WEFT_OK)
+            return weft_error_set(err, WEFT_E_MEMORY, "no memory for the ids of %s", all->source->path);
+        data_array_free(&t->ids.array, all->host);
+        data_array_free(&t->lengths, all->host);
+        data_array_forget(&all->source->held, spans[t->first].offset, last->offset + last->bytes);
+    }
+    return WEFT_OK;
+}
+
+/* Tasks run in groups: progress is shown, a bad line ends the encoding soon, and only a group's ids lie apart. */
+static weft_status run_tasks(const encoding *all, weft_error *err) {
     enum { GROUP = 64 };
     weft_status status = WEFT_OK;
     for (size_t at = 0; at < all->n_tasks && status == WEFT_OK; at += GROUP) {
@@ -145,6 +137,7 @@ static weft_status run_tasks(encoding *all, weft_error *err) {
         part.n_tasks = all->n_tasks - at < GROUP ? all->n_tasks - at : GROUP;
         all->host->parallel_for(all->host, (int64_t)part.n_tasks, run_task, &part);
         status = first_failure(part.tasks, part.n_tasks, err);
+        if (status == WEFT_OK) status = take_ids(&part, err);
         done = status == WEFT_OK ? at + part.n_tasks : all->n_tasks;
         if (all->n_tasks > GROUP) all->host->progress(all->host, "encoding", (double)done, (double)all->n_tasks);
     }
@@ -153,20 +146,25 @@ static weft_status run_tasks(encoding *all, weft_error *err) {
 
 weft_status text_corpus_encode(data_corpus *out, const weft_host *host, const text_config *config,
                                const weft_data_job *job, const text_source *source, weft_error *err) {
-    encoding all = {.host = host, .config = config, .job = job, .source = source, .n_tasks = cut_tasks(source, NULL)};
-    data_corpus corpus = {0};
+    data_corpus corpus = {.ids = data_ids_empty(job->vocab_size)};
+    encoding all = {.host = host,
+                    .config = config,
+                    .job = job,
+                    .source = source,
+                    .corpus = &corpus,
+                    .n_tasks = cut_tasks(source, NULL)};
     weft_status status = WEFT_OK;
     all.tasks = host->alloc(host, all.n_tasks * sizeof *all.tasks, 64);
     if (all.tasks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to encode %s", source->path);
     memset(all.tasks, 0, all.n_tasks * sizeof *all.tasks);
     (void)cut_tasks(source, all.tasks);
     status = run_tasks(&all, err);
-    if (status == WEFT_OK) status = join(&corpus, &all, err);
     for (size_t i = 0; i < all.n_tasks; i++) {
-        data_array_free(&all.tasks[i].ids, host);
+        data_array_free(&all.tasks[i].ids.array, host);
         data_array_free(&all.tasks[i].lengths, host);
     }
     host->release(host, all.tasks);
+    data_corpus_end(&corpus);
     if (status == WEFT_OK) *out = corpus;
     else data_corpus_free(&corpus, host);
     return status;

@@ -307,7 +307,8 @@ weft_status text_pgn_cut(text_source *source, const weft_host *host, weft_error 
                                 source->key, source->path);
     if (status == WEFT_OK) {
         tell(&self);
-        host->release(host, source->bytes);
+        data_array_free(&source->held, host);
+        source->held = self.text;
         source->bytes = self.text.data;
         source->n = self.text.n;
         source->begin = 0;

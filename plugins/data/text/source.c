@@ -135,8 +135,9 @@ static weft_status judge_format(const text_source *source, const text_config *co
 weft_status text_source_open(text_source *out, const weft_host *host, const text_config *config, const char *key,
                              const char *path, weft_error *err) {
     text_source source = {.key = key, .path = path};
-    weft_status status =
-        data_file_read(&source.bytes, &source.n, host, key, path, "one file of text, JSONL or PGN", err);
+    weft_status status = data_file_read(&source.held, host, key, path, "one file of text, JSONL or PGN", err);
+    source.bytes = source.held.data;
+    source.n = source.held.n;
     source.format = format_of(config, path);
     if (status == WEFT_OK) status = judge_text(&source, err);
     if (status == WEFT_OK) status = skip_mark(&source, err);
@@ -151,7 +152,7 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
 }
 
 void text_source_close(text_source *source, const weft_host *host) {
-    host->release(host, source->bytes);
+    data_array_free(&source->held, host);
     data_array_free(&source->spans, host);
     source->bytes = NULL;
 }

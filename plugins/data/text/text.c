@@ -41,7 +41,7 @@ static weft_status text_validate(const void *config, weft_error *err) {
 
 /* A document with a target: it has something to predict. */
 static int is_useful(const data_corpus *corpus, size_t d) {
-    return corpus->starts[d + 1] - corpus->starts[d] >= 2;
+    return data_corpus_start(corpus, d + 1) - data_corpus_start(corpus, d) >= 2;
 }
 
 static weft_status read_corpus(data_corpus *out, weft_data *data, const weft_data_job *job, const char *key,
@@ -162,6 +162,9 @@ static void text_info(const weft_data *data, weft_data_info *out) {
     out->n_lengths = data->stream.n_lengths;
     memcpy(out->lengths, data->stream.lengths, sizeof data->stream.lengths);
     out->fingerprint = data->fingerprint;
+    if (WEFT_HAS(out, memory))
+        out->memory = data_corpus_bytes(&data->corpus) + data_corpus_bytes(&data->validation) +
+                      data_stream_bytes(&data->stream);
 }
 
 static void text_split_info(const weft_data *data, int32_t split, weft_split_info *out) {

@@ -33,7 +33,8 @@ typedef struct text_span {
 typedef struct text_source {
     const char *key; /* of [data] that names it: path or validation */
     const char *path;
-    char *bytes;
+    data_array held; /* what bytes lie in */
+    const char *bytes;
     size_t n, begin;  /* begin: of the text, behind a byte order mark */
     int64_t format;   /* FORMAT_TEXT, FORMAT_JSONL or FORMAT_PGN */
     data_array spans; /* text_span */

@@ -1,7 +1,10 @@
 /* encode.c: one call, from bytes to ids: added tokens are found, what lies between is normalized, cut and merged. */
+#include "cut.h"
 #include "pass.h"
 #include "tokenizer.h"
 #include "unicode.h"
+
+#include <unistd.h>
 
 #define CHUNK 4096 /* ids that are collected before the sink gets them */
 
@@ -63,7 +66,7 @@ static weft_status give_normal(void *context, const bpe_added_token *token, size
     bpe_pass *self = context;
     if (token != NULL) return add_id(self, token->id, err);
     return bpe_split_run(&self->tokenizer->split, &self->scratch->matcher, self->scratch->split, self->normal + begin,
-                         end - begin, self->part == 0 && begin == 0, give_piece, self, err);
+                         end - begin, self->part == 0 && begin == 0 && !self->continues, give_piece, self, err);
 }
 
 static bool always(void *context, size_t begin, size_t end) {
@@ -77,13 +80,19 @@ static bool always(void *context, size_t begin, size_t end) {
 weft_status bpe_pass_part(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err) {
     bpe_pass *self = context;
     const weft_tokenizer *tokenizer = self->tokenizer;
+    bpe_normal normal = tokenizer->normal;
     weft_status status = WEFT_OK;
     if (token != NULL) return add_id(self, token->id, err);
+    if (self->continues && begin == 0 && normal.steps.n > 0 &&
+        BPE_AT(&normal.steps, bpe_normal_step)->kind == BPE_PREPEND) {
+        normal.steps.data = BPE_AT(&normal.steps, bpe_normal_step) + 1; /* nothing is put in front of a rest */
+        normal.steps.n--;
+    }
     self->part = begin;
     self->normal = self->text + begin;
     self->normal_bytes = end - begin;
-    status = bpe_normal_run(&tokenizer->normal, &self->scratch->matcher, self->scratch->normal, &self->normal,
-                            &self->normal_bytes, err);
+    status = bpe_normal_run(&normal, &self->scratch->matcher, self->scratch->normal, &self->normal, &self->normal_bytes,
+                            err);
     if (status != WEFT_OK) return status;
     return bpe_added_each(&tokenizer->added, &tokenizer->added.normalized, self->normal, self->normal_bytes,
                           self->plain ? always : self->is_text, give_normal, self, err);
@@ -97,17 +106,103 @@ static weft_status add_special(const bpe_pass *self, int32_t id, const char *nam
                           name[0] == 'b' ? "BOS" : "EOS", name);
 }
 
+static weft_status encode_text(bpe_pass *work, weft_error *err) {
+    if (work->bytes == 0) return WEFT_OK;
+    return bpe_added_each(&work->tokenizer->added, &work->tokenizer->added.as_is, work->text, work->bytes,
+                          work->plain ? always : NULL, bpe_pass_part, work, err);
+}
+
+/* ---- long texts, several parts at once ---- */
+
+/* Text of a part, at least; a text of fewer than two is not cut. GROUP: parts whose ids are held at once. */
+enum { PART_BYTES = 1 << 18, GROUP = 64 };
+
+typedef struct long_part {
+    size_t begin, end;
+    bpe_list ids; /* int32_t */
+    weft_status status;
+} long_part;
+
+typedef struct long_text {
+    const bpe_pass *whole;
+    long_part parts[GROUP];
+} long_text;
+
+static weft_status keep_ids(void *context, const int32_t *ids, size_t n) {
+    bpe_list *list = context;
+    bpe_list_add(list, ids, n);
+    return list->failed ? WEFT_E_MEMORY : WEFT_OK;
+}
+
+static void encode_long_part(int64_t index, void *context) {
+    long_text *all = context;
+    long_part *part = &all->parts[index];
+    const weft_ids_sink sink = {&part->ids, keep_ids};
+    weft_error err = WEFT_ERROR_INIT;
+    bpe_pass work = *all->whole;
+    work.sink = &sink;
+    work.text += part->begin;
+    work.bytes = part->end - part->begin;
+    work.continues = part->begin > 0;
+    work.scratch = bpe_scratch_take(work.tokenizer, &err);
+    part->status = work.scratch == NULL ? WEFT_E_MEMORY : encode_text(&work, &err);
+    if (part->status == WEFT_OK) part->status = bpe_pass_drain(&work, &err);
+    if (work.scratch != NULL) bpe_scratch_give(work.tokenizer, work.scratch);
+}
+
+/* The ids of some parts, from *at on; *at becomes where they end. */
+static weft_status encode_group(long_text *all, bpe_cut_kind kind, size_t *at, weft_error *err) {
+    const bpe_pass *whole = all->whole;
+    const weft_host *host = whole->tokenizer->host;
+    int64_t n = 0;
+    weft_status status = WEFT_OK;
+    for (; n < GROUP && *at < whole->bytes; n++) {
+        long_part *part = &all->parts[n];
+        part->begin = *at;
+        part->end = bpe_cut_find(whole->tokenizer, kind, whole->text, whole->bytes, *at + PART_BYTES);
+        *at = part->end;
+        bpe_list_init(&part->ids, host, sizeof(int32_t));
+    }
+    host->parallel_for(host, n, encode_long_part, all);
+    for (int64_t i = 0; i < n; i++) {
+        const bpe_list *ids = &all->parts[i].ids;
+        if (status == WEFT_OK) status = all->parts[i].status;
+        if (status == WEFT_OK && ids->n > 0) {
+            status = whole->sink->put(whole->sink->context, BPE_AT(ids, int32_t), ids->n);
+            if (status != WEFT_OK) (void)weft_error_set(err, status, "The ids of a text could not be taken.");
+        }
+        bpe_list_free(&all->parts[i].ids);
+    }
+    return status;
+}
+
+/* A part that fails does so again where the text is encoded as one, and is told with its place there. */
+static weft_status encode_long(bpe_pass *work, bpe_cut_kind kind, weft_error *err) {
+    long_text *all = bpe_zeros(work->tokenizer->host, 1, sizeof *all);
+    weft_status status = all == NULL ? bpe_no_memory(err) : bpe_pass_drain(work, err);
+    if (all != NULL) all->whole = work;
+    for (size_t at = 0; at < work->bytes && status == WEFT_OK;) status = encode_group(all, kind, &at, err);
+    work->tokenizer->host->release(work->tokenizer->host, all);
+    return status == WEFT_E_DATA && err != NULL && err->text[0] == 0 ? encode_text(work, err) : status;
+}
+
+/* parallel_for is the main thread's. */
+static bpe_cut_kind cut_of_text(const bpe_pass *work) {
+    if (work->bytes < 2 * (size_t)PART_BYTES || gettid() != getpid()) return BPE_CUT_NONE;
+    return bpe_cut_of(work->tokenizer);
+}
+
 weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sink, const char *text, size_t bytes,
                        uint32_t flags, weft_error *err) {
     bpe_pass work = {.tokenizer = tokenizer, .sink = sink, .text = text, .bytes = bytes};
+    bpe_cut_kind kind = BPE_CUT_NONE;
     weft_status status = WEFT_OK;
     work.plain = (flags & WEFT_ENCODE_PLAIN) != 0;
     work.scratch = bpe_scratch_take(tokenizer, err);
     if (work.scratch == NULL) return WEFT_E_MEMORY;
     if ((flags & WEFT_ENCODE_BOS) != 0) status = add_special(&work, tokenizer->special.bos, "bos", err);
-    if (status == WEFT_OK && bytes > 0)
-        status = bpe_added_each(&tokenizer->added, &tokenizer->added.as_is, text, bytes, work.plain ? always : NULL,
-                                bpe_pass_part, &work, err);
+    kind = cut_of_text(&work);
+    if (status == WEFT_OK) status = kind == BPE_CUT_NONE ? encode_text(&work, err) : encode_long(&work, kind, err);
     if (status == WEFT_OK && (flags & WEFT_ENCODE_EOS) != 0)
         status = add_special(&work, tokenizer->special.eos, "eos", err);
     if (status == WEFT_OK) status = bpe_pass_drain(&work, err);

@@ -10,6 +10,7 @@ typedef struct bpe_pass {
     bpe_scratch *scratch;
     const char *text; /* of the whole call */
     size_t bytes;
+    bool continues;          /* the text goes on with one before it (cut.h) */
     bool plain;              /* every special token is text */
     bpe_is_text_fn *is_text; /* of the normalized text; its context is this pass */
     size_t part;             /* where the part at work begins in the text */

@@ -40,6 +40,20 @@ weft_status bpe_pattern_literal(bpe_pattern *self, const weft_host *host, const 
     return bpe_text_set(&self->literal, host, bytes, n) ? WEFT_OK : bpe_no_memory(err);
 }
 
+/* Those of GPT-2, Llama 3 and Qwen2. In all of them a line end between two letters is a piece by itself: words have no
+ * white space but a blank before them, and what takes line ends with it begins with no letter. */
+static bool ends_lines(const char *regex, size_t n) {
+    static const char *const known[] = {
+        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+        "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+        "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strlen(known[i]) == n && memcmp(known[i], regex, n) == 0) return true;
+    return false;
+}
+
 weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bpe_place *at, const char *regex,
                               size_t n, weft_error *err) {
     const char *why = NULL;
@@ -49,7 +63,7 @@ weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bp
     weft_status status = WEFT_OK;
     bpe_list translated;
     bpe_list_init(&translated, host, 1);
-    self->kind = BPE_REGEX;
+    self->kind = ends_lines(regex, n) ? BPE_LINES : BPE_REGEX;
     self->units = host->alloc(host, BPE_N_POINTS, 16);
     if (self->units == NULL) {
         status = bpe_no_memory(err);
@@ -233,6 +247,6 @@ weft_status bpe_pattern_each(const bpe_pattern *self, bpe_matcher *matcher, cons
                              bpe_visit *visit, void *context, weft_error *err) {
     const search work = {self, matcher, text, visit, context, err};
     if (self->kind == BPE_LITERAL) return each_literal(&work, n);
-    if (self->kind == BPE_REGEX) return each_regex(&work, n);
+    if (self->kind == BPE_REGEX || self->kind == BPE_LINES) return each_regex(&work, n);
     return each_of_kind(&work, n);
 }

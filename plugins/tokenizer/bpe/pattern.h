@@ -6,7 +6,8 @@
 #include "json.h"
 #include <pcre2.h>
 
-typedef enum bpe_pattern_kind { BPE_LITERAL, BPE_REGEX, BPE_NUMERIC, BPE_PUNCTUATION } bpe_pattern_kind;
+/* LINES: a regular expression that ends a piece before each letter at the beginning of a line (cut.h). */
+typedef enum bpe_pattern_kind { BPE_LITERAL, BPE_REGEX, BPE_NUMERIC, BPE_PUNCTUATION, BPE_LINES } bpe_pattern_kind;
 
 typedef struct bpe_pattern {
     int32_t kind;

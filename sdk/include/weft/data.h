@@ -83,6 +83,7 @@ typedef struct weft_data_info {
     int32_t reserved;
     uint64_t fingerprint; /* of all that decides the rows: other rows, of another text or seed, have another one.
                              A resume refuses that */
+    uint64_t memory;      /* bytes of the machine's memory that the data hold; 0: the plugin does not count them */
 } weft_data_info;
 
 typedef struct weft_leaf_request {
