@@ -79,16 +79,17 @@ static weft_exit describe_keys(const weft_args *args, weft_error *err) {
 static const weft_flag explain_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
                                           {NULL, NULL, false, NULL}};
 
-const weft_command weft_command_config_check = {"config check",
-                                                "Judge a configuration and all its plugins' keys, and run nothing.",
-                                                "run.ini [section.key=value ...]",
-                                                WEFT_TAKES_CONFIG,
-                                                0,
-                                                0,
-                                                NULL,
-                                                "A file with a section [train] has to hold what weft train needs; one "
-                                                "without, what weft generate needs.",
-                                                check_config};
+const weft_command weft_command_config_check = {
+    "config check",
+    "Validate a configuration and the keys of its plugins, which it loads; train nothing.",
+    "run.ini [section.key=value ...]",
+    WEFT_TAKES_CONFIG,
+    0,
+    0,
+    NULL,
+    "A file with a section [train] has to hold what weft train needs; one "
+    "without, what weft generate needs.",
+    check_config};
 
 const weft_command weft_command_config_explain = {"config explain",
                                                   "Print every key's value and where it comes from.",

@@ -131,7 +131,7 @@ static weft_status each_tree(weft_subject *subject, on_tree holds, weft_error *e
         weft_subject_asks("tree %u of %u modules", number, d->tree.job.n_modules);
         status = holds(d, subject, number, err);
         tried.tried += status == WEFT_OK;
-        if (status != WEFT_E_USER) continue;
+        if (status != WEFT_E_USER && status != WEFT_E_UNSUPPORTED) continue; /* these two are refusals */
         weft_tried_refused(&tried, weft_subject_asked(), err);
         err->text[0] = '\0';
         status = WEFT_OK;
@@ -166,7 +166,7 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
         status = ask(&d->one, self->subject, &d->tree.job, WEFT_POISON_ONE, err);
         if (status == WEFT_OK) weft_answer_add(to, d->one.unit_of, sizeof d->one.unit_of);
         if (status == WEFT_OK) weft_answer_add(to, d->one.names, (size_t)d->one.n_units * sizeof d->one.names[0]);
-        if (status == WEFT_E_USER) status = WEFT_OK; /* no tree of this policy */
+        if (status == WEFT_E_USER || status == WEFT_E_UNSUPPORTED) status = WEFT_OK; /* no tree of this policy */
     }
     free(d);
     return status;

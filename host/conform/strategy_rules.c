@@ -36,7 +36,12 @@ static bool is_split(const weft_job_spec *job) {
     return false;
 }
 
-/* The whole answer for a drawn job. WEFT_E_USER: it does not take such a job, and says so. */
+/* A strategy refuses a job with either of these; a sentence says why. */
+static bool is_refusal(weft_status status) {
+    return status == WEFT_E_USER || status == WEFT_E_UNSUPPORTED;
+}
+
+/* Returns the programs of all ranks for a drawn job. is_refusal: the strategy does not take such a job. */
 static weft_status ask(asked *out, const weft_subject *subject, uint32_t number, int32_t mode, int32_t reduce,
                        uint8_t poison, weft_error *err) {
     const weft_strategy_plugin *table = weft_subject_table(subject, strategy);
@@ -73,9 +78,8 @@ static weft_status each_job(weft_subject *subject, on_job holds, weft_error *err
     for (uint32_t i = 0; i < 3 * WEFT_DRAWN_JOBS && status == WEFT_OK; i++) {
         status = holds(a, subject, i / 3, modes[i % 3], err);
         tried.tried += status == WEFT_OK;
-        if (status != WEFT_OK && status != WEFT_E_USER)
-            (void)weft_error_prefix(err, "job %u (%s): ", i / 3, a->job.says);
-        if (status == WEFT_E_USER) {
+        if (status != WEFT_OK && !is_refusal(status)) (void)weft_error_prefix(err, "job %u (%s): ", i / 3, a->job.says);
+        if (is_refusal(status)) {
             if (!a->is_none) weft_tried_refused(&tried, weft_subject_asked(), err);
             err->text[0] = '\0';
             status = WEFT_OK;
@@ -148,7 +152,7 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
                             (size_t)a->programs[rank]->n_events * sizeof *a->programs[rank]->events);
         if (status == WEFT_OK) WEFT_ANSWER_ADD(to, a->job.placements);
         WEFT_ANSWER_ADD(to, status);
-        if (status == WEFT_E_USER) { /* no job of this strategy */
+        if (is_refusal(status)) { /* no job of this strategy */
             err->text[0] = '\0';
             status = WEFT_OK;
         }

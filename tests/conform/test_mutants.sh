@@ -145,6 +145,22 @@ answers 13 untried "tried on 1 of 27 trees, which is too few to say that it hold
 policy fussy 's/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    if (job->n_modules > 1000) return weft_error_set(err, WEFT_E_USER, "%u modules are too many", job->n_modules);/'
 answers 0 holds "tried on 26 of 27 trees: it refuses 1, first tree 25 of" my-policy/fussy.so --rule R41
 answers 0 holds "jobs in a mode: it refuses" "$WEFT_BUILD/plugins/weft-strategy-single.so" --rule R50
+for code in WEFT_E_USER WEFT_E_UNSUPPORTED; do # a refusal has either of these
+    perl -0pe 's/(static weft_status my_strategy_replicas\(.*?\{\n)/$1    if (job->world > 1) return weft_error_set(err, '$code', "one rank");\n/s' \
+        my-strategy/my_strategy.c >my-strategy/single.c
+    make_plugin my-strategy/single.c my-strategy/single.so || failed "a strategy for one rank does not compile" log
+    answers 0 holds "jobs in a mode: it refuses" my-strategy/single.so --rule R50
+done
+policy narrow 's/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    if (job->n_modules > 1000) return weft_error_set(err, WEFT_E_UNSUPPORTED, "too many");/'
+answers 0 holds "tried on 26 of 27 trees: it refuses 1" my-policy/narrow.so --rule R40
+
+# A required list of paths. A path on the command line starts at the working directory.
+policy listed 's/(    K\(I64, blocks, "2")/    K(LIST, also, NULL, "", "", WEFT_PATHS, "Files.") \\\n$1/; s/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    if (strcmp(((const my_policy_config *)config)->also, "'"$PWD"'\/here,\/there") != 0) return WEFT_E_PLUGIN;/'
+answers 13 untried "also is missing" my-policy/listed.so --rule R40
+answers 0 holds "" my-policy/listed.so also=here,/there --rule R40
+seq 1 4000 | sed 's/$/ words of a line/' >text.txt
+answers 0 holds "" "$WEFT_BUILD/plugins/weft-data-text.so" path=text.txt --rule R70
+answers 0 holds "" "$WEFT_BUILD/plugins/weft-data-text.so" path=text.txt --rule R27
 prints "$weft" plugins check my-policy/sound.so --rule R40
 ! grep -q "tried on" printed || failed "a policy that takes all trees is said to refuse some" printed
 
