@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "base/templates.h"
+#include "base/words.h"
 #include "config/path.h"
 #include "config/settings.h"
 #include "config/value.h"
@@ -143,7 +144,7 @@ static weft_status find_directory(check *c, weft_error *err) {
 static void print_reason(const char *why) {
     while (*why != '\0') {
         const int n = (int)strcspn(why, "\n");
-        (void)printf("                %.*s\n", n, why);
+        weft_words_print(stdout, "                %.*s\n", n, why);
         why += n + (why[n] == '\n');
     }
 }
@@ -170,7 +171,7 @@ static json_t *find_doubts(const check *c, const weft_preflight *note, const wef
     json_t *warnings = json_array();
     weft_doubts_find(c->options.file, c->given, note, plugin->kind, plugin->id, keep_doubt, warnings);
     for (size_t i = 0; !c->json && i < json_array_size(warnings); i++)
-        (void)printf("  warning       %s\n", json_string_value(json_array_get(warnings, i)));
+        weft_words_print(stdout, "  warning       %s\n", json_string_value(json_array_get(warnings, i)));
     return warnings;
 }
 
@@ -178,7 +179,7 @@ static json_t *find_doubts(const check *c, const weft_preflight *note, const wef
 static void refuse(check *c, json_t *object, const weft_error *why) {
     if (c->n_refused++ == 0) c->refused = *why;
     (void)json_object_set_new(object, "refused", json_string(why->text));
-    if (!c->json) (void)printf("  refused       %s\n", why->text);
+    if (!c->json) weft_words_print(stdout, "  refused       %s\n", why->text);
 }
 
 static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
@@ -201,7 +202,8 @@ static void check_plugin(check *c, const weft_preflight *note, const weft_note_p
     weft_status status = set_overrides(c, plugin->kind, &err);
     c->options.kind = plugin->kind;
     c->options.id = plugin->id;
-    if (!c->json) (void)printf("%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
+    if (!c->json)
+        weft_words_print(stdout, "%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
     object = json_pack("{s:s, s:s, s:s, s:o, s:o}", "file", c->options.file, "kind", plugin->kind, "id", plugin->id,
                        "warnings", find_doubts(c, note, plugin), "rules", rules);
     if (status == WEFT_OK) status = resolve_paths(c, &err);
@@ -260,7 +262,7 @@ static void check_file(check *c, const char *path) {
         status = weft_error_set(&err, WEFT_E_USER, "%s is not there", path);
     if (status != WEFT_OK) {
         json_t *object = json_pack("{s:s}", "file", path);
-        if (!c->json) (void)printf("%s\n", path);
+        if (!c->json) weft_words_print(stdout, "%s\n", path);
         refuse(c, object, &err);
         (void)json_array_append_new(c->files, object);
         return;

@@ -2,6 +2,7 @@
 #include "prove/prove.h"
 
 #include "base/clock.h"
+#include "base/words.h"
 #include "prove/cell_room.h"
 #include "prove/marks.h"
 #include "prove/spec.h"
@@ -65,6 +66,7 @@ static weft_status compile_cell(weft_cell *out, const weft_proof *self, const we
     if (status == WEFT_OK) return WEFT_OK;
     if (cell->is_own && (status == WEFT_E_USER || status == WEFT_E_UNSUPPORTED)) {
         (void)snprintf(out->refused, sizeof out->refused, "%.399s", err->text);
+        weft_words_tame(out->refused);
         err->text[0] = '\0';
         return WEFT_OK;
     }
