@@ -179,6 +179,23 @@ make_plugin my-data/empty.c my-data/empty.so || failed "data without a target in
 refused "[data] plugin = my-data gives of its split validation have no target" "$weft" train my-data/try/run.ini \
     data.plugin="$dir/my-data/empty.so" eval.every=2
 
+# A mistake is blamed on the plugin that makes it, and not on the one that calls it.
+blames() { # blames KIND SENTENCE CHANGE: a run with that change of the template's tokenizer or adapter
+    perl -0pe "$3; s/^/#include <fenv.h>\n#include <sys\/stat.h>\n/" "my-$1/my_$1.c" >"my-$1/wrong.c"
+    make_plugin "my-$1/wrong.c" "my-$1/wrong.so" || failed "the $1 does not compile: $3" log
+    refused "$2" "$weft" train "my-$1/try/run.ini" "$1.plugin=$dir/my-$1/wrong.so" run.out="$dir/blamed"
+    ! grep -E "(data|model):[a-z]+ \(.*: .*my-$1" log || failed "another plugin than the $1 is blamed" log
+    rm -rf blamed
+}
+encode='(static weft_status my_tokenizer_encode\(.*?\{\n)'
+blames tokenizer "wrong.so): gives the id 999 in its encode" "s/$encode/\$1    { int32_t id = 999; return sink->put(sink->context, \&id, 1); }\n/s"
+blames tokenizer "text.txt:1: tokenizer:my-tokenizer ($dir/my-tokenizer/wrong.so): it failed in its encode" "s/$encode/\$1    if (tokenizer != NULL) return WEFT_E_PLUGIN;\n/s"
+blames tokenizer "tokenizer:my-tokenizer ($dir/my-tokenizer/wrong.so): changed the floating-point mode" "s/$encode/\$1    (void)fesetround(FE_UPWARD);\n/s"
+blames tokenizer "changed the umask while its create ran. It called tokenizer:my-tokenizer (" "s/$encode/\$1    (void)umask(0);\n/s"
+linear='(static weft_value my_adapter_linear\(.*?\{\n)'
+blames adapter "adapter:my-adapter ($dir/my-adapter/wrong.so), in training: at 'model.layers.0." "s/$linear/\$1    if (self != NULL) return x;\n/s"
+blames adapter "adapter:my-adapter ($dir/my-adapter/wrong.so), in training: at 'model.layers.0." "s/$linear/\$1    (void)fesetround(FE_UPWARD);\n/s"
+
 # What is built and what is kept holds the rules, or they are not tried.
 for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_BUILD"/tests/cuda/weft-device-cuda.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do
     is_full || break
