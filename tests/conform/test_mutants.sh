@@ -125,6 +125,20 @@ optimizer leaving 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if
 answers 11 crashes "leaving.so) ended the main thread in its prepare: its work" my-optimizer/leaving.so --rule R31
 answers 10 broken "leaving.so) ended the main thread in its prepare, in training, at step 3: its work" my-optimizer/leaving.so --rule R27
 
+# hp_size one member short, where the members are no text that can be read: prepare writes past it, and a run stops.
+optimizer short 's/return \(int64_t\)sizeof\(my_optimizer_hp\);/return (int64_t)sizeof(my_optimizer_hp) - 4;/; s/(WEFT_HP\(my_optimizer_hp,) float/$1 my_number/; s/WEFT_HP\(my/typedef float my_number;\n$&/'
+refused "short.so), in training: writes byte 8 of hp in its prepare, and its hp_size is 8" \
+    "$weft" train my-optimizer/try/run.ini optimizer.plugin="$dir/my-optimizer/short.so" run.out="$dir/short"
+# Built so that products and sums are joined, on a processor that has such an instruction.
+if grep -qw fma /proc/cpuinfo; then
+    gcc -O3 -march=native -std=gnu11 -fvisibility=hidden -fPIC -shared -I"$WEFT_SOURCE/sdk/include" \
+        -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" my-optimizer/my_optimizer.c -o my-optimizer/fma.so -lm
+    answers 10 broken "it was built with contraction of products and sums" my-optimizer/fma.so weight_decay=0.1 --rule R117
+fi
+status=0
+CC=nothing PATH=/nonexistent "$weft" plugins check my-optimizer/sound.so --rule R117 >printed 2>&1 || status=$?
+{ [ "$status" = 13 ] && grep -qE '^  R117 +untried' printed; } || failed "without a compiler: status $status" printed
+
 # A plugin that cannot work on this machine, and says so in works, in its entry or for what it is asked, is no broken one.
 policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that change
     perl -0pe "$2" my-policy/my_policy.c >"my-policy/$1.c"
