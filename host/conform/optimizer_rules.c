@@ -210,7 +210,7 @@ static weft_status answer(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status prepares_by_its_keys(const weft_subject *subject, weft_error *err) {
+static weft_status prepares_by_its_keys(weft_subject *subject, weft_error *err) {
     const weft_answers answers = {sizeof(instance), open_any, close_any, answer};
     return weft_other_keys(subject, &answers, err);
 }

@@ -145,13 +145,17 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     const weft_keyed *self = made;
     asked *a = calloc(1, sizeof *a);
     weft_status status = a != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for jobs");
-    for (uint32_t number = 0; number < WEFT_DRAWN_JOBS && status == WEFT_OK; number += KEYED_EVERY) {
+    for (uint32_t i = 0; i < WEFT_DRAWN_JOBS / KEYED_EVERY && status == WEFT_OK; i++) {
+        const uint32_t number = KEYED_EVERY * weft_keyed_at(self, i, WEFT_DRAWN_JOBS / KEYED_EVERY);
+        weft_answer one;
+        weft_answer_begin(&one);
         status = ask(a, self->subject, number, WEFT_MODE_TRAIN, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
         for (int32_t rank = 0; rank < a->job.spec.view.world && status == WEFT_OK; rank++)
-            weft_answer_add(to, a->programs[rank]->events,
+            weft_answer_add(&one, a->programs[rank]->events,
                             (size_t)a->programs[rank]->n_events * sizeof *a->programs[rank]->events);
-        if (status == WEFT_OK) WEFT_ANSWER_ADD(to, a->job.placements);
-        WEFT_ANSWER_ADD(to, status);
+        if (status == WEFT_OK) WEFT_ANSWER_ADD(&one, a->job.placements);
+        WEFT_ANSWER_ADD(&one, status);
+        weft_keyed_add(to, number, &one);
         if (is_refusal(status)) { /* no job of this strategy */
             err->text[0] = '\0';
             status = WEFT_OK;
@@ -162,7 +166,7 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
     const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, ask_keyed};
     return weft_other_keys(subject, &answers, err);
 }

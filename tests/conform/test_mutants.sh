@@ -129,6 +129,9 @@ answers 10 broken "leaving.so) ended the main thread in its prepare, in training
 optimizer short 's/return \(int64_t\)sizeof\(my_optimizer_hp\);/return (int64_t)sizeof(my_optimizer_hp) - 4;/; s/(WEFT_HP\(my_optimizer_hp,) float/$1 my_number/; s/WEFT_HP\(my/typedef float my_number;\n$&/'
 refused "short.so), in training: writes byte 8 of hp in its prepare, and its hp_size is 8" \
     "$weft" train my-optimizer/try/run.ini optimizer.plugin="$dir/my-optimizer/short.so" run.out="$dir/short"
+# A key that is never read breaks no rule, for another key may have to be set before it counts, and is named.
+optimizer deaf 's/out->momentum = \(float\)optimizer->config.momentum;/out->momentum = 0.9f;/'
+answers 0 holds "so look whether it reads them: momentum" my-optimizer/deaf.so weight_decay=0.1 --rule R31
 # Built so that products and sums are joined, on a processor that has such an instruction.
 if grep -qw fma /proc/cpuinfo; then
     gcc -O3 -march=native -std=gnu11 -fvisibility=hidden -fPIC -shared -I"$WEFT_SOURCE/sdk/include" \
@@ -144,6 +147,8 @@ policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that cha
     perl -0pe "$2" my-policy/my_policy.c >"my-policy/$1.c"
     make_plugin "my-policy/$1.c" "my-policy/$1.so" || failed "the policy $1 does not compile" log
 }
+policy deaf 's/const int64_t blocks = (.*?);/const int64_t blocks = 2; (void)config;/'
+answers 0 holds "so look whether it reads them: blocks" my-policy/deaf.so --rule R41
 no_loom='return weft_error_set(err, WEFT_E_DEVICE, "no loom is connected here");'
 policy idle "s/    while \\(first >= 0\\) \\{/    if (first >= 0) $no_loom\n\$&/; s/WEFT_PLUGIN\\(policy(.*?)_table\\)/static weft_status my_policy_works(const weft_host *host, weft_error *err) { (void)host; $no_loom }\nWEFT_PLUGIN_THAT(policy\$1_table, my_policy_works)/s"
 answers 13 untried "no loom is connected here" my-policy/idle.so
