@@ -203,6 +203,11 @@ static weft_status answer(weft_answer *to, void *made, weft_error *err) {
     weft_answer_add(to, &self->facts.n_states, sizeof self->facts.n_states);
     weft_answer_add(to, &self->facts.hp_bytes, sizeof self->facts.hp_bytes);
     weft_answer_add(to, &size, sizeof size);
+    for (int64_t s = 0; s < self->facts.n_states; s++) {
+        weft_answer_add_text(to, self->facts.states[s].name);
+        WEFT_ANSWER_ADD(to, self->facts.states[s].dtype);
+        WEFT_ANSWER_ADD(to, self->facts.states[s].flags);
+    }
     for (uint64_t number = 1; number <= 1000 && status == WEFT_OK; number *= 10) {
         status = prepare(self, hp, number, 0.01, WEFT_POISON_ONE, err);
         if (status == WEFT_OK) weft_answer_add(to, hp, (size_t)self->facts.hp_bytes);
