@@ -1,6 +1,7 @@
 /* host/base/words.c: see words.h. */
 #include "base/words.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -22,10 +23,32 @@ bool weft_words_end_in_any_case(const char *text, const char *end) {
     return n >= m && strcasecmp(text + n - m, end) == 0;
 }
 
-/* C1 controls are two bytes in UTF-8: 0xC2 and 0x80 to 0x9F. */
+/* Bytes that follow one which begins a character of UTF-8. */
+static int32_t following(unsigned char lead) {
+    return lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
+}
+
+/* C1 controls are two bytes in UTF-8, 0xC2 and 0x80 to 0x9F, and one byte, the second of these, to a terminal that does
+ * not know UTF-8: there they may be no part of a longer character. */
 void weft_words_tame(char *text) {
+    int32_t left = 0; /* bytes of the character that has begun */
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
+        const bool goes_on = *at >= 0x80 && *at < 0xC0;
         if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7F) *at = ' ';
         if (at[0] == 0xC2 && at[1] >= 0x80 && at[1] <= 0x9F) at[0] = at[1] = ' ';
+        if (goes_on && left == 0 && *at <= 0x9F) *at = ' ';
+        left = goes_on && left > 0 ? left - 1 : following(*at);
     }
+}
+
+void weft_words_print(FILE *to, const char *format, ...) {
+    char *text = NULL;
+    va_list args;
+    va_start(args, format);
+    if (vasprintf(&text, format, args) < 0) text = NULL;
+    va_end(args);
+    if (text == NULL) return;
+    weft_words_tame(text);
+    (void)fputs(text, to);
+    free(text);
 }

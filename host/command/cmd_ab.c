@@ -4,6 +4,7 @@
 #include "ab/comparison_page.h"
 #include "ab/comparison_table.h"
 #include "ab/contest.h"
+#include "base/words.h"
 #include "launch/voice.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
@@ -126,6 +127,7 @@ static bool fill_arm(arms *out, const weft_args *args, const char *path, size_t 
         if (i != skip) all[spec->n_overrides++] = given[i];
     if (has_value) all[spec->n_overrides++] = out->values[out->n];
     (void)snprintf(spec->label, sizeof spec->label, "%s", has_value ? out->values[out->n] : path);
+    weft_words_tame(spec->label);
     out->n++;
     return true;
 }

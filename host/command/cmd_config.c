@@ -83,7 +83,7 @@ static const weft_flag explain_flags[] = {{"json", NULL, false, "Print an array 
 
 const weft_command weft_command_config_check = {
     "config check",
-    "Check a configuration, its plugins' keys, model and data; run nothing.",
+    "Validate a configuration, its plugins (which it loads), model and data.",
     "run.ini [section.key=value ...]",
     WEFT_TAKES_CONFIG,
     0,

@@ -1,6 +1,7 @@
 /* host/command/cmd_plugins.c: weft plugins list | describe. */
 #include "command/cli.h"
 
+#include "base/words.h"
 #include "config/config.h"
 #include "plugin/apart.h"
 #include "plugin/plugin.h"
@@ -34,9 +35,9 @@ static void print_table(const json_t *rows) {
                  "status");
     for (i = 0; i < json_array_size(rows); i++) {
         const json_t *row = json_array_get(rows, i);
-        for (k = 0; k < 4; k++) (void)printf("%-*s  ", widths[k], text_of(row, keys[k]));
-        (void)printf("%s\n", text_of(row, "file"));
-        if (text_of(row, "reason")[0] != 0) (void)printf("    %s\n", text_of(row, "reason"));
+        for (k = 0; k < 4; k++) weft_words_print(stdout, "%-*s  ", widths[k], text_of(row, keys[k]));
+        weft_words_print(stdout, "%s\n", text_of(row, "file"));
+        if (text_of(row, "reason")[0] != 0) weft_words_print(stdout, "    %s\n", text_of(row, "reason"));
     }
 }
 
@@ -102,12 +103,12 @@ static void print_keys(const weft_loaded *loaded) {
 
 static void print_plugin(const weft_loaded *loaded) {
     const weft_plugin *plugin = loaded->plugin;
-    (void)printf("%s:%s %s (%s/%u)\n%s\n\n", plugin->kind, plugin->id, plugin->version, plugin->kind,
-                 plugin->interface_major, plugin->help);
-    (void)printf("file    %s\nsha256  %s\n", loaded->path, loaded->sha256);
+    weft_words_print(stdout, "%s:%s %s (%s/%u)\n%s\n\n", plugin->kind, plugin->id, plugin->version, plugin->kind,
+                     plugin->interface_major, plugin->help);
+    weft_words_print(stdout, "file    %s\nsha256  %s\n", loaded->path, loaded->sha256);
     (void)printf("sdk     built with %u.%u, needs %u.%u\n", loaded->sdk / 1000, loaded->sdk % 1000,
                  loaded->min_sdk / 1000, loaded->min_sdk % 1000);
-    (void)printf("needs   %s\n\n", loaded->needed[0] == 0 ? "no library" : loaded->needed);
+    weft_words_print(stdout, "needs   %s\n\n", loaded->needed[0] == 0 ? "no library" : loaded->needed);
     print_keys(loaded);
 }
 

@@ -2,7 +2,12 @@
 #include "command/cli.h"
 
 #include "base/templates.h"
+#include "base/words.h"
+#include "config/path.h"
+#include "config/settings.h"
+#include "config/value.h"
 #include "conform/try_rule.h"
+#include "plugin/described.h"
 #include "plugin/doubts.h"
 #include "plugin/load.h"
 
@@ -53,6 +58,55 @@ static weft_status set_overrides(check *c, const char *kind, weft_error *err) {
     return WEFT_OK;
 }
 
+/* Returns the key of "section.key=value": of the plugin under test or of the host; NULL: of neither. */
+static const weft_key *find_key(const check *c, const weft_described *plugin, const char *override) {
+    const size_t section = strcspn(override, "."), n = strcspn(override, "=");
+    weft_settings_section table;
+    char name[64];
+    const weft_key *key = NULL;
+    if (section >= n || n - section > sizeof name) return NULL;
+    (void)snprintf(name, sizeof name, "%.*s", (int)(n - section - 1), override + section + 1);
+    if (strlen(c->options.kind) == section && strncmp(c->options.kind, override, section) == 0)
+        key = weft_described_key(plugin, name);
+    for (size_t i = 0; key == NULL && weft_settings_table(&table, i); i++) {
+        if (strlen(table.section) != section || strncmp(table.section, override, section) != 0) continue;
+        for (uint64_t k = 0; k < table.n; k++)
+            if (strcmp(table.keys[k].name, name) == 0) key = &table.keys[k];
+    }
+    return key;
+}
+
+/* Makes the value absolute if it is a path. A value that the key does not take stays: the rules report it. */
+static weft_status make_absolute(char **override, const weft_key *key, const char *directory, weft_error *err) {
+    weft_value value = {{0}, NULL};
+    char *made = NULL;
+    const int head = (int)strcspn(*override, "=");
+    if (key == NULL || (key->type != WEFT_KEY_PATH && (key->flags & WEFT_PATHS) == 0)) return WEFT_OK;
+    if (weft_value_parse(&value, key, *override + head + 1, directory, NULL) != WEFT_OK) return WEFT_OK;
+    if (asprintf(&made, "%.*s=%s", head, *override, value.text) < 0) made = NULL;
+    weft_value_free(&value);
+    if (made == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
+    free(*override);
+    *override = made;
+    return WEFT_OK;
+}
+
+/* Each rule runs in a directory of its own, and the paths of the command line start at this one. */
+static weft_status resolve_paths(check *c, weft_error *err) {
+    weft_described *plugin = NULL;
+    char *directory = NULL;
+    weft_status status = WEFT_OK;
+    if (c->n_overrides == 0) return WEFT_OK;
+    directory = weft_path_home(NULL);
+    if (directory == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found");
+    status = weft_plugin_describe_file(&plugin, NULL, c->options.kind, c->options.id, c->file, err);
+    for (size_t i = 0; status == WEFT_OK && i < c->n_overrides; i++)
+        status = make_absolute(&c->overrides[i], find_key(c, plugin, c->overrides[i]), directory, err);
+    weft_described_free(plugin);
+    free(directory);
+    return status;
+}
+
 /* A key that has no default and a name that the small model has something for. */
 static weft_status offer_text(check *c, weft_error *err) {
     char *made = NULL;
@@ -90,7 +144,7 @@ static weft_status find_directory(check *c, weft_error *err) {
 static void print_reason(const char *why) {
     while (*why != '\0') {
         const int n = (int)strcspn(why, "\n");
-        (void)printf("                %.*s\n", n, why);
+        weft_words_print(stdout, "                %.*s\n", n, why);
         why += n + (why[n] == '\n');
     }
 }
@@ -117,7 +171,7 @@ static json_t *find_doubts(const check *c, const weft_preflight *note, const wef
     json_t *warnings = json_array();
     weft_doubts_find(c->options.file, c->given, note, plugin->kind, plugin->id, keep_doubt, warnings);
     for (size_t i = 0; !c->json && i < json_array_size(warnings); i++)
-        (void)printf("  warning       %s\n", json_string_value(json_array_get(warnings, i)));
+        weft_words_print(stdout, "  warning       %s\n", json_string_value(json_array_get(warnings, i)));
     return warnings;
 }
 
@@ -125,7 +179,7 @@ static json_t *find_doubts(const check *c, const weft_preflight *note, const wef
 static void refuse(check *c, json_t *object, const weft_error *why) {
     if (c->n_refused++ == 0) c->refused = *why;
     (void)json_object_set_new(object, "refused", json_string(why->text));
-    if (!c->json) (void)printf("  refused       %s\n", why->text);
+    if (!c->json) weft_words_print(stdout, "  refused       %s\n", why->text);
 }
 
 static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
@@ -148,9 +202,11 @@ static void check_plugin(check *c, const weft_preflight *note, const weft_note_p
     weft_status status = set_overrides(c, plugin->kind, &err);
     c->options.kind = plugin->kind;
     c->options.id = plugin->id;
-    if (!c->json) (void)printf("%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
+    if (!c->json)
+        weft_words_print(stdout, "%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
     object = json_pack("{s:s, s:s, s:s, s:o, s:o}", "file", c->options.file, "kind", plugin->kind, "id", plugin->id,
                        "warnings", find_doubts(c, note, plugin), "rules", rules);
+    if (status == WEFT_OK) status = resolve_paths(c, &err);
     if (status == WEFT_OK) status = find_directory(c, &err);
     c->options.directory = c->directory;
     if (status == WEFT_OK) status = offer_text(c, &err);
@@ -206,7 +262,7 @@ static void check_file(check *c, const char *path) {
         status = weft_error_set(&err, WEFT_E_USER, "%s is not there", path);
     if (status != WEFT_OK) {
         json_t *object = json_pack("{s:s}", "file", path);
-        if (!c->json) (void)printf("%s\n", path);
+        if (!c->json) weft_words_print(stdout, "%s\n", path);
         refuse(c, object, &err);
         (void)json_array_append_new(c->files, object);
         return;
@@ -274,5 +330,5 @@ const weft_command weft_command_plugins_check = {
     "no plugin for this host or a key is refused, whatever came of the others; 2 wrong usage, such as a --rule that\n"
     "there is not; 10 a rule is broken, 11 one ends the process, 12 one hangs, the largest of these; 13 none of "
     "these,\n"
-    "and one could not be tried.",
+    "and one could not be tried. The file's code runs with your rights: this is no sandbox.",
     check_run};

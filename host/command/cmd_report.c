@@ -2,6 +2,7 @@
 #include "command/cli.h"
 
 #include "base/terminal.h"
+#include "base/words.h"
 #include "pages/page.h"
 #include "pages/spark.h"
 
@@ -45,8 +46,8 @@ static void print_sparks(const weft_comparison *runs, const weft_terminal *termi
         const weft_past_run *run = &runs->runs[i];
         if (run->n_steps == 0) continue;
         weft_spark(spark, &run->steps[0].loss, run->n_steps, sizeof *run->steps, places, low, high, terminal->utf8);
-        (void)fprintf(to, "%-*.*s  %s  %.4f to %.4f\n", NAME, NAME, runs->names[i], spark, runs->digests[i].first_loss,
-                      runs->digests[i].last_loss);
+        weft_words_print(to, "%-*.*s  %s  %.4f to %.4f\n", NAME, NAME, runs->names[i], spark,
+                         runs->digests[i].first_loss, runs->digests[i].last_loss);
     }
     (void)fputc('\n', to);
 }
@@ -94,7 +95,7 @@ static weft_status print_csv(const weft_comparison *runs, weft_error *err) {
 static void print_notes(const weft_comparison *runs) {
     for (size_t i = 0; i < runs->n; i++)
         for (int32_t n = 0; n < runs->runs[i].n_notes; n++)
-            (void)fprintf(stderr, "weft report: %s: %s\n", runs->runs[i].directory, runs->runs[i].notes[n]);
+            weft_words_print(stderr, "weft report: %s: %s\n", runs->runs[i].directory, runs->runs[i].notes[n]);
 }
 
 /* ---- the command ---- */
@@ -110,7 +111,7 @@ static weft_status save_page(const weft_comparison *runs, const weft_args *args,
     if (asked != NULL) (void)snprintf(path, sizeof path, "%s", asked);
     else (void)snprintf(path, sizeof path, "%s/report.html", runs->runs[0].directory);
     status = weft_page_save(runs, path, err);
-    if (status == WEFT_OK && !tables) (void)printf("\npage  %s\n", path);
+    if (status == WEFT_OK && !tables) weft_words_print(stdout, "\npage  %s\n", path);
     return status;
 }
 

@@ -122,8 +122,9 @@ static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t conf
     if (row->type < WEFT_KEY_I64 || row->type > WEFT_KEY_LIST) {
         return weft_error_set(err, WEFT_E_PLUGIN, "its type %d does not exist", row->type);
     }
-    if ((row->flags & WEFT_PATHS) != 0 && (row->type != WEFT_KEY_LIST || *row->fallback != '\0')) {
-        return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS goes with a LIST that is empty by default");
+    if ((row->flags & WEFT_PATHS) != 0 &&
+        (row->type != WEFT_KEY_LIST || (row->fallback != NULL && *row->fallback != '\0'))) {
+        return weft_error_set(err, WEFT_E_PLUGIN, "WEFT_PATHS goes with a LIST that is required or empty by default");
     }
     if (row->offset % 8 != 0 || (uint64_t)row->offset + 8 > config_size) {
         return weft_error_set(err, WEFT_E_PLUGIN, "its offset %u is not that of 8 aligned bytes in a struct of %llu",

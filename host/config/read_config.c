@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "config/brought.h"
 #include "config/ini.h"
 #include "config/path.h"
 #include "config/store.h"
@@ -251,6 +252,7 @@ weft_status weft_config_load(weft_config **out, const char *path, const char *co
         if (overrides[i][0] == '!' && strchr(overrides[i], '=') == NULL) forget_section(self, overrides[i] + 1);
         else status = add_override(self, overrides[i], err);
     }
+    if (status == WEFT_OK) status = weft_brought_check(self, path, err);
     if (status == WEFT_OK) *out = self;
     else weft_config_free(self);
     return status;

@@ -110,7 +110,7 @@ static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
     const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, ask_attached};
     return weft_other_keys(subject, &answers, err);
 }

@@ -134,7 +134,7 @@ static weft_status ask_recorded(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(const weft_subject *subject,
+static weft_status heeds_its_keys(weft_subject *subject,
                                   weft_status (*ask)(weft_answer *to, void *made, weft_error *err), weft_error *err) {
     const weft_answers answers = {sizeof(weft_declared *), open_declared, close_declared, ask};
     return weft_other_keys(subject, &answers, err);

@@ -2,6 +2,7 @@
 #include "trial/rule.h"
 
 #include "engine/judge_optimizer.h"
+#include "trial/compiled_body.h"
 #include "trial/later.h"
 #include "trial/other_key.h"
 #include "plugin/call.h"
@@ -18,6 +19,7 @@ typedef struct instance {
     const weft_optimizer_plugin *table;
     weft_optimizer *made;
     weft_optimizer_facts facts;
+    weft_body_fn *body; /* the update's text, compiled; NULL: the plugin's own function */
 } instance;
 
 static void instance_close(instance *self) {
@@ -51,6 +53,10 @@ static weft_status prepare(const instance *self, void *hp, uint64_t update, doub
     weft_subject_asks("update %llu", (unsigned long long)step.update);
     WEFT_PLUGIN_CALL(status, self->table, prepare, err, self->made, hp, &step);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "prepare fails without a sentence");
+    for (int64_t i = self->facts.hp_bytes; i < WEFT_MAX_HP && status == WEFT_OK; i++)
+        if (((unsigned char *)hp)[i] != poison)
+            status = WEFT_BROKEN(err, "prepare writes byte %lld of hp, and its hp_size is %lld", (long long)i,
+                                 (long long)self->facts.hp_bytes);
     return status;
 }
 
@@ -93,7 +99,8 @@ static void update(const instance *self, bench *on, const void *hp, const weft_r
     call.coefficient = 1.0f;
     before = weft_plugin_enter(self->table, "update");
     weft_subject_asks("elements %lld to %lld", (long long)begin, (long long)end);
-    self->table->update(self->made)->cpu(&call);
+    if (self->body != NULL) self->body(&call);
+    else self->table->update(self->made)->cpu(&call);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
 }
 
@@ -196,6 +203,11 @@ static weft_status answer(weft_answer *to, void *made, weft_error *err) {
     weft_answer_add(to, &self->facts.n_states, sizeof self->facts.n_states);
     weft_answer_add(to, &self->facts.hp_bytes, sizeof self->facts.hp_bytes);
     weft_answer_add(to, &size, sizeof size);
+    for (int64_t s = 0; s < self->facts.n_states; s++) {
+        weft_answer_add_text(to, self->facts.states[s].name);
+        WEFT_ANSWER_ADD(to, self->facts.states[s].dtype);
+        WEFT_ANSWER_ADD(to, self->facts.states[s].flags);
+    }
     for (uint64_t number = 1; number <= 1000 && status == WEFT_OK; number *= 10) {
         status = prepare(self, hp, number, 0.01, WEFT_POISON_ONE, err);
         if (status == WEFT_OK) weft_answer_add(to, hp, (size_t)self->facts.hp_bytes);
@@ -203,7 +215,7 @@ static weft_status answer(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status prepares_by_its_keys(const weft_subject *subject, weft_error *err) {
+static weft_status prepares_by_its_keys(weft_subject *subject, weft_error *err) {
     const weft_answers answers = {sizeof(instance), open_any, close_any, answer};
     return weft_other_keys(subject, &answers, err);
 }
@@ -231,11 +243,13 @@ static weft_status prepares_alike(weft_subject *subject, weft_error *err) {
 }
 
 /* A few updates, each in calls of `piece` elements. */
-static weft_status run_updates(const weft_subject *subject, bench *on, int64_t piece, uint8_t poison, weft_error *err) {
+static weft_status run_body(const weft_subject *subject, bench *on, int64_t piece, uint8_t poison, weft_body_fn *body,
+                            weft_error *err) {
     const weft_range range = whole_range(0.5f, 1.0f);
     unsigned char hp[WEFT_MAX_HP];
     instance self;
     weft_status status = instance_open(&self, subject, poison, err);
+    self.body = body;
     bench_fill(on);
     for (uint64_t step = 1; step <= STEPS && status == WEFT_OK; step++) {
         status = prepare(&self, hp, step, step_size(&self), poison, err);
@@ -243,6 +257,54 @@ static weft_status run_updates(const weft_subject *subject, bench *on, int64_t p
             update(&self, on, hp, &range, at, at + piece < MARGIN + ELEMENTS ? at + piece : MARGIN + ELEMENTS);
     }
     instance_close(&self);
+    return status;
+}
+
+static weft_status run_updates(const weft_subject *subject, bench *on, int64_t piece, uint8_t poison, weft_error *err) {
+    return run_body(subject, on, piece, poison, NULL, err);
+}
+
+/* ---- its text ---- */
+
+static weft_status compile_body(weft_body_fn **out, const weft_subject *subject, weft_error *err) {
+    const weft_elementwise *kernel = NULL;
+    instance self;
+    int64_t bytes = 0;
+    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_ASK(kernel, self.table, update, self.made);
+    if (status == WEFT_OK) status = weft_body_compile(out, &bytes, kernel, err);
+    if (status == WEFT_OK && bytes != self.facts.hp_bytes)
+        status = WEFT_BROKEN(err, "%s has %lld bytes as its members say, and hp_size is %lld", kernel->hp_name,
+                             (long long)bytes, (long long)self.facts.hp_bytes);
+    instance_close(&self);
+    return status;
+}
+
+static weft_status compare_bodies(const bench *own, const bench *text, weft_error *err) {
+    for (int32_t i = 0; i < ALL; i++) {
+        bool same = memcmp(&own->weight[i], &text->weight[i], sizeof(float)) == 0;
+        for (int32_t s = 0; s < WEFT_MAX_STATES; s++)
+            same = same && memcmp(&own->states[s][i], &text->states[s][i], sizeof(float)) == 0;
+        if (!same)
+            return WEFT_BROKEN(err,
+                               "element %d is %.9g after %d updates by its function, and %.9g by the text of its body, "
+                               "which a card compiles: it was built with contraction of products and sums (build it "
+                               "with -ffp-contract=off), or its function is of another text",
+                               i - MARGIN, (double)own->weight[i], STEPS, (double)text->weight[i]);
+    }
+    return WEFT_OK;
+}
+
+/* What a card computes comes from the text. */
+static weft_status follows_its_text(weft_subject *subject, weft_error *err) {
+    bench *on = malloc(2 * sizeof *on);
+    weft_body_fn *body = NULL;
+    weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
+    if (status == WEFT_OK) status = compile_body(&body, subject, err);
+    if (status == WEFT_OK) status = run_updates(subject, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = run_body(subject, &on[1], ELEMENTS, WEFT_POISON_ONE, body, err);
+    if (status == WEFT_OK) status = compare_bodies(&on[0], &on[1], err);
+    free(on);
     return status;
 }
 
@@ -623,4 +685,5 @@ const weft_rule weft_rules_optimizer[] = {
     {"R38", "optimizer", "gives its memory back", gives_back, false},
     {"R39", "optimizer", "updates alike in a host whose structs are longer", updates_later, false},
     {"R114", "optimizer", "keeps a state from below zero that it declares as never negative", stays_above_zero, false},
+    {"R117", "optimizer", "computes by its function what the text of its body says", follows_its_text, false},
     {NULL, NULL, NULL, NULL, false}};

@@ -131,7 +131,7 @@ static weft_status each_tree(weft_subject *subject, on_tree holds, weft_error *e
         weft_subject_asks("tree %u of %u modules", number, d->tree.job.n_modules);
         status = holds(d, subject, number, err);
         tried.tried += status == WEFT_OK;
-        if (status != WEFT_E_USER) continue;
+        if (status != WEFT_E_USER && status != WEFT_E_UNSUPPORTED) continue; /* these two are refusals */
         weft_tried_refused(&tried, weft_subject_asked(), err);
         err->text[0] = '\0';
         status = WEFT_OK;
@@ -161,18 +161,23 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     const weft_keyed *self = made;
     desk *d = malloc(sizeof *d);
     weft_status status = d != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
-    for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
+    for (uint32_t i = 0; i < WEFT_TREES && status == WEFT_OK; i++) {
+        const uint32_t number = weft_keyed_at(self, i, WEFT_TREES);
+        weft_answer one;
+        weft_answer_begin(&one);
         weft_tree_draw(&d->tree, number, false);
         status = ask(&d->one, self->subject, &d->tree.job, WEFT_POISON_ONE, err);
-        if (status == WEFT_OK) weft_answer_add(to, d->one.unit_of, sizeof d->one.unit_of);
-        if (status == WEFT_OK) weft_answer_add(to, d->one.names, (size_t)d->one.n_units * sizeof d->one.names[0]);
-        if (status == WEFT_E_USER) status = WEFT_OK; /* no tree of this policy */
+        WEFT_ANSWER_ADD(&one, status);
+        if (status == WEFT_OK) weft_answer_add(&one, d->one.unit_of, sizeof d->one.unit_of);
+        for (int32_t u = 0; status == WEFT_OK && u < d->one.n_units; u++) weft_answer_add_text(&one, d->one.names[u]);
+        weft_keyed_add(to, number, &one);
+        if (status == WEFT_E_USER || status == WEFT_E_UNSUPPORTED) status = WEFT_OK; /* no tree of this policy */
     }
     free(d);
     return status;
 }
 
-static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
     const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, ask_keyed};
     return weft_other_keys(subject, &answers, err);
 }

@@ -36,7 +36,12 @@ static bool is_split(const weft_job_spec *job) {
     return false;
 }
 
-/* The whole answer for a drawn job. WEFT_E_USER: it does not take such a job, and says so. */
+/* A strategy refuses a job with either of these; a sentence says why. */
+static bool is_refusal(weft_status status) {
+    return status == WEFT_E_USER || status == WEFT_E_UNSUPPORTED;
+}
+
+/* Returns the programs of all ranks for a drawn job. is_refusal: the strategy does not take such a job. */
 static weft_status ask(asked *out, const weft_subject *subject, uint32_t number, int32_t mode, int32_t reduce,
                        uint8_t poison, weft_error *err) {
     const weft_strategy_plugin *table = weft_subject_table(subject, strategy);
@@ -73,9 +78,8 @@ static weft_status each_job(weft_subject *subject, on_job holds, weft_error *err
     for (uint32_t i = 0; i < 3 * WEFT_DRAWN_JOBS && status == WEFT_OK; i++) {
         status = holds(a, subject, i / 3, modes[i % 3], err);
         tried.tried += status == WEFT_OK;
-        if (status != WEFT_OK && status != WEFT_E_USER)
-            (void)weft_error_prefix(err, "job %u (%s): ", i / 3, a->job.says);
-        if (status == WEFT_E_USER) {
+        if (status != WEFT_OK && !is_refusal(status)) (void)weft_error_prefix(err, "job %u (%s): ", i / 3, a->job.says);
+        if (is_refusal(status)) {
             if (!a->is_none) weft_tried_refused(&tried, weft_subject_asked(), err);
             err->text[0] = '\0';
             status = WEFT_OK;
@@ -141,14 +145,18 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     const weft_keyed *self = made;
     asked *a = calloc(1, sizeof *a);
     weft_status status = a != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for jobs");
-    for (uint32_t number = 0; number < WEFT_DRAWN_JOBS && status == WEFT_OK; number += KEYED_EVERY) {
+    for (uint32_t i = 0; i < WEFT_DRAWN_JOBS / KEYED_EVERY && status == WEFT_OK; i++) {
+        const uint32_t number = KEYED_EVERY * weft_keyed_at(self, i, WEFT_DRAWN_JOBS / KEYED_EVERY);
+        weft_answer one;
+        weft_answer_begin(&one);
         status = ask(a, self->subject, number, WEFT_MODE_TRAIN, WEFT_REDUCE_ORDERED, WEFT_POISON_ONE, err);
         for (int32_t rank = 0; rank < a->job.spec.view.world && status == WEFT_OK; rank++)
-            weft_answer_add(to, a->programs[rank]->events,
+            weft_answer_add(&one, a->programs[rank]->events,
                             (size_t)a->programs[rank]->n_events * sizeof *a->programs[rank]->events);
-        if (status == WEFT_OK) WEFT_ANSWER_ADD(to, a->job.placements);
-        WEFT_ANSWER_ADD(to, status);
-        if (status == WEFT_E_USER) { /* no job of this strategy */
+        if (status == WEFT_OK) WEFT_ANSWER_ADD(&one, a->job.placements);
+        WEFT_ANSWER_ADD(&one, status);
+        weft_keyed_add(to, number, &one);
+        if (is_refusal(status)) { /* no job of this strategy */
             err->text[0] = '\0';
             status = WEFT_OK;
         }
@@ -158,7 +166,7 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
     const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, ask_keyed};
     return weft_other_keys(subject, &answers, err);
 }

@@ -60,7 +60,7 @@ static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(const weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
     const weft_answers answers = {sizeof(weft_tokenizer_instance), open_any, close_any, ask_any};
     return weft_other_keys(subject, &answers, err);
 }

@@ -72,6 +72,14 @@ static char answer_of(weft_status status, const weft_subject *subject) {
     return subject->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
 }
 
+/* Of these kinds, what the rule asks depends on every key, but for those that need another one to count. */
+static bool has_quiet_keys(const char *kind) {
+    static const char *const kinds[] = {"optimizer", "policy", "strategy", "adapter"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kind, kinds[i]) == 0) return true;
+    return false;
+}
+
 /* What runs whole commands has the plugin in other processes, which end. A rule of a kind has nothing to ask of a
  * plugin that says it cannot work here; those of every kind judge that. */
 static weft_status hold(const weft_rule *rule, weft_subject *subject, weft_error *err) {
@@ -81,6 +89,16 @@ static weft_status hold(const weft_rule *rule, weft_subject *subject, weft_error
     status = rule->kind == NULL ? WEFT_OK : weft_usable(subject, err);
     if (status == WEFT_OK) status = rule->holds(subject, err);
     return status == WEFT_OK && !rule->is_long ? weft_left_judge(&before, subject->options->kind, err) : status;
+}
+
+/* What a reader has to know of a rule that holds. */
+static void write_note(weft_error *err, const weft_subject *subject) {
+    const bool is_idle = subject->idle[0] != '\0' && has_quiet_keys(subject->options->kind);
+    (void)snprintf(err->text, sizeof err->text, "%s%s%s%s", subject->note,
+                   subject->note[0] != '\0' && is_idle ? "\n" : "",
+                   is_idle ? "with other values of these keys it answers the same here, so look whether it reads them: "
+                           : "",
+                   is_idle ? subject->idle : "");
 }
 
 static void try_rule(int end, void *context) {
@@ -98,7 +116,7 @@ static void try_rule(int end, void *context) {
     if (status == WEFT_E_DEVICE) status = WEFT_E_UNSUPPORTED; /* so says its entry: a machine's, and no mistake */
     if (status == WEFT_OK) status = hold(asked->rule, &subject, &err);
     verdict = subject.refused ? REFUSED : answer_of(status, &subject);
-    if (status == WEFT_OK) (void)snprintf(err.text, sizeof err.text, "%s", subject.note);
+    if (status == WEFT_OK) write_note(&err, &subject);
     weft_subject_close(&subject);
     if (dprintf(end, "%c%s", verdict, err.text) < 0) _exit(MUTE);
 }

@@ -3,6 +3,10 @@
 
 #include "plugin/enter.h"
 
+#include <ctype.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
 /* A state is a file of a checkpoint, beside the masters. */
 static weft_status judge_name(const char *name, const char *id, weft_error *err) {
     if (name != NULL && name[0] != '\0' && name[0] != '.' && strchr(name, '/') == NULL && strcmp(name, "master") != 0 &&
@@ -80,6 +84,85 @@ static weft_status judge_update(const weft_elementwise *update, int64_t n_states
     return WEFT_OK;
 }
 
+/* ---- the members of hp ---- */
+
+enum { MOST_WORD = 32 };
+
+/* Bytes of a type's word: 4, 8, 0 for a qualifier; -1: it is not known here. */
+static int32_t word_bytes(const char *word) {
+    static const struct {
+        const char *word;
+        int32_t bytes;
+    } words[] = {{"float", 4},    {"int", 4},   {"unsigned", 4}, {"signed", 4},   {"int32_t", 4}, {"uint32_t", 4},
+                 {"double", 8},   {"long", 8},  {"int64_t", 8},  {"uint64_t", 8}, {"size_t", 8},  {"ptrdiff_t", 8},
+                 {"intptr_t", 8}, {"const", 0}, {"volatile", 0}, {"uintptr_t", 8}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        if (strcmp(word, words[i].word) == 0) return words[i].bytes;
+    return -1;
+}
+
+/* Reads a word at *at into out; false: there is none, or it is too long. */
+static bool take_word(char out[MOST_WORD], const char **at) {
+    size_t n = 0;
+    *at += strspn(*at, " \t\n");
+    while (isalnum((unsigned char)(*at)[n]) || (*at)[n] == '_') n++;
+    if (n == 0 || n >= MOST_WORD) return false;
+    memcpy(out, *at, n);
+    out[n] = '\0';
+    *at += n;
+    *at += strspn(*at, " \t\n");
+    return true;
+}
+
+/* Reads "float a, b[4];" at *at. Adds its members to *n; false: it has another form. *wide: a type of 8 bytes. */
+static bool take_members(int64_t *n, bool *wide, const char **at) {
+    char word[MOST_WORD];
+    int32_t bytes = 0, type = 0;
+    const char *before = *at;
+    while (before = *at, take_word(word, at) && (bytes = word_bytes(word)) >= 0) type = bytes > type ? bytes : type;
+    if (type == 0 || word_bytes(word) >= 0) {
+        *wide = *wide || type == 8 || **at == '*';
+        return false;
+    }
+    *wide = *wide || type == 8;
+    *at = before;
+    while (take_word(word, at)) {
+        int64_t elements = 1;
+        char *end = NULL;
+        if (**at == '[') {
+            elements = strtoll(*at + 1, &end, 10);
+            if (elements < 1 || *end != ']') return false;
+            *at = end + 1 + strspn(end + 1, " \t\n");
+        }
+        *n += elements;
+        if (**at == ';') return true;
+        if (*(*at)++ != ',') return false;
+    }
+    return false;
+}
+
+/* The members are text, which the struct is made of. What this cannot read is left to the guard behind hp, in the run.
+ */
+static weft_status judge_hp(int64_t bytes, const weft_elementwise *update, const char *id, weft_error *err) {
+    const char *at = update->hp_fields;
+    int64_t members = 0;
+    bool wide = false, read = true;
+    while (read && *(at += strspn(at, " \t\n;")) != '\0') read = take_members(&members, &wide, &at);
+    if (wide)
+        return weft_error_set(
+            err, WEFT_E_PLUGIN,
+            "optimizer %s has a member of 8 bytes in its hp, %s: \"%.200s\". Members are numbers of 4 "
+            "bytes: float, int32_t or uint32_t",
+            id, update->hp_name, update->hp_fields);
+    if (read && bytes < 4 * members)
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "optimizer %s says in hp_size that its hp has %lld bytes, and %s has %lld members of 4 "
+                              "bytes, \"%.200s\": return (int64_t)sizeof(%s)",
+                              id, (long long)bytes, update->hp_name, (long long)members, update->hp_fields,
+                              update->hp_name);
+    return WEFT_OK;
+}
+
 weft_status weft_optimizer_judge(weft_optimizer_facts *out, const weft_optimizer_plugin *plugin,
                                  const weft_optimizer *optimizer, const char *id, weft_error *err) {
     uint32_t stride = 0;
@@ -95,5 +178,6 @@ weft_status weft_optimizer_judge(weft_optimizer_facts *out, const weft_optimizer
         status = weft_error_set(err, WEFT_E_PLUGIN,
                                 "optimizer %s declares %lld bytes of hp; 4 to %d are possible, in numbers of 4", id,
                                 (long long)out->hp_bytes, WEFT_MAX_HP);
-    return status == WEFT_OK ? judge_update(update, out->n_states, id, err) : status;
+    if (status == WEFT_OK) status = judge_update(update, out->n_states, id, err);
+    return status == WEFT_OK ? judge_hp(out->hp_bytes, update, id, err) : status;
 }

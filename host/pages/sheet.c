@@ -1,11 +1,20 @@
 /* host/pages/sheet.c: see sheet.h. */
 #include "pages/sheet.h"
 
+#include "base/words.h"
+
 #include <stdlib.h>
 
 void weft_sheet_begin(weft_sheet *self, size_t columns) {
     memset(self, 0, sizeof *self);
     self->columns = columns;
+}
+
+/* A cell is one line without control characters: names of directories and texts of records come from outside. */
+static void make_line(char *text) {
+    weft_words_tame(text);
+    for (; *text != '\0'; text++)
+        if (*text == '\n' || *text == '\t') *text = ' ';
 }
 
 void weft_sheet_put(weft_sheet *self, const char *format, ...) {
@@ -21,6 +30,7 @@ void weft_sheet_put(weft_sheet *self, const char *format, ...) {
     if (vasprintf(&text, format, args) < 0) text = NULL;
     va_end(args);
     if (text == NULL) self->failed = true;
+    else make_line(text);
     self->cells[self->n++] = text;
 }
 
@@ -141,12 +151,21 @@ void weft_sheet_print_markdown(const weft_sheet *self, FILE *to) {
 
 /* ---- CSV ---- */
 
+/* A spreadsheet takes such a cell for a formula. A number is none. */
+static bool is_formula(const char *text) {
+    char *end = NULL;
+    if (strchr("=+-@", text[0]) == NULL || text[0] == '\0') return false;
+    (void)strtod(text, &end);
+    return *end != '\0' || end == text;
+}
+
 static void print_csv_cell(const char *text, FILE *to) {
-    if (strpbrk(text, ",\"\r\n") == NULL) {
+    const bool formula = is_formula(text);
+    if (!formula && strpbrk(text, ",\"") == NULL) {
         (void)fputs(text, to);
         return;
     }
-    (void)fputc('"', to);
+    (void)fputs(formula ? "\"'" : "\"", to);
     for (; *text != '\0'; text++) {
         if (*text == '"') (void)fputc('"', to);
         (void)fputc(*text, to);

@@ -1,6 +1,7 @@
 /* host/plugin/call.c: see call.h. */
 #include "plugin/call.h"
 
+#include "base/words.h"
 #include "plugin/enter.h"
 
 #include <stdbool.h>
@@ -11,11 +12,13 @@ void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, c
     call->what = what;
     weft_slow_begin(&call->slow, loaded->plugin->table, what);
     weft_process_save(&call->saved);
+    (void)weft_plugin_called();
     call->before = weft_crash_doing(now);
 }
 
 weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, weft_error *err) {
     const weft_plugin *plugin = call->loaded->plugin;
+    const weft_loaded *other = weft_plugin_called();
     const bool failed = status != WEFT_OK; /* then that is the news, and what it changed is put back silently */
     char when[64];
     weft_status changed = WEFT_OK;
@@ -28,6 +31,9 @@ weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, wef
                                 call->what);
     if (failed) return weft_loaded_blame(call->loaded, status, err);
     if (changed == WEFT_OK) return WEFT_OK;
+    if (err != NULL && other != NULL && other != call->loaded)
+        weft_words_append(err->text, sizeof err->text, " It called %s:%s (%s), which may have done it.",
+                          other->plugin->kind, other->plugin->id, other->path);
     (void)weft_error_prefix(err, "%s:%s (%s) ", plugin->kind, plugin->id, call->loaded->path);
     return changed;
 }

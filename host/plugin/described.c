@@ -42,15 +42,19 @@ static weft_status take_answer(weft_described *self, weft_error *err) {
 weft_status weft_plugin_describe(weft_described **out, const weft_plugins *plugins, const char *kind, const char *id,
                                  weft_error *err) {
     char path[4096];
-    weft_described *self = NULL;
-    weft_status status = weft_plugins_find(plugins, path, sizeof path, kind, id, err);
+    const weft_status status = weft_plugins_find(plugins, path, sizeof path, kind, id, err);
     if (status != WEFT_OK) return status;
-    self = calloc(1, sizeof *self);
+    return weft_plugin_describe_file(out, weft_plugins_trust(plugins), kind, id, path, err);
+}
+
+weft_status weft_plugin_describe_file(weft_described **out, const weft_trust *trust, const char *kind, const char *id,
+                                      const char *path, weft_error *err) {
+    weft_described *self = calloc(1, sizeof *self);
+    weft_status status = WEFT_OK;
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", id);
     (void)snprintf(self->kind, sizeof self->kind, "%s", kind);
     (void)snprintf(self->id, sizeof self->id, "%s", id);
-    self->answer =
-        weft_plugin_apart(path, kind, id, weft_plugins_trust(plugins), WEFT_APART_KEYS, WEFT_APART_SECONDS, err);
+    self->answer = weft_plugin_apart(path, kind, id, trust, WEFT_APART_KEYS, WEFT_APART_SECONDS, err);
     status = self->answer == NULL ? WEFT_E_SYSTEM : take_answer(self, err);
     if (status == WEFT_OK) *out = self;
     else weft_described_free(self);

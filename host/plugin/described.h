@@ -17,6 +17,9 @@ typedef struct weft_described {
 /* The plugin of that kind and id that a search would find. WEFT_E_USER: there is none, and which one is near. [main] */
 weft_status weft_plugin_describe(weft_described **out, const weft_plugins *plugins, const char *kind, const char *id,
                                  weft_error *err);
+/* The plugin of that kind and id in a file. */
+weft_status weft_plugin_describe_file(weft_described **out, const weft_trust *trust, const char *kind, const char *id,
+                                      const char *path, weft_error *err);
 void weft_described_free(weft_described *self); /* NULL is fine */
 
 /* One key more, of a table that outlives this. */

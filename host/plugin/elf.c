@@ -2,6 +2,7 @@
 #include "plugin/elf.h"
 
 #include <elf.h>
+#include <stdbool.h>
 
 #if defined(__x86_64__)
 #define WEFT_ELF_MACHINE EM_X86_64
@@ -229,13 +230,30 @@ const char *weft_elf_import(const weft_elf *self, uint64_t i) {
     return symbol.st_shndx == SHN_UNDEF ? text_at(self, symbol.st_name) : NULL;
 }
 
-const char *weft_elf_needed(const weft_elf *self, uint64_t i) {
+/* Text i of the dynamic entries with one of the tags. */
+static const char *tagged_text(const weft_elf *self, const int64_t tags[3], uint64_t i) {
     Elf64_Dyn entry;
     uint64_t at, seen = 0;
     for (at = 0; dynamic_entry(self, &entry, at); at++) {
-        if (entry.d_tag == DT_NEEDED && seen++ == i) return text_at(self, entry.d_un.d_val);
+        const bool is_one = entry.d_tag == tags[0] || entry.d_tag == tags[1] || entry.d_tag == tags[2];
+        if (is_one && seen++ == i) return text_at(self, entry.d_un.d_val);
     }
     return NULL;
+}
+
+const char *weft_elf_needed(const weft_elf *self, uint64_t i) {
+    static const int64_t tags[3] = {DT_NEEDED, DT_NEEDED, DT_NEEDED};
+    return tagged_text(self, tags, i);
+}
+
+const char *weft_elf_opened(const weft_elf *self, uint64_t i) {
+    static const int64_t tags[3] = {DT_NEEDED, DT_FILTER, DT_AUXILIARY};
+    return tagged_text(self, tags, i);
+}
+
+const char *weft_elf_runpath(const weft_elf *self, uint64_t i) {
+    static const int64_t tags[3] = {DT_RPATH, DT_RUNPATH, DT_RUNPATH};
+    return tagged_text(self, tags, i);
 }
 
 /* "GLIBC_2.36" raises major and minor; other names ("GLIBC_PRIVATE", "GCC_3.0") do not. */

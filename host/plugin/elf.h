@@ -49,6 +49,11 @@ const char *weft_elf_import(const weft_elf *self, uint64_t i);
 /* Name i of the libraries that it needs; NULL past the end. [any-thread] */
 const char *weft_elf_needed(const weft_elf *self, uint64_t i);
 
+/* Name i of the libraries that the loader opens with it (DT_NEEDED, DT_FILTER, DT_AUXILIARY), and directory list i of
+ * those that it searches for them first (DT_RPATH, DT_RUNPATH); NULL past the end. [any-thread] */
+const char *weft_elf_opened(const weft_elf *self, uint64_t i);
+const char *weft_elf_runpath(const weft_elf *self, uint64_t i);
+
 /* The highest GLIBC_<major>.<minor> that it asks for; 0 and 0 if none. [any-thread] */
 weft_status weft_elf_glibc(const weft_elf *self, int *major, int *minor, weft_error *err);
 

@@ -1,6 +1,7 @@
 /* host/plugin/enter.c: see enter.h. The list of owners grows only, and only while plugins are loaded. */
 #include "plugin/enter.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 static const weft_loaded **owners;
@@ -12,6 +13,12 @@ bool weft_plugin_own(const weft_loaded *loaded) {
     owners = grown;
     owners[n_owners++] = loaded;
     return true;
+}
+
+static _Atomic(const weft_loaded *) called_last; /* by a plugin, of all threads; NULL: nothing yet */
+
+const weft_loaded *weft_plugin_called(void) {
+    return atomic_exchange(&called_last, NULL);
 }
 
 static const weft_loaded *owner_of(const void *table) {
@@ -30,6 +37,7 @@ weft_doing weft_plugin_enter(const void *table, const char *slot) {
         now.sha256 = loaded->sha256;
         now.file = loaded->path;
     }
+    if (weft_crash_current().kind != NULL) atomic_store_explicit(&called_last, loaded, memory_order_relaxed);
     return weft_crash_doing(now);
 }
 
@@ -51,14 +59,13 @@ const char *weft_plugin_id(const void *table) {
     return loaded == NULL ? "" : loaded->plugin->id;
 }
 
-/* What a plugin of another kind has caused while this one was called is that one's. */
+/* True if the text names a plugin already: a failure of another plugin, which this one had called, is not its own. That
+ * one may have put a file and a line in front. */
 static bool is_blamed(const char *text) {
+    char title[700];
     for (size_t i = 0; i < n_owners; i++) {
-        const weft_plugin *plugin = owners[i]->plugin;
-        const size_t kind = strlen(plugin->kind), id = strlen(plugin->id);
-        if (strncmp(text, plugin->kind, kind) == 0 && text[kind] == ':' &&
-            strncmp(text + kind + 1, plugin->id, id) == 0 && strncmp(text + kind + 1 + id, " (", 2) == 0)
-            return true;
+        print_title(title, sizeof title, owners[i]);
+        if (strstr(text, title) != NULL) return true;
     }
     return false;
 }

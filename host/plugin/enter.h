@@ -44,6 +44,9 @@ void weft_plugin_title(char *out, size_t size, const void *table);
 /* The id of the plugin whose table it is; "": nobody owns it. [any-thread] */
 const char *weft_plugin_id(const void *table);
 
+/* The plugin that another plugin, or a thread of its call, has called last, and none from now on; NULL: none. [main] */
+const weft_loaded *weft_plugin_called(void);
+
 /* What the calls that follow are for: "training", "evaluation", "generation", or NULL, as at first: for all. Gives what
  * it was, to put it back. [main] [hot] */
 const char *weft_plugin_serve(const char *mode);

@@ -3,6 +3,7 @@
 
 #include "plugin/enter.h"
 #include "plugin/kinds.h"
+#include "plugin/libraries.h"
 #include "plugin/process.h"
 #include "plugin/producer.h"
 #include "plugin/services.h"
@@ -225,6 +226,7 @@ static weft_status judge_file(file_entry *entry, const weft_trust *trust, weft_e
     if (status == WEFT_OK) status = weft_preflight_read(&entry->file.note, bytes, size, err);
     if (status == WEFT_OK && weft_producer_reorders(bytes, size)) entry->file.note.fast_math = 1;
     if (status == WEFT_OK) status = weft_trust_judge(trust, &entry->file.note, entry->file.sha256, entry->path, err);
+    if (status == WEFT_OK) status = weft_libraries_judge(trust, bytes, size, entry->path, err);
     free(bytes);
     return status;
 }

@@ -154,12 +154,16 @@ static weft_status match_pins(const char *pins, const weft_preflight *note, cons
     return WEFT_OK;
 }
 
+int weft_trust_holds(const weft_trust *trust, const char sha256[65]) {
+    return is_pinned(trust->pins, sha256) || is_listed(trust->list, sha256);
+}
+
 weft_status weft_trust_judge(const weft_trust *trust, const weft_preflight *note, const char sha256[65],
                              const char *path, weft_error *err) {
     weft_status status = WEFT_OK;
     if (trust == NULL) return WEFT_OK;
     status = match_pins(trust->pins, note, sha256, err);
     if (status != WEFT_OK || !trust->pinned) return status;
-    if (is_pinned(trust->pins, sha256) || is_listed(trust->list, sha256)) return WEFT_OK;
+    if (weft_trust_holds(trust, sha256)) return WEFT_OK;
     return refuse_unpinned(trust, note, sha256, path, err);
 }

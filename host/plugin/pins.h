@@ -27,6 +27,9 @@ weft_status weft_pins_read_list(char **out, const char *path, weft_error *err);
  * [any-thread] */
 weft_status weft_pins_guard_list(const char *path, weft_error *err);
 
+/* True if the hash stands in `pins` or in the list. [any-thread] */
+int weft_trust_holds(const weft_trust *trust, const char sha256[65]);
+
 /* WEFT_E_USER: a plugin of the file with that note is pinned to another hash, or the file is to be pinned and is not.
  * path: of the file, for people. trust: NULL trusts all. [any-thread] */
 weft_status weft_trust_judge(const weft_trust *trust, const weft_preflight *note, const char sha256[65],

@@ -77,16 +77,20 @@ static void restore_handlers(const weft_process *saved) {
     }
 }
 
-static weft_status restore_fp(const weft_process *saved, const char *when, weft_error *err) {
+uint64_t weft_process_fp(void) {
+    return fp_read();
+}
+
+weft_status weft_process_restore_fp(uint64_t before, const char *when, weft_error *err) {
     const uint64_t now = fp_read();
-    if (now == saved->fp_control) return WEFT_OK;
-    fp_write(saved->fp_control);
+    if (now == before) return WEFT_OK;
+    fp_write(before);
     return weft_error_set(
         err, WEFT_E_PLUGIN,
         "changed the floating-point mode while %s (control word %llx, before %llx%s). The mode is the "
         "host's: link it without -ffast-math, -Ofast and code that sets it.",
-        when, (unsigned long long)now, (unsigned long long)saved->fp_control,
-        fp_flushes(now) && !fp_flushes(saved->fp_control) ? ": small numbers become zero" : "");
+        when, (unsigned long long)now, (unsigned long long)before,
+        fp_flushes(now) && !fp_flushes(before) ? ": small numbers become zero" : "");
 }
 
 /* A plugin that changes several gets the sentence of the last one; all are put back. */
@@ -111,6 +115,6 @@ weft_status weft_process_restore(const weft_process *saved, const char *when, we
         status = weft_error_set(err, WEFT_E_PLUGIN, "changed the locale while %s.", when);
     }
     restore_handlers(saved);
-    if (restore_fp(saved, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
+    if (weft_process_restore_fp(saved->fp_control, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
     return status;
 }

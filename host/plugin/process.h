@@ -22,6 +22,11 @@ typedef struct weft_process {
     unsigned char has_handler[65];
 } weft_process;
 
+/* The floating-point control word of this thread, and its return to what it was: WEFT_E_PLUGIN, "changed the
+ * floating-point mode while WHEN", if it differs. For calls of one plugin by another. [any-thread] [hot] */
+uint64_t weft_process_fp(void);
+weft_status weft_process_restore_fp(uint64_t before, const char *when, weft_error *err);
+
 /* [main] */
 void weft_process_save(weft_process *out);
 

@@ -6,12 +6,24 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <time.h>
+
+/* ", now in linear of adapter:lora (FILE)", the call that the plugin has made; "": none is known. */
+static const char *now_in(char *out, size_t size, const weft_slow *self) {
+    weft_doing call = {0};
+    uint64_t number = 0;
+    out[0] = '\0';
+    if (!weft_crash_main_call(&call, &number) || call.kind == NULL || call.file == NULL) return out;
+    if (strcmp(call.what, self->slot) != 0)
+        (void)snprintf(out, size, ", now in %s of %s:%s (%s),", call.what, call.kind, call.id, call.file);
+    return out;
+}
 
 static void *watch_call(void *context) {
     weft_slow *self = context;
     struct timespec until;
-    char title[700], line[1200];
+    char title[700], line[2000], inner[700];
     int waited = 0;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += WEFT_SLOW_SECONDS;
@@ -19,8 +31,8 @@ static void *watch_call(void *context) {
     while (!self->is_over && waited != ETIMEDOUT) waited = pthread_cond_timedwait(&self->ended, &self->lock, &until);
     if (!self->is_over) {
         weft_plugin_title(title, sizeof title, self->table);
-        (void)snprintf(line, sizeof line, "%s has been in its %s for %d s and goes on", title, self->slot,
-                       (int)WEFT_SLOW_SECONDS);
+        (void)snprintf(line, sizeof line, "%s has been in its %s for %d s%s and goes on", title, self->slot,
+                       (int)WEFT_SLOW_SECONDS, now_in(inner, sizeof inner, self));
         weft_services_say(WEFT_LOG_WARN, line); /* also where a run is only tried, which tells nothing else */
     }
     (void)pthread_mutex_unlock(&self->lock);

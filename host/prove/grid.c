@@ -99,7 +99,8 @@ static weft_cell cell_of(const builder *b, int32_t strategy, const char *name, i
     cell.level[WEFT_AXIS_STRATEGY] = strategy;
     cell.level[WEFT_AXIS_RANKS] = ranks < WEFT_MOST_LEVELS ? ranks : WEFT_MOST_LEVELS - 1;
     (void)snprintf(cell.strategy, sizeof cell.strategy, "%s", name);
-    if (strategy == OWN) return cell;
+    cell.is_own = strategy == OWN;
+    if (cell.is_own) return cell;
     weft_grid_say(&cell.keys, "!strategy");
     weft_grid_say(&cell.keys, "strategy.plugin=%s", name);
     say_all(&cell.keys, &b->spec->common);
@@ -175,6 +176,32 @@ weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_er
 void weft_grid_free(weft_grid *self) {
     free(self->cells);
     memset(self, 0, sizeof *self);
+}
+
+/* ---- cells that the own strategy refuses ---- */
+
+static void list_number(char text[160], int32_t number) {
+    const size_t n = strlen(text);
+    (void)snprintf(text + n, 160 - n, "%s%d", n == 0 ? "" : ", ", (int)number);
+}
+
+int32_t weft_grid_drop_refused(weft_grid *self, char ranks[160], weft_cell *first, bool *is_whole) {
+    int32_t kept = 0, dropped = 0, last = 0;
+    ranks[0] = '\0';
+    *is_whole = true;
+    for (int32_t i = 0; i < self->n; i++) {
+        const weft_cell *cell = &self->cells[i];
+        if (cell->refused[0] == '\0') {
+            *is_whole = *is_whole && !cell->is_own;
+            self->cells[kept++] = *cell;
+            continue;
+        }
+        if (dropped++ == 0) *first = *cell;
+        if (cell->ranks != last) list_number(ranks, cell->ranks);
+        last = cell->ranks;
+    }
+    self->n = kept;
+    return dropped;
 }
 
 /* ---- cells that are one ---- */

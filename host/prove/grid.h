@@ -39,9 +39,10 @@ typedef struct weft_cell {
     int32_t ranks;
     char strategy[64], settings[64], policy[160]; /* for people: "fsdp", "hybrid 2, last", "size 4096" */
     int32_t prefetch;                             /* -1: does not apply */
-    bool checkpointing;
+    bool checkpointing, is_own;                   /* is_own: of the configuration's own strategy, which may refuse it */
     weft_grid_keys keys;
     /* Known once the cell is compiled. */
+    char refused[400];                       /* why the strategy refuses it; "": it does not */
     int32_t replicas, leaves;                /* R, A */
     uint64_t identity;                       /* of its programs */
     int32_t by;                              /* the rank that compiled it for all */
@@ -91,6 +92,9 @@ bool weft_grid_takes_map(const weft_grid_spec *spec, int32_t ranks);
 weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_error *err);
 void weft_grid_free(weft_grid *self);
 
+/* Removes the cells that the own strategy refuses and returns how many. ranks: "3, 5", their numbers of ranks. first:
+ * the first of them. is_whole: no cell of that strategy is left. */
+int32_t weft_grid_drop_refused(weft_grid *self, char ranks[160], weft_cell *first, bool *is_whole);
 /* Takes out compiled cells whose programs equal those of one before, and returns how many. */
 int32_t weft_grid_drop_twins(weft_grid *self);
 /* Keeps the first cell and as few others as a greedy choice needs, so that any two settings that stand together in some

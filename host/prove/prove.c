@@ -2,6 +2,7 @@
 #include "prove/prove.h"
 
 #include "base/clock.h"
+#include "base/words.h"
 #include "prove/cell_room.h"
 #include "prove/marks.h"
 #include "prove/spec.h"
@@ -63,8 +64,37 @@ static weft_status compile_cell(weft_cell *out, const weft_proof *self, const we
     }
     weft_session_close(session);
     if (status == WEFT_OK) return WEFT_OK;
+    if (cell->is_own && (status == WEFT_E_USER || status == WEFT_E_UNSUPPORTED)) {
+        (void)snprintf(out->refused, sizeof out->refused, "%.399s", err->text);
+        weft_words_tame(out->refused);
+        err->text[0] = '\0';
+        return WEFT_OK;
+    }
     weft_cell_describe(text, sizeof text, cell);
     return weft_error_prefix(err, "%s: ", text);
+}
+
+/* The configuration's own strategy may refuse a number of ranks, such as one that does not divide the micro-batches of
+ * a step. It has to take one cell at least. */
+static weft_status omit_refused(weft_proof *self, weft_error *err) {
+    const int32_t all = self->grid.n;
+    char ranks[160];
+    bool is_whole = false;
+    weft_cell *first = calloc(1, sizeof *first);
+    weft_status status = WEFT_OK;
+    int32_t n;
+    if (first == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a cell");
+    n = weft_grid_drop_refused(&self->grid, ranks, first, &is_whole);
+    if (n > 0 && is_whole)
+        status = weft_error_set(err, WEFT_E_USER,
+                                "strategy %s refuses each of its %d cells, on %s ranks, so that nothing of it is "
+                                "proved. The first reason: %s",
+                                first->strategy, (int)n, ranks, first->refused);
+    else if (n > 0)
+        weft_omitted_say(&self->omitted, "%d of %d cells, strategy %s on %s ranks: %s", (int)n, (int)all,
+                         first->strategy, ranks, first->refused);
+    free(first);
+    return status;
 }
 
 /* The ranks share the work: cell i is compiled by rank i % size. */
@@ -124,6 +154,7 @@ static weft_status make_grid(weft_proof *self, const weft_prove_options *options
     (void)snprintf(self->reduce, sizeof self->reduce, "%s", weft_prove_reduce(self->meeting.run));
     status = compare_grids(self, status, err);
     if (status == WEFT_OK) status = compile_all(self, err);
+    if (status == WEFT_OK) status = omit_refused(self, err);
     if (status != WEFT_OK) goto done;
     self->left_out = weft_grid_drop_twins(&self->grid);
     if (!options->full) status = weft_peers_agree(&self->meeting.peers, weft_grid_cover(&self->grid, err), err);

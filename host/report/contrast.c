@@ -2,6 +2,7 @@
 #include "report/contrast.h"
 
 #include "base/units.h"
+#include "base/words.h"
 
 #include <stdlib.h>
 
@@ -125,7 +126,7 @@ static void print_row(const json_t *row, bool counts, const char *name_a, const 
     const char *left = show_value(of_a, a, counts), *right = show_value(of_b, b, counts);
     const char *name = json_string_value(json_object_get(row, "name"));
     if (strlen(left) > COLUMN || strlen(right) > COLUMN) {
-        (void)fprintf(to, "%s\n  %s  %s\n  %s  %s\n", name, name_a, left, name_b, right);
+        weft_words_print(to, "%s\n  %s  %s\n  %s  %s\n", name, name_a, left, name_b, right);
         return;
     }
     (void)fprintf(to, "%-34s %*s %*s", name, COLUMN, left, COLUMN, right);

@@ -2,6 +2,7 @@
 #include "session/data_job.h"
 
 #include "plugin/enter.h"
+#include "plugin/process.h"
 
 const weft_tokenizer_chat *weft_text_chat(const weft_text *text) {
     const weft_tokenizer_chat *table = weft_text_extension(text, WEFT_TOKENIZER_CHAT);
@@ -23,25 +24,58 @@ weft_status weft_text_encode_chat(const weft_text *text, const weft_chat_sink *s
                                   weft_error *err) {
     const weft_tokenizer_chat *table = weft_text_chat(text);
     weft_doing before;
+    weft_status status, changed;
+    uint64_t fp;
     if (table == NULL) return no_chat(err);
     before = weft_plugin_enter(text->plugin, "chat encode");
-    return weft_plugin_leave(before, table->encode(text->tokenizer, sink, chat, err), err);
+    fp = weft_process_fp();
+    status = table->encode(text->tokenizer, sink, chat, err);
+    changed = weft_process_restore_fp(fp, "its chat encode ran", status == WEFT_OK ? err : NULL);
+    return weft_plugin_leave(before, status == WEFT_OK ? changed : status, err);
+}
+
+/* A sink between a tokenizer and the plugin that gets the ids. */
+typedef struct checked {
+    const weft_ids_sink *to;
+    int32_t n_ids, wrong; /* wrong: the first id that is none of the tokenizer's own */
+    bool has_wrong;
+} checked;
+
+static weft_status put_checked(void *context, const int32_t *ids, size_t n) {
+    checked *self = context;
+    for (size_t i = 0; i < n && !self->has_wrong; i++) {
+        self->has_wrong = ids[i] < 0 || ids[i] >= self->n_ids;
+        self->wrong = ids[i];
+    }
+    return self->has_wrong ? WEFT_E_PLUGIN : self->to->put(self->to->context, ids, n);
+}
+
+/* Calls the tokenizer for a data plugin. Its mistakes are reported as its own, not as the caller's. */
+static weft_status encode_checked(const weft_text *with, const weft_ids_sink *sink, const char *text, size_t bytes,
+                                  uint32_t flags, weft_error *err) {
+    checked between = {.to = sink, .n_ids = with->info.vocab_size};
+    const weft_ids_sink checks = {&between, put_checked};
+    const weft_doing before = weft_plugin_enter(with->plugin, "encode");
+    const uint64_t fp = weft_process_fp();
+    weft_status status = with->plugin->encode(with->tokenizer, &checks, text, bytes, flags, err);
+    const weft_status changed = weft_process_restore_fp(fp, "its encode ran", status == WEFT_OK ? err : NULL);
+    if (between.has_wrong)
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "gives the id %d in its encode, and by its info has the ids 0 to %d",
+                                (int)between.wrong, (int)between.n_ids - 1);
+    return weft_plugin_leave(before, status == WEFT_OK ? changed : status, err);
 }
 
 static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                    weft_error *err) {
     const weft_text *with = job->context;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, with->plugin, encode, err, with->tokenizer, sink, text, bytes, with->document_flags);
-    return status;
+    return encode_checked(with, sink, text, bytes, with->document_flags, err);
 }
 
 static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                uint32_t flags, weft_error *err) {
     const weft_text *with = job->context;
-    weft_status status = WEFT_OK;
-    WEFT_PLUGIN_CALL(status, with->plugin, encode, err, with->tokenizer, sink, text, bytes, flags);
-    return status;
+    return encode_checked(with, sink, text, bytes, flags, err);
 }
 
 static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,

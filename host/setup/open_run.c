@@ -3,6 +3,7 @@
 
 #include "base/join.h"
 #include "launch/find.h"
+#include "launch/lasting.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
@@ -132,6 +133,10 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_names(run, needs, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
+    if (status == WEFT_OK) {
+        weft_lasting_begin(run->settings.plugins.call_seconds);
+        run->is_watched = true;
+    }
     if (status == WEFT_OK) status = check_adapter(run, err);
     if (status == WEFT_OK) status = choose_trained(run, err);
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
@@ -172,6 +177,7 @@ void weft_run_close(weft_run *run) {
     free(run->adapter);
     free(run->trained);
     free(run->family);
+    if (run->is_watched) weft_lasting_end();
     free(run);
 }
 

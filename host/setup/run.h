@@ -63,6 +63,7 @@ typedef struct weft_run {
     char *adapter;               /* the adapter plugins that nobody has to name (setup/family.h) */
     weft_adapter_names adapters; /* those that are asked for (setup/adapters.h) */
     char *trained;               /* what [train] trainable = auto stands for, where it is of this run's own; or NULL */
+    bool is_watched;             /* calls that last are reported (launch/lasting.h), until it is closed */
     char *family;                /* the model plugin that nobody has to name (setup/family.h); NULL: it must be named */
 } weft_run;
 

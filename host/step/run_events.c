@@ -14,12 +14,24 @@
 #include "step/travel.h"
 #include "step/values.h"
 
+enum { HP_GUARD = 0xA5 };
+
 /* For the next update, with the step's learning rate. */
 static weft_status prepare_update(weft_stepper *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_step_info info = {(uint32_t)sizeof info, 0, engine->updates + 1, self->lr};
+    const size_t n = (size_t)engine->plan.hp_bytes;
+    unsigned char *guard = (unsigned char *)self->hp + n; /* behind what the optimizer says that it writes */
     weft_status status = WEFT_OK;
+    memset(guard, HP_GUARD, WEFT_MAX_HP - n);
     WEFT_PLUGIN_CALL(status, engine->optimizer_plugin, prepare, err, engine->optimizer, self->hp, &info);
+    for (size_t i = 0; i < WEFT_MAX_HP - n && status == WEFT_OK; i++)
+        if (guard[i] != HP_GUARD)
+            status = weft_plugin_blame(engine->optimizer_plugin,
+                                       weft_error_set(err, WEFT_E_PLUGIN,
+                                                      "writes byte %zu of hp in its prepare, and its hp_size is %zu",
+                                                      n + i, n),
+                                       err);
     return status;
 }
 

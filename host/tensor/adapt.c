@@ -2,10 +2,12 @@
 #include "tensor/adapt.h"
 
 #include "plugin/enter.h"
+#include "plugin/process.h"
 #include "tensor/operators.h"
 
 typedef struct adapting {
     weft_doing before;
+    uint64_t fp;
     bool had_failed;
 } adapting;
 
@@ -15,7 +17,7 @@ static const weft_joined_adapter *claimant(const weft_graph *graph, int32_t clai
 }
 
 static adapting begin(weft_graph *graph, int32_t claim, const char *slot) {
-    const adapting self = {weft_plugin_enter(claimant(graph, claim)->plugin, slot), graph->failed};
+    const adapting self = {weft_plugin_enter(claimant(graph, claim)->plugin, slot), weft_process_fp(), graph->failed};
     graph->adapting = claim;
     return self;
 }
@@ -25,7 +27,10 @@ static weft_value end(weft_graph *graph, adapting self, weft_value given, int64_
     const weft_declared *declared = graph->declared;
     const char *path = declared->sites[graph->adapting - 1].view.path;
     const weft_value none = {0};
+    weft_error changed = WEFT_ERROR_INIT;
     (void)weft_plugin_leave(self.before, WEFT_OK, NULL);
+    if (weft_process_restore_fp(self.fp, "it was called", &changed) != WEFT_OK && !graph->failed)
+        (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "%s", changed.text);
     if (!graph->failed && (given.id == 0 || given.id >= (uint32_t)graph->n_values))
         (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "it gives no value of this segment");
     else if (!graph->failed &&

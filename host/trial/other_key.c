@@ -2,6 +2,7 @@
 #include "trial/other_key.h"
 
 #include "base/child.h"
+#include "base/words.h"
 #include "plugin/crash.h"
 
 #include <math.h>
@@ -25,10 +26,23 @@ void weft_answer_add_text(weft_answer *to, const char *text) {
     weft_answer_add(to, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
 }
 
+static bool backwards; /* in this process, which makes one trial */
+
 weft_status weft_keyed_open(void *instance, const weft_subject *subject, weft_error *err) {
     (void)err;
     ((weft_keyed *)instance)->subject = subject;
+    ((weft_keyed *)instance)->backwards = backwards;
     return WEFT_OK;
+}
+
+uint32_t weft_keyed_at(const weft_keyed *self, uint32_t i, uint32_t n) {
+    return self->backwards ? n - 1 - i : i;
+}
+
+void weft_keyed_add(weft_answer *to, uint32_t number, const weft_answer *one) {
+    weft_answer numbered = *one;
+    WEFT_ANSWER_ADD(&numbered, number);
+    to->fingerprint += numbered.fingerprint;
 }
 
 void weft_keyed_close(void *instance) {
@@ -87,6 +101,7 @@ typedef struct trial {
     const weft_answers *answers;
     company company;
     const char *rank; /* that the environment says; NULL: what it says here */
+    bool backwards;
 } trial;
 
 /* What launchers, and frameworks that are launched, tell a process of its rank by. */
@@ -141,6 +156,7 @@ static void answer_there(int end, void *context) {
     bool refused = false; /* the keys as they are: then nobody is beside it */
     weft_crash_to(end);
     become_rank(asked->rank);
+    backwards = asked->backwards;
     if (beside != NULL && instance != NULL) {
         status = ask_in_company(&out, &refused, asked, beside, instance, &err);
         asked->answers->close(instance);
@@ -165,10 +181,13 @@ static weft_status run_trial(weft_child *child, const trial *asked, company wher
     return weft_child_run(child, answer_there, &there, 2048, asked->subject->options->seconds, err);
 }
 
-static weft_status compare(const trial *asked, const char *key, const char *value, weft_error *err) {
+/* *changes: it answers otherwise than `now`, the plugin with its keys as they are. */
+static weft_status compare(bool *changes, const trial *asked, const weft_child *now, const char *key, const char *value,
+                           weft_error *err) {
     static const char *const made[COMPANIES] = {"", "after", "before"};
     weft_child alone = {0}, beside = {0};
     weft_status status = run_trial(&alone, asked, ALONE, err);
+    *changes = status != WEFT_OK || alone.n < ANSWER || now->n < ANSWER || strncmp(alone.text, now->text, ANSWER) != 0;
     for (int32_t c = BEHIND; c < COMPANIES && status == WEFT_OK; c++) {
         if (alone.n < ANSWER || alone.text[0] != 'y') break; /* other rules ask for more of it */
         status = run_trial(&beside, asked, (company)c, err);
@@ -221,9 +240,24 @@ static weft_status compare_ranks(const weft_subject *subject, const weft_answers
     return status;
 }
 
-/* *tried: the keys take the value. */
-static weft_status try_value(bool *tried, const weft_subject *subject, const weft_answers *answers, const weft_key *key,
-                             const char *value, weft_error *err) {
+/* What is asked is asked in the other order. */
+static weft_status compare_orders(const weft_subject *subject, const weft_answers *answers, const weft_child *now,
+                                  weft_error *err) {
+    const trial asked = {.subject = subject, .other = subject, .answers = answers, .backwards = true};
+    weft_child there = {0};
+    weft_status status = WEFT_OK;
+    if (answers->open != weft_keyed_open || now->n < ANSWER || now->text[0] != 'y') return WEFT_OK;
+    status = run_trial(&there, &asked, ALONE, err);
+    if (status == WEFT_OK && (there.n < ANSWER || strncmp(now->text, there.text, ANSWER) != 0))
+        status = WEFT_BROKEN(err, "it answers something else where it is asked the same in the other order: a static "
+                                  "variable keeps something of what was asked before");
+    free(there.text);
+    return status;
+}
+
+/* *tried: the keys take the value. *changes: some answer is another one then. */
+static weft_status try_value(bool *tried, bool *changes, const weft_subject *subject, const weft_answers *answers,
+                             const weft_child *now, const weft_key *key, const char *value, weft_error *err) {
     weft_subject_other other = {0};
     weft_error refused = WEFT_ERROR_INIT;
     weft_status status = weft_subject_open_word(&other, subject, key->name, value, &refused);
@@ -234,22 +268,39 @@ static weft_status try_value(bool *tried, const weft_subject *subject, const wef
     if (*tried) {
         const trial asked = {.subject = subject, .other = &other.subject, .answers = answers};
         weft_subject_asks("%s = %s", key->name, value);
-        status = compare(&asked, key->name, value, err);
+        status = compare(changes, &asked, now, key->name, value, err);
     }
     weft_subject_close_other(&other);
     return status;
 }
 
-weft_status weft_other_keys(const weft_subject *subject, const weft_answers *answers, weft_error *err) {
+/* A value that changes nothing may be one of several that mean the same, so all are tried before the key is noted. */
+static weft_status try_key(weft_subject *subject, const weft_answers *answers, const weft_child *now,
+                           const weft_key *key, weft_error *err) {
+    char value[128];
+    bool tried = false, changes = false, any = false;
+    weft_status status = WEFT_OK;
+    for (int32_t n = 0; !changes && status == WEFT_OK && other_value(value, sizeof value, subject, key, n); n++) {
+        status = try_value(&tried, &changes, subject, answers, now, key, value, err);
+        any = any || tried;
+    }
+    if (any && !changes)
+        weft_words_append(subject->idle, sizeof subject->idle, "%s%s", subject->idle[0] == '\0' ? "" : ", ", key->name);
+    return status;
+}
+
+weft_status weft_other_keys(weft_subject *subject, const weft_answers *answers, weft_error *err) {
     const weft_plugin *plugin = subject->loaded->plugin;
+    const trial asked = {.subject = subject, .other = subject, .answers = answers};
+    weft_child now = {0};
     weft_status status = compare_ranks(subject, answers, err);
+    if (status == WEFT_OK) status = run_trial(&now, &asked, ALONE, err);
+    if (status == WEFT_OK) status = compare_orders(subject, answers, &now, err);
     for (uint64_t i = 0; i < plugin->n_keys && status == WEFT_OK; i++) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
         const weft_key *key = (const weft_key *)(const void *)at;
-        char value[128];
-        bool tried = false;
-        for (int32_t n = 0; !tried && status == WEFT_OK && other_value(value, sizeof value, subject, key, n); n++)
-            status = try_value(&tried, subject, answers, key, value, err);
+        if ((key->flags & WEFT_REMOVED) == 0) status = try_key(subject, answers, &now, key, err);
     }
+    free(now.text);
     return status;
 }

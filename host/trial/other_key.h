@@ -25,7 +25,13 @@ typedef struct weft_answers {
 /* The instance of a plugin that has none but its keys: a policy, a strategy. */
 typedef struct weft_keyed {
     const weft_subject *subject;
+    bool backwards; /* what is numbered is asked from the last to the first */
 } weft_keyed;
+
+/* The i-th of n numbers in the order that it is asked in. */
+uint32_t weft_keyed_at(const weft_keyed *self, uint32_t i, uint32_t n);
+/* Adds the answer to one number: sums do not depend on the order. */
+void weft_keyed_add(weft_answer *to, uint32_t number, const weft_answer *one);
 
 weft_status weft_keyed_open(void *instance, const weft_subject *subject, weft_error *err);
 void weft_keyed_close(void *instance);
@@ -34,7 +40,8 @@ void weft_keyed_close(void *instance);
  * answers in a process that has an instance with the keys as they are, made before it or after it, as it does in one
  * where it is alone. A value that is refused there says nothing. Before that: an instance answers in a process that
  * launchers would have called another rank as it does here. Each of them is a process of its own, so no instance is to
- * have been made in this one. [main] */
-weft_status weft_other_keys(const weft_subject *subject, const weft_answers *answers, weft_error *err);
+ * have been made in this one. A plugin that has only its keys (weft_keyed_open) answers alike in both orders, too.
+ * subject->idle gets the keys none of whose values changes an answer. [main] */
+weft_status weft_other_keys(weft_subject *subject, const weft_answers *answers, weft_error *err);
 
 #endif

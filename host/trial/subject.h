@@ -25,6 +25,7 @@ typedef struct weft_subject {
     void *config;   /* filled; what its texts point to belongs to `parsed` */
     bool refused;   /* opening it has failed for what the user gave */
     bool is_moot;   /* the rule has found that it does not apply */
+    char idle[320]; /* keys whose other values change no answer: "blocks, depth"; "": none is known */
     char note[640]; /* what a reader has to know of a rule that holds: what it was not tried on; "": nothing */
 } weft_subject;
 

@@ -125,11 +125,30 @@ optimizer leaving 's/(static weft_status my_optimizer_prepare\(.*?\{\n)/$1    if
 answers 11 crashes "leaving.so) ended the main thread in its prepare: its work" my-optimizer/leaving.so --rule R31
 answers 10 broken "leaving.so) ended the main thread in its prepare, in training, at step 3: its work" my-optimizer/leaving.so --rule R27
 
+# hp_size one member short, where the members are no text that can be read: prepare writes past it, and a run stops.
+optimizer short 's/return \(int64_t\)sizeof\(my_optimizer_hp\);/return (int64_t)sizeof(my_optimizer_hp) - 4;/; s/(WEFT_HP\(my_optimizer_hp,) float/$1 my_number/; s/WEFT_HP\(my/typedef float my_number;\n$&/'
+refused "short.so), in training: writes byte 8 of hp in its prepare, and its hp_size is 8" \
+    "$weft" train my-optimizer/try/run.ini optimizer.plugin="$dir/my-optimizer/short.so" run.out="$dir/short"
+# A key that is never read breaks no rule, for another key may have to be set before it counts, and is named.
+optimizer deaf 's/out->momentum = \(float\)optimizer->config.momentum;/out->momentum = 0.9f;/'
+answers 0 holds "so look whether it reads them: momentum" my-optimizer/deaf.so weight_decay=0.1 --rule R31
+# Built so that products and sums are joined, on a processor that has such an instruction.
+if grep -qw fma /proc/cpuinfo; then
+    gcc -O3 -march=native -std=gnu11 -fvisibility=hidden -fPIC -shared -I"$WEFT_SOURCE/sdk/include" \
+        -Wl,--version-script="$WEFT_SOURCE/sdk/cmake/weft-plugin.map" my-optimizer/my_optimizer.c -o my-optimizer/fma.so -lm
+    answers 10 broken "it was built with contraction of products and sums" my-optimizer/fma.so weight_decay=0.1 --rule R117
+fi
+status=0
+CC=nothing PATH=/nonexistent "$weft" plugins check my-optimizer/sound.so --rule R117 >printed 2>&1 || status=$?
+{ [ "$status" = 13 ] && grep -qE '^  R117 +untried' printed; } || failed "without a compiler: status $status" printed
+
 # A plugin that cannot work on this machine, and says so in works, in its entry or for what it is asked, is no broken one.
 policy() { # policy NAME CHANGE: my-policy/NAME.so is the template with that change
     perl -0pe "$2" my-policy/my_policy.c >"my-policy/$1.c"
     make_plugin "my-policy/$1.c" "my-policy/$1.so" || failed "the policy $1 does not compile" log
 }
+policy deaf 's/const int64_t blocks = (.*?);/const int64_t blocks = 2; (void)config;/'
+answers 0 holds "so look whether it reads them: blocks" my-policy/deaf.so --rule R41
 no_loom='return weft_error_set(err, WEFT_E_DEVICE, "no loom is connected here");'
 policy idle "s/    while \\(first >= 0\\) \\{/    if (first >= 0) $no_loom\n\$&/; s/WEFT_PLUGIN\\(policy(.*?)_table\\)/static weft_status my_policy_works(const weft_host *host, weft_error *err) { (void)host; $no_loom }\nWEFT_PLUGIN_THAT(policy\$1_table, my_policy_works)/s"
 answers 13 untried "no loom is connected here" my-policy/idle.so
@@ -145,6 +164,22 @@ answers 13 untried "tried on 1 of 27 trees, which is too few to say that it hold
 policy fussy 's/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    if (job->n_modules > 1000) return weft_error_set(err, WEFT_E_USER, "%u modules are too many", job->n_modules);/'
 answers 0 holds "tried on 26 of 27 trees: it refuses 1, first tree 25 of" my-policy/fussy.so --rule R41
 answers 0 holds "jobs in a mode: it refuses" "$WEFT_BUILD/plugins/weft-strategy-single.so" --rule R50
+for code in WEFT_E_USER WEFT_E_UNSUPPORTED; do # a refusal has either of these
+    perl -0pe 's/(static weft_status my_strategy_replicas\(.*?\{\n)/$1    if (job->world > 1) return weft_error_set(err, '$code', "one rank");\n/s' \
+        my-strategy/my_strategy.c >my-strategy/single.c
+    make_plugin my-strategy/single.c my-strategy/single.so || failed "a strategy for one rank does not compile" log
+    answers 0 holds "jobs in a mode: it refuses" my-strategy/single.so --rule R50
+done
+policy narrow 's/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    if (job->n_modules > 1000) return weft_error_set(err, WEFT_E_UNSUPPORTED, "too many");/'
+answers 0 holds "tried on 26 of 27 trees: it refuses 1" my-policy/narrow.so --rule R40
+
+# A required list of paths. A path on the command line starts at the working directory.
+policy listed 's/(    K\(I64, blocks, "2")/    K(LIST, also, NULL, "", "", WEFT_PATHS, "Files.") \\\n$1/; s/int64_t first = block_behind\(job, 0, 1\), i;/$&\n    const char *also = ((const my_policy_config *)config)->also;\n    if (also[0] != 47 || strstr(also, "\x2fhere,\x2fthere") == NULL || strstr(also, "weft-check") != NULL) return WEFT_E_PLUGIN;/'
+answers 13 untried "also is missing" my-policy/listed.so --rule R40
+answers 0 holds "" my-policy/listed.so also=here,/there --rule R40
+seq 1 4000 | sed 's/$/ words of a line/' >text.txt
+answers 0 holds "" "$WEFT_BUILD/plugins/weft-data-text.so" path=text.txt --rule R70
+answers 0 holds "" "$WEFT_BUILD/plugins/weft-data-text.so" path=text.txt --rule R27
 prints "$weft" plugins check my-policy/sound.so --rule R40
 ! grep -q "tried on" printed || failed "a policy that takes all trees is said to refuse some" printed
 
@@ -162,6 +197,23 @@ perl -0pe 's/    if \(split == WEFT_SPLIT_VALIDATION\) return;.*\n//' my-data/my
 make_plugin my-data/empty.c my-data/empty.so || failed "data without a target in validation do not compile" log
 refused "[data] plugin = my-data gives of its split validation have no target" "$weft" train my-data/try/run.ini \
     data.plugin="$dir/my-data/empty.so" eval.every=2
+
+# A mistake is blamed on the plugin that makes it, and not on the one that calls it.
+blames() { # blames KIND SENTENCE CHANGE: a run with that change of the template's tokenizer or adapter
+    perl -0pe "$3; s/^/#include <fenv.h>\n#include <sys\/stat.h>\n/" "my-$1/my_$1.c" >"my-$1/wrong.c"
+    make_plugin "my-$1/wrong.c" "my-$1/wrong.so" || failed "the $1 does not compile: $3" log
+    refused "$2" "$weft" train "my-$1/try/run.ini" "$1.plugin=$dir/my-$1/wrong.so" run.out="$dir/blamed"
+    ! grep -E "(data|model):[a-z]+ \(.*: .*my-$1" log || failed "another plugin than the $1 is blamed" log
+    rm -rf blamed
+}
+encode='(static weft_status my_tokenizer_encode\(.*?\{\n)'
+blames tokenizer "wrong.so): gives the id 999 in its encode" "s/$encode/\$1    { int32_t id = 999; return sink->put(sink->context, \&id, 1); }\n/s"
+blames tokenizer "text.txt:1: tokenizer:my-tokenizer ($dir/my-tokenizer/wrong.so): it failed in its encode" "s/$encode/\$1    if (tokenizer != NULL) return WEFT_E_PLUGIN;\n/s"
+blames tokenizer "tokenizer:my-tokenizer ($dir/my-tokenizer/wrong.so): changed the floating-point mode" "s/$encode/\$1    (void)fesetround(FE_UPWARD);\n/s"
+blames tokenizer "changed the umask while its create ran. It called tokenizer:my-tokenizer (" "s/$encode/\$1    (void)umask(0);\n/s"
+linear='(static weft_value my_adapter_linear\(.*?\{\n)'
+blames adapter "adapter:my-adapter ($dir/my-adapter/wrong.so), in training: at 'model.layers.0." "s/$linear/\$1    if (self != NULL) return x;\n/s"
+blames adapter "adapter:my-adapter ($dir/my-adapter/wrong.so), in training: at 'model.layers.0." "s/$linear/\$1    (void)fesetround(FE_UPWARD);\n/s"
 
 # What is built and what is kept holds the rules, or they are not tried.
 for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_BUILD"/tests/cuda/weft-device-cuda.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do

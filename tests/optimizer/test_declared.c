@@ -112,6 +112,14 @@ static void no_hp(void) {
 static void odd_hp(void) {
     hp_bytes = 6;
 }
+static void short_hp(void) {
+    kernel.hp_fields = "float lr, beta[2]; int32_t more;";
+    hp_bytes = 12;
+}
+static void wide_hp(void) {
+    kernel.hp_fields = "float lr; double more;";
+    hp_bytes = 16;
+}
 static void fewer_in_the_update(void) {
     kernel.n_states = 1;
 }
@@ -144,6 +152,8 @@ static const struct {
     {large_hp, WEFT_E_PLUGIN, "260 bytes of hp; 4 to 256"},
     {no_hp, WEFT_E_PLUGIN, "0 bytes of hp"},
     {odd_hp, WEFT_E_PLUGIN, "6 bytes of hp"},
+    {short_hp, WEFT_E_PLUGIN, "hp has 12 bytes, and toy_hp has 4 members"},
+    {wide_hp, WEFT_E_PLUGIN, "a member of 8 bytes in its hp, toy_hp"},
     {fewer_in_the_update, WEFT_E_PLUGIN, "declares 2 states, and its update toy_update has 1"},
     {no_loop, WEFT_E_PLUGIN, "no whole update"},
     {short_update, WEFT_E_PLUGIN, "no whole update"},

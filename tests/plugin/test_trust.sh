@@ -86,6 +86,99 @@ plan 1 plugins.trust=pinned plugins.pin_list=more policy.plugin=mine
 says "weft-policy-mine.so is not pinned"
 plan 0 plugins.pin_list=more policy.plugin=mine # a list alone asks for nothing
 
+# So is a library that a pinned file names by a run path or a whole path, and a library that this one names.
+mkdir -p libraries/deep
+left() { # left FUNCTION: a library that leaves a file behind when its code runs
+    printf '#include <stdio.h>\nint %s(void) { return 1; }\n__attribute__((constructor)) static void leave(void) {\n' "$1"
+    printf '    FILE *file = fopen("%s/%s.ran", "w");\n    if (file != NULL) (void)fclose(file);\n}\n' "$PWD" "$1"
+}
+left inner >inner.c
+{ left outer && printf 'int inner(void);\nint outer_calls(void);\nint outer_calls(void) { return inner(); }\n'; } >outer.c
+"$CC" -shared -fPIC -o libraries/deep/libinner.so inner.c
+"$CC" -shared -fPIC -o libraries/libouter.so outer.c -Llibraries/deep -linner "-Wl,-rpath,\$ORIGIN/deep"
+sed 's/"whole"/"linked"/' "$WEFT_SOURCE/plugins/policy/whole/whole.c" >linked.c
+printf 'int outer_calls(void);\n__attribute__((used)) static int link_it(void) { return outer_calls(); }\n' >>linked.c
+build policy linked "$CC" -O2 linked.c -Llibraries -louter "-Wl,-rpath,\$ORIGIN/../libraries" "-Wl,-rpath-link,libraries/deep"
+linked() { # linked STATUS: a plan with it under more pins
+    rm -f outer.ran inner.ran
+    plan "$1" plugins.trust=pinned plugins.pin_list=pins policy.plugin=linked
+    [ "$1" = 0 ] || { [ ! -e outer.ran ] && [ ! -e inner.ran ]; } || failed "code of a library that is not trusted has run"
+}
+cp trusted pins
+sha256sum plugins/weft-policy-linked.so >>pins
+linked 1
+says "needs the library $PWD/libraries/libouter.so, whose SHA-256 $(sha256sum libraries/libouter.so | cut -c 1-64) is not pinned"
+sha256sum libraries/libouter.so >>pins
+linked 1
+says "needs the library $PWD/libraries/deep/libinner.so"
+sha256sum libraries/deep/libinner.so >>pins
+linked 0
+[ -e inner.ran ] || failed "the test's own library does not run"
+mkdir -p libraries/glibc-hwcaps/x86-64-v2 # a copy that the loader prefers on some processors
+"$CC" -shared -fPIC -g3 -o libraries/glibc-hwcaps/x86-64-v2/libouter.so outer.c -Llibraries/deep -linner
+linked 1
+says "needs the library $PWD/libraries/glibc-hwcaps/x86-64-v2/libouter.so"
+rm -r libraries/glibc-hwcaps
+"$CC" -shared -fPIC -g3 -o libraries/whole.so inner.c # which has no name of its own, so that its path is kept
+build policy linked "$CC" -O2 -Wl,--no-as-needed linked.c "$PWD/libraries/whole.so" -Llibraries -louter "-Wl,-rpath,\$ORIGIN/../libraries"
+sha256sum plugins/weft-policy-linked.so >>pins
+linked 1
+says "needs the library $PWD/libraries/whole.so"
+
+# A plugin in a run's directory or its model's is loaded only if the command line names it.
+"$weft" train run.ini run.out=got >said 2>err || failed "no run to look at" said err
+cp plugins/weft-policy-mine.so got
+cp got/config.ini resolved.ini
+config() { # config LINES: of the run, with these instead of its own
+    sed -e '/^\[policy/,/^$/d' -e '/^\[plugins\]/,/^$/d' resolved.ini >got/config.ini
+    printf "\\n$1\\n" >>got/config.ini
+}
+brings() { # brings STATUS SENTENCE ARGUMENT...: weft plan and eval on the run, and config check on its file
+    want=$1 sentence=$2
+    shift 2
+    for command in "plan got" "eval got" "config check got/config.ini"; do
+        rm -f mine.ran
+        status=0
+        # shellcheck disable=SC2086 # two or three words
+        "$weft" $command "$@" >said 2>err || status=$?
+        [ "$status" = "$want" ] || failed "status $status, not $want: $command $*" said err
+        if [ "$want" = 0 ]; then
+            [ -e mine.ran ] || failed "a plugin that the user names does not run: $command $*"
+        else
+            [ ! -e mine.ran ] || failed "a plugin that lies in the run has run: $command $*"
+            says "got/config.ini:"
+            says "$sentence"
+        fi
+    done
+}
+mine=$PWD/got/weft-policy-mine.so
+config "[policy]\nplugin = $mine"
+brings 1 "[policy] plugin = $mine lies in $PWD/got"
+brings 0 "" "policy.plugin=$mine"
+config "[policy]\nplugin = ../plugins/weft-policy-mine.so"
+brings 1 "is relative to $PWD/got"
+config "[plugins]\npath = $PWD/got\n[policy]\nplugin = mine"
+brings 1 "[plugins] path = $PWD/got lies in $PWD/got"
+brings 0 "" plugins.path=got
+ln -s got away
+config "[policy]\nplugin = $PWD/away/weft-policy-mine.so"
+brings 1 "lies in $PWD/got"
+cp -r model brought
+mv got/weft-policy-mine.so brought
+sed -i "s|^path *= $PWD/model\$|path = $PWD/brought|" resolved.ini
+config "[policy]\nplugin = $PWD/brought/weft-policy-mine.so"
+brought=$(sed -n "s|^path *= \($PWD/brought\)\$|\1|p" got/config.ini)
+[ -n "$brought" ] || failed "the run has no other model" got/config.ini
+status=0
+"$weft" config check got/config.ini >said 2>err || status=$?
+[ "$status" = 1 ] || failed "a plugin of the model's directory is taken" said err
+says "lies in $PWD/brought"
+config "[policy]\nplugin = $PWD/plugins/weft-policy-mine.so" # elsewhere: as the run was
+for command in "plan got" "eval got"; do
+    # shellcheck disable=SC2086
+    "$weft" $command >said 2>err || failed "a plugin elsewhere is refused: $command" said err
+done
+
 # A plugin of an idle section is loaded apart, and judged there.
 rm -f mine.ran
 printf '[policy.mine]\nnothing = 1\n' | cat run.ini - >idle.ini

@@ -70,6 +70,17 @@ prove 1 --ranks 4 --steps 2 device.plugin="$faults/weft-device-inside.so"
 says out "DIFFERENT from step 1 on: exp_avg of model.layers.0.mlp"
 grep "ddp\|fsdp" out | grep -q equal && fail "a rank that takes other leaves adds onto other sums"
 
+# A strategy of one's own is left out where it refuses the number of ranks, with the reason; it has to take one cell.
+archive=$WEFT_SOURCE/tests/archive/sdk-1.0/weft-strategy-archive.so
+prove 0 --ranks 3 --steps 2 strategy.plugin="$archive" train.global_batch=8
+says out " equal, 0 not covered, 0 different"
+grep -q "^ *2  archive .*equal" out || fail "the own strategy has no cell on 2 ranks"
+says out "left out: 8 of "
+says out "strategy archive on 3 ranks: "
+says out "4 leaves, which 3 replicas cannot share evenly"
+prove 1 --ranks 3 --steps 2 strategy.plugin="$archive" train.global_batch=2
+says err "strategy archive refuses each of its 16 cells, on 2, 3 ranks"
+
 # Nothing trained proves nothing.
 prove 1 --ranks 1 --steps 2 optimizer.plugin=sgd optimizer.lr=0
 says err "nothing was trained, so nothing is proved"

@@ -111,6 +111,20 @@ cp printed three.csv
 near "$(field three.csv 2 speedup)" "$(field three.csv 1 seconds) / $(field three.csv 2 seconds)"
 near "$(field three.csv 2 memory_factor)" "$(field three.csv 2 planned_bytes) / $(field three.csv 1 planned_bytes)"
 near "$(field three.csv 3 speedup)" 1
+# A name is text to a spreadsheet, and steers no terminal.
+escape=$(printf 'a\033[31mred\302\23331m\nline')
+cp -r one "$escape"
+cp -r one '=1+1'
+prints "$weft" report '=1+1' "$escape" --csv
+[ "$(sed 1d printed | cut -d, -f1)" = "$(printf '"'"'"'=1+1"\na [31mred  31m line')" ] || failed "a formula or a sequence in the CSV" printed
+for form in --markdown ""; do
+    printf '{"step": "x\033[31m"\n' >"$escape/metrics.jsonl"
+    # shellcheck disable=SC2086
+    "$weft" report one "$escape" $form >printed 2>printed.err || true
+    ! grep -q "$(printf '\033')" printed printed.err || failed "a sequence of a name reaches the terminal" printed printed.err
+    grep -q "red" printed.err || failed "the run with a sequence in its name is not reported" printed printed.err
+done
+rm -r "$escape" '=1+1'
 prints "$weft" report one one
 shows printed "differ in nothing but where their results lie"
 [ ! -e report.html ] || failed "a page that nobody asked for"
