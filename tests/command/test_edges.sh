@@ -146,6 +146,20 @@ done
 mv is-renamed was-renamed
 WEFT_PLUGIN_PATH=$PWD/plugins train was-renamed --quiet --resume train.steps=6 checkpoint.every=1 || failed "a resume after the name is back"
 
+# ---- a plugin that changes the rounding mode or the umask in a step ends the run
+cp plugins/weft-optimizer-adamw.so held.so
+for change in 'fesetround(FE_UPWARD)=floating-point mode' 'umask(0)=umask'; do
+    {
+        printf '#include <fenv.h>\n#include <sys/stat.h>\n'
+        sed "s/^    adamw_hp \*out = hp;/&\
+    (void)${change%=*};/" "$WEFT_SOURCE/plugins/optimizer/adamw/adamw.c"
+    } >changes.c
+    build optimizer adamw "${CC:-cc}" -O2 changes.c -lm
+    WEFT_PLUGIN_PATH=$PWD/plugins refused "optimizer:adamw ($PWD/plugins/weft-optimizer-adamw.so) changed the ${change#*=} while its prepare ran" \
+        "$weft" train run.ini run.out=changed --overwrite
+done
+mv held.so plugins/weft-optimizer-adamw.so
+
 # ---- the tokenizer is saved as the run read it
 cp -r model soon
 hold soon.out model.path=soon train.steps=4
