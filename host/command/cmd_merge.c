@@ -4,6 +4,7 @@
 #include "adapter/merge.h"
 #include "adapter/origin.h"
 #include "adapter/stack.h"
+#include "base/file.h"
 #include "base/join.h"
 #include "checkpoint/staging.h"
 #include "plan/make_plan.h"
@@ -42,10 +43,14 @@ static weft_status split_out(merge_command *self, weft_error *err) {
     size_t n = strlen(self->out);
     const char *slash = NULL;
     char whole[WEFT_PATH_BYTES];
+    bool is_there = false;
+    weft_status status = WEFT_OK;
     while (n > 1 && self->out[n - 1] == '/') n--;
     if (n >= sizeof whole) return weft_error_set(err, WEFT_E_USER, "%s: the path is too long", self->out);
     (void)snprintf(whole, sizeof whole, "%.*s", (int)n, self->out);
-    if (access(whole, F_OK) == 0)
+    status = weft_file_exists(&is_there, whole, err);
+    if (status != WEFT_OK) return status;
+    if (is_there)
         return weft_error_set(err, WEFT_E_USER, "%s is there already: give the name of a directory that is to be made",
                               whole);
     slash = strrchr(whole, '/');
