@@ -55,7 +55,7 @@ weft_status weft_tree_visit(const char *path, weft_status (*visit)(void *context
     weft_status status = WEFT_OK;
     const struct dirent *entry = NULL;
     DIR *directory = opendir(path);
-    if (directory == NULL && errno == ENOENT) return WEFT_OK;
+    if (directory == NULL && (errno == ENOENT || errno == ENOTDIR)) return WEFT_OK;
     if (directory == NULL) return cannot_list(path, err);
     for (errno = 0; status == WEFT_OK && (entry = readdir(directory)) != NULL; errno = 0)
         if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
