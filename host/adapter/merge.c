@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/join.h"
 #include "base/text.h"
+#include "base/tree.h"
 #include "base/words.h"
 #include "files/safetensors.h"
 #include "model/config_json.h"
@@ -18,7 +19,6 @@
 #include "model/weights.h"
 #include "plugin/enter.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -443,16 +443,21 @@ static weft_status copy_text(const merge *self, const char *from, const char *na
     return status;
 }
 
+typedef struct text_copy {
+    const merge *merge;
+    const char *from;
+    bool (*is_meant)(const char *name);
+} text_copy;
+
+static weft_status copy_if_meant(void *context, const char *name, weft_error *err) {
+    const text_copy *self = context;
+    return self->is_meant(name) ? copy_text(self->merge, self->from, name, err) : WEFT_OK;
+}
+
 static weft_status copy_texts(const merge *self, const char *from, bool (*is_meant)(const char *name),
                               weft_error *err) {
-    DIR *directory = opendir(from);
-    const struct dirent *entry = NULL;
-    weft_status status = WEFT_OK;
-    if (directory == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", from, strerror(errno));
-    while (status == WEFT_OK && (entry = readdir(directory)) != NULL)
-        if (is_meant(entry->d_name)) status = copy_text(self, from, entry->d_name, err);
-    (void)closedir(directory);
-    return status;
+    text_copy copy = {self, from, is_meant};
+    return weft_tree_visit(from, copy_if_meant, &copy, err);
 }
 
 /* ---- what is carried along ---- */
@@ -468,21 +473,25 @@ static weft_status copy_file(const char *from, const char *to, const char *name,
     return status;
 }
 
+typedef struct copying {
+    const char *from, *to;
+} copying;
+
+static weft_status copy_template(void *context, const char *name, weft_error *err) {
+    const copying *self = context;
+    if (!weft_words_end(name, ".jinja")) return WEFT_OK;
+    if (mkdir(self->to, 0777) != 0 && errno != EEXIST)
+        return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->to, strerror(errno));
+    return copy_file(self->from, self->to, name, err);
+}
+
 /* The templates in additional_chat_templates, if there are any. */
 static weft_status copy_templates(const merge *self, const char *from, weft_error *err) {
     char inside[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
-    DIR *directory = NULL;
-    const struct dirent *entry = NULL;
+    copying paths = {inside, to};
     weft_status status = weft_path_join(inside, from, WEFT_ADDITIONAL_TEMPLATES, err);
     if (status == WEFT_OK) status = weft_path_join(to, self->what->directory, WEFT_ADDITIONAL_TEMPLATES, err);
-    if (status == WEFT_OK) directory = opendir(inside);
-    if (directory == NULL) return status;
-    if (mkdir(to, 0777) != 0 && errno != EEXIST)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", to, strerror(errno));
-    while (status == WEFT_OK && (entry = readdir(directory)) != NULL)
-        if (weft_words_end(entry->d_name, ".jinja")) status = copy_file(inside, to, entry->d_name, err);
-    (void)closedir(directory);
-    return status;
+    return status == WEFT_OK ? weft_tree_visit(inside, copy_template, &paths, err) : status;
 }
 
 /* OUT/ID is an adapter of the merged model, made as if on it. What is carried does not lie where the base's own parts
@@ -493,7 +502,7 @@ static weft_status carry_adapter(const merge *self, int32_t adapter, weft_error 
     weft_status status = weft_stack_place(from, self->what->declared, adapter, self->what->adapter, err);
     if (status == WEFT_OK) status = weft_stack_place(to, self->what->declared, adapter, self->what->directory, err);
     if (status == WEFT_OK) status = weft_origin_load(&origin, from, err);
-    if (status == WEFT_OK) status = weft_base_fingerprint(origin.base, self->what->directory, err);
+    if (status == WEFT_OK) status = weft_base_identify(&origin, self->what->directory, NULL, err);
     if (status == WEFT_OK && mkdir(to, 0777) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", to, strerror(errno));
     if (status == WEFT_OK) status = copy_file(from, to, WEFT_ADAPTER_WEIGHTS, err);

@@ -5,42 +5,123 @@
 #include "base/hash.h"
 #include "base/join.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
-enum { LOOKED_AT = 4096 }; /* bytes at each end of a tensor */
+enum { FORMAT = 2, PIECE_BYTES = 1 << 20, END_BYTES = 4096 };
 
-static weft_status hash_tensor(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor,
-                               weft_error *err) {
-    unsigned char bytes[LOOKED_AT];
-    const int64_t n = tensor->bytes < LOOKED_AT ? tensor->bytes : LOOKED_AT;
+/* ---- the base ---- */
+
+static weft_status put_bytes(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor, int64_t first,
+                             int64_t end, char *piece, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int64_t n = 0; first < end && status == WEFT_OK; first += n) {
+        n = end - first < PIECE_BYTES ? end - first : PIECE_BYTES;
+        status = weft_safetensors_read(files, piece, tensor, first, n, err);
+        if (status == WEFT_OK) weft_hash_put(hash, piece, (size_t)n);
+    }
+    return status;
+}
+
+static weft_status hash_tensor(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor, bool by_ends,
+                               char *piece, weft_error *err) {
+    const int64_t n = tensor->bytes < END_BYTES ? tensor->bytes : END_BYTES;
     weft_status status = WEFT_OK;
     weft_hash_put(hash, tensor->name, strlen(tensor->name) + 1);
     weft_hash_put(hash, &tensor->dtype, sizeof tensor->dtype);
     weft_hash_put(hash, tensor->dims, (size_t)tensor->rank * sizeof *tensor->dims);
-    status = weft_safetensors_read(files, bytes, tensor, 0, n, err);
-    if (status == WEFT_OK) weft_hash_put(hash, bytes, (size_t)n);
-    if (status == WEFT_OK) status = weft_safetensors_read(files, bytes, tensor, tensor->bytes - n, n, err);
-    if (status == WEFT_OK) weft_hash_put(hash, bytes, (size_t)n);
-    return status;
+    if (!by_ends) return put_bytes(hash, files, tensor, 0, tensor->bytes, piece, err);
+    status = put_bytes(hash, files, tensor, 0, n, piece, err);
+    return status == WEFT_OK ? put_bytes(hash, files, tensor, tensor->bytes - n, tensor->bytes, piece, err) : status;
 }
 
-weft_status weft_base_fingerprint(char hex[65], const char *directory, weft_error *err) {
+static weft_status hash_weights(char hex[65], const weft_safetensors *files, bool by_ends, weft_error *err) {
     unsigned char digest[WEFT_HASH_BYTES];
-    weft_safetensors *files = NULL;
     weft_hash hash = {0};
-    weft_status status = weft_safetensors_open_directory(&files, directory, err);
-    if (status != WEFT_OK) return status;
-    status = weft_hash_start(&hash, err);
+    char *piece = malloc(PIECE_BYTES);
+    weft_status status = piece == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to hash the base") : WEFT_OK;
+    if (status == WEFT_OK) status = weft_hash_start(&hash, err);
     for (int32_t i = 0; i < files->n_tensors && status == WEFT_OK; i++)
-        status = hash_tensor(&hash, files, &files->tensors[i], err);
+        status = hash_tensor(&hash, files, &files->tensors[i], by_ends, piece, err);
     if (status == WEFT_OK) status = weft_hash_finish(&hash, digest, err);
     if (status == WEFT_OK) weft_hash_hex(hex, digest);
     weft_hash_free(&hash);
+    free(piece);
+    return status;
+}
+
+/* The time of the inode's last change counts too: whoever sets a time of modification back changes that one. */
+static weft_status hash_state(char hex[65], const weft_safetensors *files, weft_error *err) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *to = open_memstream(&text, &n);
+    weft_status status = to == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of files") : WEFT_OK;
+    for (int32_t i = 0; i < files->n_files && status == WEFT_OK; i++) {
+        const weft_tensor_file *file = &files->files[i];
+        const char *slash = strrchr(file->path, '/');
+        struct stat is;
+        if (fstat(file->descriptor, &is) != 0)
+            status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", file->path, strerror(errno));
+        else
+            (void)fprintf(to, "%s %lld %lld %lld.%09ld %lld.%09ld\n", slash == NULL ? file->path : slash + 1,
+                          (long long)is.st_size, (long long)is.st_ino, (long long)is.st_mtim.tv_sec, is.st_mtim.tv_nsec,
+                          (long long)is.st_ctim.tv_sec, is.st_ctim.tv_nsec);
+    }
+    if (to != NULL && fclose(to) != 0 && status == WEFT_OK)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a list of files");
+    if (status == WEFT_OK) status = weft_hash_text(hex, text, n, err);
+    free(text);
+    return status;
+}
+
+static void take_base(weft_adapter_origin *out, const weft_adapter_origin *from) {
+    memcpy(out->base, from->base, sizeof out->base);
+    memcpy(out->files, from->files, sizeof out->files);
+}
+
+static weft_status identify(weft_adapter_origin *out, const weft_safetensors *files, const weft_adapter_origin *known,
+                            weft_error *err) {
+    static _Thread_local weft_adapter_origin last; /* several plans of one process are of one base */
+    weft_adapter_origin now = {.n_all = 0};
+    weft_status status = hash_state(now.files, files, err);
+    if (status != WEFT_OK) return status;
+    if (known != NULL && !known->by_ends && known->base[0] != '\0' && strcmp(known->files, now.files) == 0)
+        take_base(&last, known);
+    if (strcmp(last.files, now.files) != 0) {
+        status = hash_weights(now.base, files, false, err);
+        if (status == WEFT_OK) take_base(&last, &now);
+    }
+    if (status == WEFT_OK) take_base(out, &last);
+    return status;
+}
+
+weft_status weft_base_identify(weft_adapter_origin *out, const char *directory, const weft_adapter_origin *known,
+                               weft_error *err) {
+    weft_safetensors *files = NULL;
+    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    if (status == WEFT_OK) status = identify(out, files, known, err);
     weft_safetensors_close(files);
     return status;
 }
+
+weft_status weft_base_compare(bool *same, weft_adapter_origin *now, const weft_adapter_origin *of,
+                              const char *directory, weft_error *err) {
+    char ends[65] = "";
+    weft_safetensors *files = NULL;
+    weft_status status = WEFT_OK;
+    *same = true;
+    if (of->base[0] == '\0') return WEFT_OK;
+    status = weft_safetensors_open_directory(&files, directory, err);
+    if (status == WEFT_OK && of->by_ends) status = hash_weights(ends, files, true, err);
+    if (status == WEFT_OK && !of->by_ends) status = identify(now, files, of, err);
+    if (status == WEFT_OK) *same = strcmp(of->base, of->by_ends ? ends : now->base) == 0;
+    weft_safetensors_close(files);
+    return status;
+}
+
+/* ---- the file ---- */
 
 static void add_list(json_t *object, const weft_adapter_origin *origin) {
     json_t *list = json_array();
@@ -65,8 +146,8 @@ static weft_status take_list(weft_adapter_origin *out, const json_t *list, const
 weft_status weft_origin_save(const weft_adapter_origin *origin, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
-    json_t *object = json_pack("{s:i, s:s, s:s, s:s}", "format", 1, "plugin", origin->plugin, "version",
-                               origin->version, "base", origin->base);
+    json_t *object = json_pack("{s:i, s:s, s:s, s:s, s:s}", "format", FORMAT, "plugin", origin->plugin, "version",
+                               origin->version, "base", origin->base, "base_files", origin->files);
     char *text = NULL;
     add_list(object, origin);
     text = object == NULL ? NULL : json_dumps(object, JSON_INDENT(2));
@@ -86,14 +167,18 @@ weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, we
     char path[WEFT_PATH_BYTES];
     json_error_t why;
     json_t *object = NULL;
+    bool is_there = false;
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
     memset(out, 0, sizeof *out);
-    if (status != WEFT_OK || access(path, F_OK) != 0) return status;
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    if (status != WEFT_OK || !is_there) return status;
     object = json_load_file(path, 0, &why);
     if (object == NULL) return weft_error_set(err, WEFT_E_DATA, "%s: %s", path, why.text);
     take_text(out->plugin, sizeof out->plugin, object, "plugin");
     take_text(out->version, sizeof out->version, object, "version");
     take_text(out->base, sizeof out->base, object, "base");
+    take_text(out->files, sizeof out->files, object, "base_files");
+    out->by_ends = json_integer_value(json_object_get(object, "format")) < FORMAT;
     status = take_list(out, json_object_get(object, "adapters"), path, err);
     json_decref(object);
     return status;

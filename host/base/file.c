@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -87,6 +86,12 @@ weft_status weft_file_replace(const char *path, const void *bytes, size_t n, wef
     if (stream == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
     (void)fwrite(bytes, 1, n, stream); /* commit sees a failure */
     return weft_file_commit(&file, err);
+}
+
+weft_status weft_file_exists(bool *out, const char *path, weft_error *err) {
+    *out = access(path, F_OK) == 0;
+    if (*out || errno == ENOENT || errno == ENOTDIR) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
 }
 
 weft_status weft_directory_sync(const char *path, weft_error *err) {

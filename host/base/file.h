@@ -10,6 +10,7 @@
 #ifndef WEFT_HOST_BASE_FILE_H
 #define WEFT_HOST_BASE_FILE_H
 
+#include <stdbool.h>
 #include <weft/base.h>
 
 typedef struct weft_file {
@@ -29,6 +30,11 @@ void weft_file_cancel(weft_file *self);
 
 /* All three in one. [any-thread] */
 weft_status weft_file_replace(const char *path, const void *bytes, size_t n, weft_error *err);
+
+/* Sets *out to whether something has this name; a link counts as the file that it leads to. Only ENOENT and ENOTDIR are
+ * absence: any other failure is an error, because a file system that fails for a moment must not change a run.
+ * [any-thread] */
+weft_status weft_file_exists(bool *out, const char *path, weft_error *err);
 
 /* Makes renames and new names in the directory last. [any-thread] */
 weft_status weft_directory_sync(const char *path, weft_error *err);

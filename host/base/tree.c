@@ -46,12 +46,40 @@ weft_status weft_tree_remove(const char *path, weft_error *err) {
     return WEFT_OK;
 }
 
-bool weft_tree_has(const char *path, const char *beginning) {
+static weft_status cannot_list(const char *path, weft_error *err) {
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s: the directory cannot be listed: %s", path, strerror(errno));
+}
+
+weft_status weft_tree_visit(const char *path, weft_status (*visit)(void *context, const char *name, weft_error *err),
+                            void *context, weft_error *err) {
+    weft_status status = WEFT_OK;
     const struct dirent *entry = NULL;
-    bool found = false;
     DIR *directory = opendir(path);
-    while (directory != NULL && !found && (entry = readdir(directory)) != NULL)
-        found = strncmp(entry->d_name, beginning, strlen(beginning)) == 0;
-    if (directory != NULL) (void)closedir(directory);
-    return found;
+    if (directory == NULL && (errno == ENOENT || errno == ENOTDIR)) return WEFT_OK;
+    if (directory == NULL) return cannot_list(path, err);
+    for (errno = 0; status == WEFT_OK && (entry = readdir(directory)) != NULL; errno = 0)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            status = visit(context, entry->d_name, err);
+    if (status == WEFT_OK && errno != 0) status = cannot_list(path, err);
+    (void)closedir(directory);
+    return status;
+}
+
+typedef struct search {
+    const char *beginning;
+    bool found;
+} search;
+
+static weft_status note_if_found(void *context, const char *name, weft_error *err) {
+    search *self = context;
+    (void)err;
+    self->found = self->found || strncmp(name, self->beginning, strlen(self->beginning)) == 0;
+    return WEFT_OK;
+}
+
+weft_status weft_tree_has(bool *out, const char *path, const char *beginning, weft_error *err) {
+    search self = {beginning, false};
+    const weft_status status = weft_tree_visit(path, note_if_found, &self, err);
+    *out = self.found;
+    return status;
 }

@@ -10,7 +10,11 @@ weft_status weft_tree_make(const char *path, weft_error *err);
 /* A file, or a directory with all that is in it; links are removed, never followed. One that is not there is fine.
  * [main] */
 weft_status weft_tree_remove(const char *path, weft_error *err);
-/* True if the directory is there and holds a name that begins with `beginning`. [any-thread] */
-bool weft_tree_has(const char *path, const char *beginning);
+/* Sets *out to whether the directory exists and holds a name that begins with `beginning`. [any-thread] */
+weft_status weft_tree_has(bool *out, const char *path, const char *beginning, weft_error *err);
+/* Calls visit for each name in the directory but "." and ".."; one that does not exist has none. Ends at the first
+ * failure. [any-thread] */
+weft_status weft_tree_visit(const char *path, weft_status (*visit)(void *context, const char *name, weft_error *err),
+                            void *context, weft_error *err);
 
 #endif

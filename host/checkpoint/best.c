@@ -7,20 +7,18 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool is_directory(const char *path) {
+/* The kind of file that a path names: S_IFMT of its mode, 0 if it does not exist. A link is not followed. */
+static weft_status kind_of(mode_t *out, const char *path, weft_error *err) {
     struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-/* Something that a user put there. */
-static bool is_foreign(const char *path) {
-    struct stat info;
-    return lstat(path, &info) == 0 && !S_ISLNK(info.st_mode);
+    *out = 0;
+    if (lstat(path, &info) == 0) *out = info.st_mode & S_IFMT;
+    else if (errno != ENOENT)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
+    return WEFT_OK;
 }
 
 static weft_status drop_link(const char *path, weft_error *err) {
@@ -45,13 +43,15 @@ static weft_status put_link(const char *directory, const char *path, uint64_t st
 
 weft_status weft_best_point(const char *directory, uint64_t best_step, const weft_host *host, weft_error *err) {
     char path[WEFT_PATH_BYTES], target[WEFT_PATH_BYTES];
+    mode_t now = 0, best = 0;
     weft_status status = weft_path_join(path, directory, WEFT_BEST_NAME, err);
     if (status == WEFT_OK) status = weft_step_path(target, directory, best_step, err);
+    if (status == WEFT_OK) status = kind_of(&now, path, err);
+    if (status == WEFT_OK) status = kind_of(&best, target, err);
     if (status != WEFT_OK) return status;
-    if (is_foreign(path)) {
+    if (now != 0 && now != S_IFLNK) {
         weft_log(host, WEFT_LOG_WARN, "%s is no link of this run's and stays as it is: move it away", path);
         return WEFT_OK;
     }
-    return best_step > 0 && is_directory(target) ? put_link(directory, path, best_step, host, err)
-                                                 : drop_link(path, err);
+    return best_step > 0 && best == S_IFDIR ? put_link(directory, path, best_step, host, err) : drop_link(path, err);
 }

@@ -3,9 +3,7 @@
 #ifndef WEFT_HOST_CHECKPOINT_BEST_H
 #define WEFT_HOST_CHECKPOINT_BEST_H
 
-#include <weft/host.h>
-
-#define WEFT_BEST_NAME "best"
+#include "checkpoint/checkpoint.h"
 
 /* directory/best leads to step-BEST_STEP, in one step whatever it led to before. Where that checkpoint is not there
  * (keep_best = no has let it go, or nothing was evaluated: best_step 0) there is no link. A file system without links

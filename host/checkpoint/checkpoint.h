@@ -16,6 +16,8 @@
 
 #include "engine/engine.h"
 
+#define WEFT_BEST_NAME "best" /* the link to the best checkpoint (best.h) */
+
 /* What a resume continues from. */
 typedef struct weft_checkpoint_state {
     uint64_t step;    /* optimizer steps done */
@@ -63,8 +65,8 @@ weft_status weft_checkpoint_save(const weft_engine *engine, const char *director
 weft_status weft_model_save(const weft_engine *engine, const char *directory, const weft_text *text, weft_error *err);
 
 /* Path of the newest checkpoint whose manifest verifies, and its state. Broken ones are passed over with a warning that
- * names what is wrong. WEFT_E_USER: there is none. peers: the ranks, which share the work; NULL: this one alone.
- * [collective] */
+ * names what is wrong; one that cannot be read is an error. WEFT_E_USER: there is none. peers: the ranks, which share
+ * the work; NULL: this one alone. [collective] */
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
                                    const weft_peers *peers, const weft_host *host, weft_error *err);
 
@@ -79,10 +81,10 @@ weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_
                                     weft_error *err);
 
 /* Removes what is older than the `keep` newest whole checkpoints up to `step`, the one just saved; best_step (0: none)
- * stays. Later steps, which a resume passed over as broken, are neither counted nor touched. Temporary directories of a
- * killed run go as well. */
+ * stays, and so do those that hold files which no run wrote, with a warning. Later steps, which a resume passed over as
+ * broken, are neither counted nor touched. Temporary directories of a killed run are removed as well. */
 weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t keep, uint64_t best_step,
-                                   weft_error *err);
+                                   const weft_host *host, weft_error *err);
 
 /* SHA-256 in hex of the fp32 parameters and optimizer state, by name order of declaration: the run's bits, the same on
  * all ranks. [collective] */

@@ -181,7 +181,8 @@ static weft_status check_size(const json_t *entry, const char *path, weft_error 
     const json_int_t said = json_integer_value(json_object_get(entry, "bytes"));
     struct stat about;
     if (stat(path, &about) != 0)
-        return weft_error_set(err, WEFT_E_DATA, "%s: %s", path, errno == ENOENT ? "is missing" : strerror(errno));
+        return weft_error_set(err, errno == ENOENT ? WEFT_E_DATA : WEFT_E_SYSTEM, "%s: %s", path,
+                              errno == ENOENT ? "is missing" : strerror(errno));
     if (!json_is_integer(json_object_get(entry, "bytes")))
         return weft_error_set(err, WEFT_E_DATA, "%s: has no size in the manifest", path);
     if ((json_int_t)about.st_size != said)

@@ -4,12 +4,12 @@
 #include "base/join.h"
 #include "base/tree.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/leavings.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/run_record.h"
 #include "checkpoint/staging.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,19 +43,6 @@ static int newest_first(const void *a, const void *b) {
     return (x < y) - (x > y);
 }
 
-/* Calls visit for every name in the directory. */
-static weft_status visit_names(const char *directory, weft_status (*visit)(void *, const char *, weft_error *),
-                               void *context, weft_error *err) {
-    weft_status status = WEFT_OK;
-    const struct dirent *found = NULL;
-    DIR *open = opendir(directory);
-    if (open == NULL && errno == ENOENT) return WEFT_OK;
-    if (open == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be listed: %s", directory, strerror(errno));
-    while (status == WEFT_OK && (found = readdir(open)) != NULL) status = visit(context, found->d_name, err);
-    (void)closedir(open);
-    return status;
-}
-
 static weft_status recover_if_moved(void *context, const char *found, weft_error *err) {
     char name[64];
     return parse_hidden(found, ".old", name) ? weft_staging_recover(context, name, err) : WEFT_OK;
@@ -74,8 +61,8 @@ static weft_status add_if_checkpoint(void *context, const char *found, weft_erro
 
 weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft_error *err) {
     weft_step_list list = {0};
-    weft_status status = visit_names(directory, recover_if_moved, (void *)(uintptr_t)directory, err);
-    if (status == WEFT_OK) status = visit_names(directory, add_if_checkpoint, &list, err);
+    weft_status status = weft_tree_visit(directory, recover_if_moved, (void *)(uintptr_t)directory, err);
+    if (status == WEFT_OK) status = weft_tree_visit(directory, add_if_checkpoint, &list, err);
     if (status == WEFT_OK && list.n > 0) qsort(list.steps, list.n, sizeof *list.steps, newest_first);
     if (status == WEFT_OK) *out = list;
     else free(list.steps);
@@ -133,7 +120,13 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
         weft_error why = WEFT_ERROR_INIT;
         status = weft_step_path(at, directory, list.steps[i], err);
         if (status != WEFT_OK) break;
-        found = judge_checkpoint(state, at, list.steps[i], peers, &why) == WEFT_OK;
+        status = judge_checkpoint(state, at, list.steps[i], peers, &why);
+        if (status == WEFT_E_SYSTEM) { /* it could not be read: that does not mean that it is broken */
+            (void)weft_error_set(err, status, "%s", why.text);
+            break;
+        }
+        found = status == WEFT_OK;
+        status = WEFT_OK;
         if (!found && weft_peers_first(peers)) weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
@@ -146,17 +139,26 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
 /* ---- which ones stay ---- */
 
 static weft_status remove_temporary(void *context, const char *found, weft_error *err) {
-    char name[64], path[WEFT_PATH_BYTES];
+    char name[64], path[WEFT_PATH_BYTES], final[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     if (!parse_hidden(found, ".tmp", name)) return WEFT_OK;
     status = weft_path_join(path, context, found, err);
+    if (status == WEFT_OK) status = weft_path_join(final, context, name, err);
+    if (status == WEFT_OK) status = weft_leavings_keep(path, final, err);
     return status == WEFT_OK ? weft_tree_remove(path, err) : status;
 }
 
-/* Removes the name first, so that a half-removed checkpoint is never taken for one. */
-static weft_status remove_checkpoint(const char *directory, uint64_t step, weft_error *err) {
-    char path[WEFT_PATH_BYTES], hidden[WEFT_PATH_BYTES], name[48];
+/* Removes the name first, so that a half-removed checkpoint is never taken for one. One that holds files which no run
+ * wrote is kept, with a warning. */
+static weft_status remove_checkpoint(const char *directory, uint64_t step, const weft_host *host, weft_error *err) {
+    char path[WEFT_PATH_BYTES], hidden[WEFT_PATH_BYTES], foreign[WEFT_PATH_BYTES] = "", name[48];
     weft_status status = weft_step_path(path, directory, step, err);
+    if (status == WEFT_OK) status = weft_leavings_find_in_checkpoint(foreign, path, err);
+    if (status == WEFT_OK && foreign[0] != '\0') {
+        weft_log(host, WEFT_LOG_WARN,
+                 "%s: this old checkpoint is kept, because no run wrote %s. Fix: move that file away", path, foreign);
+        return WEFT_OK;
+    }
     (void)snprintf(name, sizeof name, ".step-%" PRIu64 ".tmp", step);
     if (status == WEFT_OK) status = weft_path_join(hidden, directory, name, err);
     if (status != WEFT_OK) return status;
@@ -166,17 +168,17 @@ static weft_status remove_checkpoint(const char *directory, uint64_t step, weft_
 }
 
 weft_status weft_checkpoint_retain(const char *directory, uint64_t step, int64_t keep, uint64_t best_step,
-                                   weft_error *err) {
+                                   const weft_host *host, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     int64_t kept = 0;
     weft_step_list list = {0};
     weft_status status = weft_step_list_read(&list, directory, err);
-    if (status == WEFT_OK) status = visit_names(directory, remove_temporary, (void *)(uintptr_t)directory, err);
+    if (status == WEFT_OK) status = weft_tree_visit(directory, remove_temporary, (void *)(uintptr_t)directory, err);
     for (size_t i = 0; i < list.n && status == WEFT_OK; i++) {
         const uint64_t at = list.steps[i];
         if (at > step) continue;
         if (kept >= keep) {
-            if (at != best_step || best_step == 0) status = remove_checkpoint(directory, at, err);
+            if (at != best_step || best_step == 0) status = remove_checkpoint(directory, at, host, err);
             continue;
         }
         status = weft_step_path(path, directory, at, err);

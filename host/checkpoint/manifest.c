@@ -4,9 +4,9 @@
 #include "base/file.h"
 #include "base/join.h"
 #include "base/text.h"
+#include "base/tree.h"
 #include "checkpoint/entry.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -45,22 +45,24 @@ static weft_status add_entry(const collection *self, const char *name, weft_erro
     return status;
 }
 
-/* prefix: "" or the name of a directory in the root. */
+/* A directory whose files are added. */
+typedef struct below {
+    const collection *all;
+    const char *prefix; /* its name from the root on; "" is the root itself */
+} below;
+
+static weft_status add_name_below(void *context, const char *found, weft_error *err) {
+    const below *self = context;
+    char name[WEFT_PATH_BYTES];
+    const weft_status status = weft_path_join(name, self->prefix, found, err);
+    return status == WEFT_OK ? add_entry(self->all, name, err) : status;
+}
+
 static weft_status add_files_below(const collection *self, const char *prefix, weft_error *err) {
-    char path[WEFT_PATH_BYTES], name[WEFT_PATH_BYTES];
-    const struct dirent *found = NULL;
-    DIR *directory = NULL;
-    weft_status status = weft_path_join(path, self->root, prefix, err);
-    if (status != WEFT_OK) return status;
-    directory = opendir(path);
-    if (directory == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be listed: %s", path, strerror(errno));
-    while (status == WEFT_OK && (found = readdir(directory)) != NULL) {
-        if (strcmp(found->d_name, ".") == 0 || strcmp(found->d_name, "..") == 0) continue;
-        status = weft_path_join(name, prefix, found->d_name, err);
-        if (status == WEFT_OK) status = add_entry(self, name, err);
-    }
-    (void)closedir(directory);
-    return status;
+    char path[WEFT_PATH_BYTES];
+    below in = {self, prefix};
+    const weft_status status = weft_path_join(path, self->root, prefix, err);
+    return status == WEFT_OK ? weft_tree_visit(path, add_name_below, &in, err) : status;
 }
 
 weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t grid, const json_t *roots,

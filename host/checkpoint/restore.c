@@ -3,6 +3,7 @@
 #include "checkpoint/checkpoint.h"
 
 #include "adapter/adapter_load.h"
+#include "base/file.h"
 #include "base/join.h"
 #include "base/sizes.h"
 #include "checkpoint/run_record.h"
@@ -12,7 +13,6 @@
 #include "plugin/enter.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 static bool has_shape(const weft_tensor *tensor, const weft_tensor_spec *spec) {
     bool same = tensor->rank == spec->rank;
@@ -77,9 +77,11 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
     char file_path[WEFT_PATH_BYTES];
     weft_safetensors *file = NULL;
     int32_t missing = 0;
+    bool is_there = true;
     weft_status status = find_state_path(file_path, path, name, err);
+    if (status == WEFT_OK && inexact) status = weft_file_exists(&is_there, file_path, err);
     if (status != WEFT_OK) return status;
-    if (inexact && access(file_path, F_OK) != 0) {
+    if (!is_there) {
         weft_log(engine->plan.run->host, WEFT_LOG_WARN, "resume: %s is not there: all of it %s", file_path, instead);
         return WEFT_OK;
     }
@@ -95,10 +97,12 @@ static weft_status restore_file(const weft_engine *engine, const char *path, con
     return status;
 }
 
-/* updates: that the checkpoint counted. Where a whole state starts at zero, its optimizer counts from zero too. */
+/* updates: the checkpoint's count. If a complete state starts at zero, which only `inexact` allows, the optimizer
+ * counts from zero too. */
 static weft_status restore_states(weft_engine *engine, const char *path, uint64_t updates, bool inexact,
                                   weft_error *err) {
     char file[WEFT_PATH_BYTES];
+    bool is_there = true;
     weft_status status = WEFT_OK;
     engine->updates = updates;
     for (int64_t i = 0; i < engine->plan.n_states && status == WEFT_OK; i++) {
@@ -110,7 +114,8 @@ static weft_status restore_states(weft_engine *engine, const char *path, uint64_
             status =
                 restore_file(engine, path, engine->plan.states[i].name, &region, true, inexact, "start at zero", err);
         if (status == WEFT_OK) status = find_state_path(file, path, engine->plan.states[i].name, err);
-        if (status == WEFT_OK && access(file, F_OK) != 0) engine->updates = 0;
+        if (status == WEFT_OK) status = weft_file_exists(&is_there, file, err);
+        if (status == WEFT_OK && !is_there) engine->updates = 0;
     }
     return status;
 }

@@ -121,7 +121,7 @@ static int64_t estimate_model_bytes(const weft_saving *self) {
     bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
     bytes += 4 * BLOCK_BYTES * (int64_t)declared->n_adapters;
-    return bytes + weft_text_files_bytes(&self->files, BLOCK_BYTES);
+    return bytes + weft_text_files_bytes(self->files, BLOCK_BYTES);
 }
 
 static int64_t estimate_state_bytes(const weft_saving *self) {
@@ -161,12 +161,15 @@ static weft_status tell_root(void *context, const char *path, const char *tensor
 /* A base that was just saved beside its adapters is the one that they are of. */
 static weft_status note_base(const weft_saving *self, weft_adapter_origin *origins, weft_error *err) {
     const weft_plan *plan = &self->engine->plan;
-    char base[sizeof origins->base] = "";
+    weft_adapter_origin base = {0};
     weft_status status = WEFT_OK;
     memcpy(origins, plan->origins, sizeof plan->origins);
     if (!weft_plan_saves_base(plan) || !weft_peers_first(self->peers)) return WEFT_OK;
-    status = weft_base_fingerprint(base, self->directory, err);
-    for (int32_t i = 0; i < WEFT_MOST_ADAPTERS; i++) memcpy(origins[i].base, base, sizeof base);
+    status = weft_base_identify(&base, self->directory, NULL, err);
+    for (int32_t i = 0; i < WEFT_MOST_ADAPTERS; i++) {
+        memcpy(origins[i].base, base.base, sizeof base.base);
+        memcpy(origins[i].files, base.files, sizeof base.files);
+    }
     return status;
 }
 
@@ -197,7 +200,7 @@ static weft_status write_model(weft_saving *self, weft_error *err) {
     const weft_roots roots = {tell_root, self};
     weft_status status = write_weights(self, self->is_checkpoint ? &roots : NULL, err);
     if (status != WEFT_OK) return status;
-    if (weft_peers_first(self->peers)) status = weft_text_files_write(&self->files, self->directory, err);
+    if (weft_peers_first(self->peers)) status = weft_text_files_write(self->files, self->directory, err);
     return weft_peers_agree(self->peers, status, err);
 }
 
@@ -314,14 +317,16 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
                               WEFT_PATH_BYTES - 1);
     (void)strcpy(out->parent, parent);
     (void)strcpy(out->name, name);
-    status = weft_text_files_list(&out->files, text, err);
+    out->files = text != NULL && text->files != NULL ? text->files : &out->listed_files;
+    if (out->files == &out->listed_files)
+        status = weft_text_files_list(&out->listed_files, text, weft_peers_first(out->peers), err);
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "before %s/%s is saved: ", parent, name);
 }
 
 void weft_saving_close(weft_saving *self) {
-    weft_text_files_clear(&self->files);
+    weft_text_files_clear(&self->listed_files);
 }
 
 static weft_loss_scale scale_of(const weft_engine *engine) {

@@ -16,7 +16,8 @@ typedef struct weft_saving {
     const weft_engine *engine; /* for its plan and configuration, which a run does not change */
     const weft_peers *peers;
     weft_region parameters, states[WEFT_MAX_STATES];
-    weft_text_files files;
+    const weft_text_files *files; /* of the tokenizer: those of the run, or listed_files */
+    weft_text_files listed_files;
     int32_t dtype;                                                  /* of the weights */
     char parent[WEFT_PATH_BYTES], name[WEFT_PATH_BYTES];            /* of the directory that will be there */
     bool is_checkpoint;                                             /* with state/ and manifest, and a record */

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/tree.h"
 #include "base/units.h"
+#include "checkpoint/leavings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +44,10 @@ static weft_status cannot_move(const char *from, const char *to, weft_error *err
 
 static weft_status recover_old(const weft_staging *self, weft_error *err) {
     if (!is_path_there(self->old)) return WEFT_OK;
-    if (is_path_there(self->final)) return weft_tree_remove(self->old, err);
+    if (is_path_there(self->final)) {
+        const weft_status status = weft_leavings_keep(self->old, self->final, err);
+        return status == WEFT_OK ? weft_tree_remove(self->old, err) : status;
+    }
     if (rename(self->old, self->final) != 0) return cannot_move(self->old, self->final, err);
     return weft_directory_sync(self->parent, err);
 }
@@ -61,6 +65,7 @@ weft_status weft_staging_begin(weft_staging *self, const char *parent, const cha
     if (status != WEFT_OK) return status;
     status = weft_tree_make(parent, err);
     if (status == WEFT_OK) status = recover_old(self, err);
+    if (status == WEFT_OK) status = weft_leavings_keep(self->path, self->final, err);
     if (status == WEFT_OK) status = weft_tree_remove(self->path, err);
     if (status == WEFT_OK && mkdir(self->path, 0777) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->path, strerror(errno));
@@ -85,6 +90,12 @@ static weft_status take_name(const weft_staging *self, weft_error *err) {
     return move_aside(self, err);
 }
 
+static weft_status drop_replaced(const weft_staging *self, const char *path, weft_error *err) {
+    const weft_status status = weft_leavings_keep(path, self->final, err);
+    if (status == WEFT_OK) (void)weft_tree_remove(path, NULL);
+    return status;
+}
+
 weft_status weft_staging_commit(weft_staging *self, weft_error *err) {
     weft_status status = weft_directory_sync(self->path, err);
     if (status == WEFT_OK) status = take_name(self, err);
@@ -93,10 +104,10 @@ weft_status weft_staging_commit(weft_staging *self, weft_error *err) {
         return status;
     }
     status = weft_directory_sync(self->parent, err);
-    /* What was replaced has one of these two names now. It goes once its successor is safe; if it cannot, the next save
-     * or weft_checkpoint_retain says so. */
-    if (status == WEFT_OK) (void)weft_tree_remove(self->path, NULL);
-    if (status == WEFT_OK) (void)weft_tree_remove(self->old, NULL);
+    /* The replaced directory has one of these two names now. It is removed once its successor is safe and has the files
+     * that no run wrote; if it cannot be, the next save or weft_checkpoint_retain reports that. */
+    if (status == WEFT_OK) status = drop_replaced(self, self->path, err);
+    if (status == WEFT_OK) status = drop_replaced(self, self->old, err);
     weft_staging_forget(self);
     return status;
 }

@@ -7,7 +7,7 @@
  *
  * A directory of the final name is replaced by exchanging the two names, which one system call does; on file systems
  * without that call the old one is first moved to .step-50.old, and weft_staging_recover puts it back after a crash
- * between the two moves. */
+ * between the two moves. Files in the replaced directory that no run wrote are moved into the new one. */
 #ifndef WEFT_HOST_CHECKPOINT_STAGING_H
 #define WEFT_HOST_CHECKPOINT_STAGING_H
 

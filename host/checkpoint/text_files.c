@@ -3,12 +3,15 @@
 
 #include "base/file.h"
 #include "base/join.h"
+#include "base/text.h"
 #include "model/config_json.h"
 #include "plugin/enter.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+
+enum { MOST_BYTES = 1 << 30 };
 
 static weft_status put_text(void *context, const char *bytes, size_t n) {
     return fwrite(bytes, 1, n, context) == n ? WEFT_OK : WEFT_E_MEMORY;
@@ -30,8 +33,22 @@ static weft_status take_changed(weft_text_file *file, const weft_text *text, uin
     return status;
 }
 
+static bool is_additional(const char *name) {
+    const size_t n = sizeof WEFT_ADDITIONAL_TEMPLATES - 1;
+    return strncmp(name, WEFT_ADDITIONAL_TEMPLATES, n) == 0 && name[n] == '/';
+}
+
+/* True for a name without a folder, and for a template in additional_chat_templates. */
+static bool is_plain(const char *name) {
+    const char *at = is_additional(name) ? name + sizeof WEFT_ADDITIONAL_TEMPLATES : name;
+    return at[0] != '\0' && strchr(at, '/') == NULL && (at == name || at[0] != '.');
+}
+
 static weft_status add_name(weft_text_files *self, const char *name, weft_error *err) {
-    weft_text_file *more = realloc(self->files, (size_t)(self->n + 1) * sizeof *more);
+    weft_text_file *more = NULL;
+    if (!is_plain(name))
+        return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name", name);
+    more = realloc(self->files, (size_t)(self->n + 1) * sizeof *more);
     if (more != NULL) {
         self->files = more;
         memset(&more[self->n], 0, sizeof *more);
@@ -47,7 +64,7 @@ static weft_status add_name(weft_text_files *self, const char *name, weft_error 
 static void drop_additional(weft_text_files *self) {
     int32_t n = 0;
     for (int32_t i = 0; i < self->n; i++) {
-        if (strncmp(self->files[i].name, WEFT_ADDITIONAL_TEMPLATES "/", sizeof WEFT_ADDITIONAL_TEMPLATES) != 0) {
+        if (!is_additional(self->files[i].name)) {
             self->files[n++] = self->files[i];
             continue;
         }
@@ -75,11 +92,16 @@ static weft_status take_template(weft_text_files *self, const char *source, weft
     return WEFT_OK;
 }
 
-weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, weft_error *err) {
+static weft_status read_own(weft_text_file *file, const char *directory, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    const weft_status status = weft_path_join(path, directory, file->name, err);
+    return status == WEFT_OK ? weft_text_read(&file->text, &file->bytes, path, MOST_BYTES, err) : status;
+}
+
+weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     if (text == NULL) return WEFT_OK;
-    out->directory = text->directory;
     for (uint32_t i = 0; text->plugin->file != NULL && status == WEFT_OK; i++) {
         const char *name = NULL;
         WEFT_PLUGIN_ASK(name, text->plugin, file, text->tokenizer, i);
@@ -88,6 +110,8 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, we
         if (status == WEFT_OK && text->added != NULL) status = take_changed(&out->files[i], text, i, err);
     }
     if (status == WEFT_OK && text->chat_source != NULL) status = take_template(out, text->chat_source, err);
+    for (int32_t i = 0; reads && i < out->n && status == WEFT_OK; i++)
+        if (out->files[i].text == NULL) status = read_own(&out->files[i], text->directory, err);
     return status;
 }
 
@@ -100,58 +124,17 @@ void weft_text_files_clear(weft_text_files *self) {
     memset(self, 0, sizeof *self);
 }
 
-static int64_t file_size(const char *directory, const char *name) {
-    char path[WEFT_PATH_BYTES];
-    struct stat about;
-    if (weft_path_join(path, directory, name, NULL) != WEFT_OK) return 0;
-    return stat(path, &about) == 0 ? (int64_t)about.st_size : 0;
-}
-
-static weft_status copy_stream(FILE *from, FILE *to, const char *path, weft_error *err) {
-    char bytes[1 << 16];
-    size_t n = 0;
-    while ((n = fread(bytes, 1, sizeof bytes, from)) > 0) (void)fwrite(bytes, 1, n, to); /* commit sees a failure */
-    if (ferror(from)) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", path, strerror(errno));
-    return WEFT_OK;
-}
-
-static weft_status copy_file(const char *to_directory, const char *from_directory, const char *name, weft_error *err) {
-    char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
-    weft_file file;
-    FILE *out = NULL, *in = NULL;
-    weft_status status = weft_path_join(from, from_directory, name, err);
-    if (status == WEFT_OK) status = weft_path_join(to, to_directory, name, err);
-    if (status != WEFT_OK) return status;
-    in = fopen(from, "rbe");
-    if (in == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", from, strerror(errno));
-    out = weft_file_begin(&file, to, err);
-    if (out == NULL) status = WEFT_E_SYSTEM;
-    if (status == WEFT_OK) status = copy_stream(in, out, from, err);
-    if (status == WEFT_OK) status = weft_file_commit(&file, err);
-    else weft_file_cancel(&file);
-    (void)fclose(in);
-    return status;
-}
-
 int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block) {
     int64_t bytes = 0;
-    for (int32_t i = 0; i < self->n; i++) {
-        const weft_text_file *file = &self->files[i];
-        bytes += (file->text != NULL ? (int64_t)file->bytes : file_size(self->directory, file->name)) + block;
-    }
+    for (int32_t i = 0; i < self->n; i++) bytes += (int64_t)self->files[i].bytes + block;
     return bytes;
 }
 
-/* A name without a folder, or one of a template in additional_chat_templates, whose folder is made. */
-static weft_status check_name(const char *name, const char *directory, weft_error *err) {
-    const char *slash = strrchr(name, '/');
-    const size_t n = strlen(WEFT_ADDITIONAL_TEMPLATES);
-    const bool inside = slash == name + n && strncmp(name, WEFT_ADDITIONAL_TEMPLATES, n) == 0;
+/* Creates the folder of a template in additional_chat_templates. */
+static weft_status make_folder(const char *name, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
-    if (name[0] == '\0' || (slash != NULL && (!inside || slash[1] == '\0' || slash[1] == '.')))
-        return weft_error_set(err, WEFT_E_PLUGIN, "the tokenizer names a file '%s', which is not a plain name", name);
-    if (!inside) return WEFT_OK;
+    if (!is_additional(name)) return WEFT_OK;
     status = weft_path_join(path, directory, WEFT_ADDITIONAL_TEMPLATES, err);
     if (status == WEFT_OK && mkdir(path, 0777) != 0 && errno != EEXIST)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be made: %s", path, strerror(errno));
@@ -163,12 +146,12 @@ weft_status weft_text_files_write(const weft_text_files *self, const char *direc
     for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) {
         const weft_text_file *file = &self->files[i];
         char path[WEFT_PATH_BYTES];
-        struct stat about;
-        status = check_name(file->name, directory, err);
+        bool is_there = false;
+        status = make_folder(file->name, directory, err);
         if (status == WEFT_OK) status = weft_path_join(path, directory, file->name, err);
-        if (status != WEFT_OK || lstat(path, &about) == 0) continue;
-        if (file->text != NULL) status = weft_file_replace(path, file->text, file->bytes, err);
-        else status = copy_file(directory, self->directory, file->name, err);
+        if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+        if (status == WEFT_OK && !is_there && file->text != NULL)
+            status = weft_file_replace(path, file->text, file->bytes, err);
     }
     return status;
 }

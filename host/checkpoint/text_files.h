@@ -1,6 +1,7 @@
 /* host/checkpoint/text_files.h: the tokenizer's own files, which a saved model gets a copy of, or what became of them.
  *
- * The tokenizer is asked once, by the main thread; they are written by whoever saves. */
+ * The main thread lists them and rank 0 reads them, once a run: each save writes the bytes that the run began with,
+ * whatever became of the directory since. */
 #ifndef WEFT_HOST_CHECKPOINT_TEXT_FILES_H
 #define WEFT_HOST_CHECKPOINT_TEXT_FILES_H
 
@@ -8,25 +9,25 @@
 
 typedef struct weft_text_file {
     char *name; /* as the tokenizer says it */
-    char *text; /* what is written in place of the file, where a pad token was added; NULL: the file is copied */
+    char *text; /* the file's bytes, or what replaces them where tokens were added; NULL: not read on this rank */
     size_t bytes;
 } weft_text_file;
 
 typedef struct weft_text_files {
-    const char *directory; /* that they lie in */
     weft_text_file *files; /* [n] */
     int32_t n;
 } weft_text_files;
 
-/* Asks the tokenizer; text: NULL where there is none. To be cleared also after a failure. [main] */
-weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, weft_error *err);
+/* Lists the tokenizer's files and, if `reads`, reads them; text: NULL if there is no tokenizer. Fails if a name leads
+ * out of the directory. To be cleared also after a failure. [main] */
+weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, weft_error *err);
 void weft_text_files_clear(weft_text_files *self);
 
-/* Bytes that they take at most. */
+/* Bytes that they take at most, where they were read. */
 int64_t weft_text_files_bytes(const weft_text_files *self, int64_t block);
 
-/* Writes them; a file that is there already under such a name stays as it is. Fails for a name with a folder, except
- * WEFT_ADDITIONAL_TEMPLATES, which is made. */
+/* Writes those that were read; a file that has such a name already stays as it is. The folder of templates in
+ * WEFT_ADDITIONAL_TEMPLATES is created. */
 weft_status weft_text_files_write(const weft_text_files *self, const char *directory, weft_error *err);
 
 #endif

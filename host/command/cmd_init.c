@@ -99,7 +99,11 @@ static void forget(places *self) {
 
 /* Asked before anything is read that takes time. */
 static weft_status judge_file(const weft_args *args, const char *file, weft_error *err) {
-    if (strcmp(file, "-") == 0 || weft_args_has(args, "overwrite") || access(file, F_OK) != 0) return WEFT_OK;
+    bool is_there = false;
+    weft_status status = WEFT_OK;
+    if (strcmp(file, "-") == 0 || weft_args_has(args, "overwrite")) return WEFT_OK;
+    status = weft_file_exists(&is_there, file, err);
+    if (status != WEFT_OK || !is_there) return status;
     return weft_error_set(err, WEFT_E_USER, "%s is there: --overwrite replaces it, -o FILE takes another name", file);
 }
 

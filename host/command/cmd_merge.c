@@ -4,6 +4,7 @@
 #include "adapter/merge.h"
 #include "adapter/origin.h"
 #include "adapter/stack.h"
+#include "base/file.h"
 #include "base/join.h"
 #include "checkpoint/staging.h"
 #include "plan/make_plan.h"
@@ -42,10 +43,14 @@ static weft_status split_out(merge_command *self, weft_error *err) {
     size_t n = strlen(self->out);
     const char *slash = NULL;
     char whole[WEFT_PATH_BYTES];
+    bool is_there = false;
+    weft_status status = WEFT_OK;
     while (n > 1 && self->out[n - 1] == '/') n--;
     if (n >= sizeof whole) return weft_error_set(err, WEFT_E_USER, "%s: the path is too long", self->out);
     (void)snprintf(whole, sizeof whole, "%.*s", (int)n, self->out);
-    if (access(whole, F_OK) == 0)
+    status = weft_file_exists(&is_there, whole, err);
+    if (status != WEFT_OK) return status;
+    if (is_there)
         return weft_error_set(err, WEFT_E_USER, "%s is there already: give the name of a directory that is to be made",
                               whole);
     slash = strrchr(whole, '/');
@@ -65,27 +70,28 @@ static char *as_override(const char *key, char *value) {
 }
 
 /* What the adapter's run has added to the tokenizer ([tokenizer] add and pad) is added to the base as it was there.
- * texts: two, to be freed. Returns how many overrides that takes. */
-static size_t add_tokens(char *texts[2], const char **overrides, const merge_command *self) {
-    char *had = weft_token_files_pad(self->base);
-    size_t n = 0;
-    texts[0] = had == NULL ? as_override("tokenizer.pad_token", weft_token_files_pad(self->adapter)) : NULL;
-    if (texts[0] != NULL) {
-        overrides[n++] = "tokenizer.pad=add";
-        overrides[n++] = texts[0];
-    }
-    texts[1] = as_override("tokenizer.add", weft_token_files_more(self->base, self->adapter));
-    if (texts[1] != NULL) overrides[n++] = texts[1];
+ * texts: two, to be freed. *n: grows by the overrides that it takes. */
+static weft_status add_tokens(char *texts[2], const char **overrides, size_t *n, const merge_command *self,
+                              weft_error *err) {
+    char *had = NULL, *pad = NULL, *more = NULL;
+    weft_status status = weft_token_files_pad(&had, self->base, err);
+    if (status == WEFT_OK && had == NULL) status = weft_token_files_pad(&pad, self->adapter, err);
+    if (status == WEFT_OK) status = weft_token_files_more(&more, self->base, self->adapter, err);
+    texts[0] = as_override("tokenizer.pad_token", pad);
+    texts[1] = as_override("tokenizer.add", more);
+    if (texts[0] != NULL) overrides[(*n)++] = "tokenizer.pad=add";
+    for (int i = 0; i < 2; i++)
+        if (texts[i] != NULL) overrides[(*n)++] = texts[i];
     free(had);
-    return n;
+    return status;
 }
 
 /* In this command's words; what cannot be compared, and why, is for who opens both to say. */
 static weft_status check_origin(const merge_command *self, weft_error *err) {
-    weft_adapter_origin of = {0};
-    char base[sizeof of.base] = "";
-    if (weft_origin_load(&of, self->adapter, NULL) != WEFT_OK || of.base[0] == '\0' ||
-        weft_base_fingerprint(base, self->base, NULL) != WEFT_OK || strcmp(of.base, base) == 0)
+    weft_adapter_origin of = {0}, now = {0};
+    bool same = true;
+    if (weft_origin_load(&of, self->adapter, NULL) != WEFT_OK ||
+        weft_base_compare(&same, &now, &of, self->base, NULL) != WEFT_OK || same)
         return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_USER,
@@ -98,15 +104,14 @@ static weft_status open_plan(weft_run **run, weft_plan *plan, const weft_args *a
                              weft_error *err) {
     char model[WEFT_PATH_BYTES + 16], from[WEFT_PATH_BYTES + 16], *texts[2] = {NULL, NULL};
     const char *overrides[6] = {model, from};
-    const size_t n_added = add_tokens(texts, overrides + 2, self);
+    size_t n = 2;
+    weft_status status = add_tokens(texts, overrides, &n, self, err);
     const uint32_t needs = WEFT_NEEDS(WEFT_PART_MODEL) | WEFT_NEEDS(WEFT_PART_POLICY) |
-                           (n_added > 0 ? WEFT_NEEDS(WEFT_PART_TOKENIZER) : 0);
-    size_t n = 2 + n_added;
-    weft_status status = WEFT_OK;
+                           (n > 2 ? WEFT_NEEDS(WEFT_PART_TOKENIZER) : 0);
     (void)snprintf(model, sizeof model, "model.path=%s", self->base);
     (void)snprintf(from, sizeof from, "adapter.from=%s", self->adapter);
     if (weft_args_has(args, "any-base")) overrides[n++] = "adapter.any_base=yes";
-    status = weft_run_open(run, NULL, overrides, n, needs, err);
+    if (status == WEFT_OK) status = weft_run_open(run, NULL, overrides, n, needs, err);
     free(texts[0]);
     free(texts[1]);
     return status == WEFT_OK ? weft_plan_open(plan, *run, err) : status;

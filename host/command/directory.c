@@ -2,6 +2,7 @@
 #include "command/directory.h"
 
 #include "adapter/tensors.h"
+#include "base/file.h"
 #include "command/learned.h"
 #include "config/nearest.h"
 
@@ -16,11 +17,12 @@ bool weft_is_directory(const char *path) {
     return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
 }
 
+/* A file that cannot be examined counts as present: its reader then reports the error. */
 static bool directory_has(const char *path, const char *name) {
     char *whole = NULL;
     bool is_there = asprintf(&whole, "%s/%s", path, name) >= 0;
     if (!is_there) return false;
-    is_there = access(whole, F_OK) == 0;
+    is_there = weft_file_exists(&is_there, whole, NULL) != WEFT_OK || is_there;
     free(whole);
     return is_there;
 }

@@ -2,6 +2,7 @@
 #include "command/learned.h"
 
 #include "adapter/tensors.h"
+#include "base/file.h"
 #include "base/join.h"
 #include "config/settings.h"
 #include "setup/token_files.h"
@@ -9,11 +10,13 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+/* A file that cannot be examined counts as present: its reader then reports the error. */
 static bool has_file(const char *directory, const char *name) {
     char path[WEFT_PATH_BYTES];
-    return weft_path_join(path, directory, name, NULL) == WEFT_OK && access(path, F_OK) == 0;
+    bool is_there = false;
+    if (weft_path_join(path, directory, name, NULL) != WEFT_OK) return false;
+    return weft_file_exists(&is_there, path, NULL) != WEFT_OK || is_there;
 }
 
 /* What adapter_config.json calls its base; NULL: nothing. */
@@ -77,11 +80,11 @@ weft_status weft_learned_read(weft_learned *out, bool *found, const char *path, 
     status = find_base(out, err);
     if (status == WEFT_OK && is_run) status = find_stored(out, path, err);
     if (status != WEFT_OK) return status;
-    had = weft_token_files_pad(out->base);
-    out->pad = had == NULL ? weft_token_files_pad(out->adapter) : NULL;
-    out->tokens = weft_token_files_more(out->base, out->adapter);
+    status = weft_token_files_pad(&had, out->base, err);
+    if (status == WEFT_OK && had == NULL) status = weft_token_files_pad(&out->pad, out->adapter, err);
+    if (status == WEFT_OK) status = weft_token_files_more(&out->tokens, out->base, out->adapter, err);
     free(had);
-    return WEFT_OK;
+    return status;
 }
 
 void weft_learned_clear(weft_learned *self) {

@@ -173,7 +173,8 @@ weft_status weft_optimizer_judge(weft_optimizer_facts *out, const weft_optimizer
     WEFT_PLUGIN_ASK(rows, plugin, states, optimizer, &out->n_states, &stride);
     WEFT_PLUGIN_ASK(out->hp_bytes, plugin, hp_size, optimizer);
     WEFT_PLUGIN_ASK(update, plugin, update, optimizer);
-    status = take_slots(out, rows, stride, id, err);
+    status = weft_plugin_take_failure(err);
+    if (status == WEFT_OK) status = take_slots(out, rows, stride, id, err);
     if (status == WEFT_OK && (out->hp_bytes < 4 || out->hp_bytes > WEFT_MAX_HP || out->hp_bytes % 4 != 0))
         status = weft_error_set(err, WEFT_E_PLUGIN,
                                 "optimizer %s declares %lld bytes of hp; 4 to %d are possible, in numbers of 4", id,

@@ -3,8 +3,8 @@
 
 #include <jansson.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "files/bitsandbytes.h"
 #include "files/safetensors_parts.h"
@@ -26,6 +26,7 @@ static weft_status add_shards(weft_safetensors *self, const char *directory, con
     json_object_foreach(map, tensor, value) {
         const char *name = json_string_value(value);
         char *path = NULL;
+        bool is_there = false;
         if (status != WEFT_OK) break;
         if (!is_shard_name_good(name)) {
             status =
@@ -39,11 +40,12 @@ static weft_status add_shards(weft_safetensors *self, const char *directory, con
             status = weft_safetensors_no_memory(index_path, err);
             break;
         }
-        if (access(path, F_OK) != 0)
+        status = weft_file_exists(&is_there, path, err);
+        if (status == WEFT_OK && !is_there)
             status = weft_error_set(err, WEFT_E_USER,
                                     "%s: is missing, but %s puts tensor '%s' into it; copy or download it again", path,
                                     index_path, tensor);
-        else status = weft_safetensors_add(self, path, err);
+        else if (status == WEFT_OK) status = weft_safetensors_add(self, path, err);
         free(path);
     }
     json_decref(opened);
@@ -107,8 +109,9 @@ static bool has_pickles(const char *directory) {
     bool has = false;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char *path = NULL;
+        bool is_there = false;
         if (asprintf(&path, "%s/%s", directory, names[i]) < 0) continue;
-        has = has || access(path, F_OK) == 0;
+        has = has || (weft_file_exists(&is_there, path, NULL) == WEFT_OK && is_there);
         free(path);
     }
     return has;
@@ -135,11 +138,15 @@ static weft_status join_packed(weft_safetensors **files, weft_error *err) {
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err) {
     weft_status status = WEFT_OK;
     char *single = NULL, *index = NULL;
+    bool has_single = false, has_index = false;
     if (asprintf(&single, "%s/model.safetensors", directory) < 0) single = NULL;
     if (asprintf(&index, "%s/model.safetensors.index.json", directory) < 0) index = NULL;
     if (single == NULL || index == NULL) status = weft_safetensors_no_memory(directory, err);
-    else if (access(single, F_OK) == 0) status = weft_safetensors_open(out, single, err);
-    else if (access(index, F_OK) == 0) status = open_index(out, directory, index, err);
+    else status = weft_file_exists(&has_single, single, err);
+    if (status == WEFT_OK && !has_single) status = weft_file_exists(&has_index, index, err);
+    if (status != WEFT_OK) goto done;
+    if (has_single) status = weft_safetensors_open(out, single, err);
+    else if (has_index) status = open_index(out, directory, index, err);
     else if (has_pickles(directory)) status = refuse_pickles(directory, err);
     else
         status = weft_error_set(
@@ -149,6 +156,7 @@ weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *
             "begins without any",
             directory);
     if (status == WEFT_OK) status = join_packed(out, err);
+done:
     free(index);
     free(single);
     return status;

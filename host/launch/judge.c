@@ -25,9 +25,10 @@ void weft_watch_output(const char *directory) {
 }
 
 void weft_watch_explain(char *out, size_t size, const char *why) {
+    bool has = false;
+    if (can_resume && weft_tree_has(&has, checkpoints, "step-", NULL) != WEFT_OK) has = false;
     (void)snprintf(out, size, "%s: the other ranks were stopped%s", why,
-                   can_resume && weft_tree_has(checkpoints, "step-") ? "; --resume goes on from the newest checkpoint"
-                                                                     : "");
+                   has ? "; --resume goes on from the newest checkpoint" : "");
 }
 
 static void say_place(char *out, size_t size, const weft_rank_view *rank) {

@@ -1,9 +1,9 @@
 /* host/model/stop_ids.c: see stop_ids.h. */
 #include "model/stop_ids.h"
 
-#include <errno.h>
+#include "base/file.h"
+
 #include <jansson.h>
-#include <unistd.h>
 
 static weft_status refuse_value(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_DATA, "%s: eos_token_id must be an id, a list of at most %d ids, or null", path,
@@ -30,11 +30,13 @@ static weft_status read_file(weft_stop_ids *out, const char *directory, const ch
     char path[4096];
     json_error_t why;
     json_t *root = NULL;
+    bool is_there = false;
     weft_status status = WEFT_OK;
     const int n = snprintf(path, sizeof path, "%s/%s", directory, name);
     if (n < 0 || (size_t)n >= sizeof path)
         return weft_error_set(err, WEFT_E_USER, "the path %s is too long", directory);
-    if (access(path, F_OK) != 0) return WEFT_OK;
+    status = weft_file_exists(&is_there, path, err);
+    if (status != WEFT_OK || !is_there) return status;
     root = json_load_file(path, 0, &why);
     if (root == NULL) return weft_error_set(err, WEFT_E_DATA, "%s:%d: %s", path, why.line, why.text);
     status = add_ids(out, json_object_get(root, "eos_token_id"), path, err);

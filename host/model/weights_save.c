@@ -4,7 +4,6 @@
 
 #include <jansson.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/text.h"
@@ -171,9 +170,11 @@ static weft_status copy_generation(const weft_declared *declared, const char *di
     const int n = slash == NULL ? 0 : (int)(slash + 1 - declared->config_path);
     char *path = NULL, *text = NULL;
     size_t bytes = 0;
+    bool is_there = false;
     weft_status status = WEFT_OK;
     if (asprintf(&path, "%.*s%s", n, declared->config_path, name) < 0) return no_memory_for_weights(directory, err);
-    if (access(path, F_OK) == 0) {
+    status = weft_file_exists(&is_there, path, err);
+    if (status == WEFT_OK && is_there) {
         status = weft_text_read(&text, &bytes, path, GENERATION_LIMIT, err);
         if (status == WEFT_OK) status = set_pad(declared, &text, &bytes, directory, err);
         if (status == WEFT_OK) status = put_file(directory, name, text, bytes, err);

@@ -72,35 +72,42 @@ static weft_status read_source(weft_adapter_source *out, char *path, const weft_
     return WEFT_OK;
 }
 
-/* Numbers that were learned on other weights mean nothing here, though their shapes fit. */
-static weft_status check_origin(const weft_plan *plan, weft_error *err) {
+/* Numbers that were learned on other weights mean nothing here, though their shapes fit. Missing weights are reported
+ * where they are loaded. */
+static weft_status check_origin(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
-    const char *base = plan->origins[0].base;
-    weft_adapter_origin of = {0};
-    const weft_status status = weft_origin_load(&of, run->settings.adapter_from, err);
-    if (status != WEFT_OK || of.base[0] == '\0' || base[0] == '\0' || run->settings.adapter.any_base) return status;
-    if (strcmp(of.base, base) == 0) return WEFT_OK;
+    weft_adapter_origin of = {0}, now = {0};
+    weft_error why = WEFT_ERROR_INIT;
+    bool same = true;
+    weft_status status = weft_origin_load(&of, run->settings.adapter_from, err);
+    if (status != WEFT_OK || run->settings.model.start == WEFT_START_FRESH || run->settings.adapter.any_base)
+        return status;
+    status = weft_base_compare(&same, &now, &of, run->settings.model.path, &why);
+    if (status == WEFT_E_SYSTEM) return weft_error_set(err, status, "%s", why.text);
+    if (status == WEFT_OK && same) weft_plan_set_base(plan, &now);
+    if (status != WEFT_OK || same) return WEFT_OK;
     return weft_config_reject(run->config, "adapter", source_key(run), err,
                               "(%s) was made on other weights than those in %s: set [model] path to its base, or "
                               "any_base = yes to take it all the same",
                               run->settings.adapter_from, run->settings.model.path);
 }
 
+void weft_plan_set_base(weft_plan *plan, const weft_adapter_origin *from) {
+    for (int32_t i = 0; i < plan->declared->n_adapters; i++) {
+        memcpy(plan->origins[i].base, from->base, sizeof from->base);
+        memcpy(plan->origins[i].files, from->files, sizeof from->files);
+    }
+}
+
 static weft_status note_origins(weft_plan *plan, weft_error *err) {
     const weft_run *run = plan->run;
     const int32_t n = plan->declared->n_adapters;
     weft_adapter_origin *home = n > 0 ? &plan->origins[weft_stack_home(plan->declared)] : NULL;
-    char base[sizeof home->base] = "";
-    /* Without weights there is nothing to compare; that they lack is for who loads them to say. */
-    if (n > 0 && (run->settings.model.start == WEFT_START_FRESH ||
-                  weft_base_fingerprint(base, run->settings.model.path, NULL) != WEFT_OK))
-        base[0] = '\0';
     for (int32_t i = 0; i < n; i++) {
         const weft_plugin *plugin = run->parts[WEFT_PART_ADAPTER + i].loaded->plugin;
         weft_adapter_origin *origin = &plan->origins[i];
         (void)snprintf(origin->plugin, sizeof origin->plugin, "%s", plugin->id);
         (void)snprintf(origin->version, sizeof origin->version, "%s", plugin->version);
-        memcpy(origin->base, base, sizeof base);
         if (n > 1) (void)snprintf(home->all[home->n_all++], sizeof home->all[0], "%s", plugin->id);
     }
     return n > 0 && run->settings.adapter_from[0] != '\0' ? check_origin(plan, err) : WEFT_OK;

@@ -8,6 +8,9 @@
  * and nodes; to be closed also where this fails. */
 weft_status weft_plan_open(weft_plan *self, const weft_run *run, weft_error *err);
 
+/* Records which base the run's adapters are made on. */
+void weft_plan_set_base(weft_plan *plan, const weft_adapter_origin *from);
+
 /* Graphs, jobs, programs (of all ranks, checked together), what this rank keeps, and the bytes. states, n_states and
  * hp_bytes are there. The device is asked for the scratch of its kernels. */
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,

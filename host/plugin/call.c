@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what) {
-    const weft_doing now = {loaded->plugin->kind, loaded->plugin->id, loaded->sha256, loaded->path, what};
+    const weft_doing now = {loaded->plugin->kind, loaded->plugin->id, loaded->sha256, loaded->path, what, 0};
     call->loaded = loaded;
     call->what = what;
     weft_slow_begin(&call->slow, loaded->plugin->table, what);

@@ -28,6 +28,7 @@ typedef struct weft_doing {
     const char *sha256;    /* of the plugin's file; NULL: not known */
     const char *file;      /* its path; NULL: not known */
     const char *what;      /* "prepare"; NULL: nothing worth naming */
+    uint64_t fp_control;   /* of the thread before the call (process.h); 0: not checked after it */
 } weft_doing;
 
 /* What this thread is about to do; gives what it did, to put it back. A thread that never said counts as doing what the

@@ -1,6 +1,9 @@
 /* host/plugin/enter.c: see enter.h. The list of owners grows only, and only while plugins are loaded. */
 #include "plugin/enter.h"
 
+#include "plugin/process.h"
+
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -30,7 +33,7 @@ static const weft_loaded *owner_of(const void *table) {
 
 weft_doing weft_plugin_enter(const void *table, const char *slot) {
     const weft_loaded *loaded = owner_of(table);
-    weft_doing now = {.what = slot};
+    weft_doing now = {.what = slot, .fp_control = weft_process_begin_call()};
     if (loaded != NULL) {
         now.kind = loaded->plugin->kind;
         now.id = loaded->plugin->id;
@@ -95,9 +98,53 @@ static const weft_loaded *owner_called(const weft_doing *called) {
     return NULL;
 }
 
+/* ---- process state ---- */
+
+/* Of a call that has no way to fail: the next call that has one returns it. */
+static struct {
+    pthread_mutex_t lock;
+    atomic_bool is_set;
+    weft_error err;
+} pending = {.lock = PTHREAD_MUTEX_INITIALIZER, .err = WEFT_ERROR_INIT};
+
+weft_status weft_plugin_take_failure(weft_error *err) {
+    weft_status status = WEFT_OK;
+    (void)pthread_mutex_lock(&pending.lock);
+    if (atomic_load(&pending.is_set)) status = weft_error_set(err, WEFT_E_PLUGIN, "%s", pending.err.text);
+    atomic_store(&pending.is_set, false);
+    (void)pthread_mutex_unlock(&pending.lock);
+    return status;
+}
+
+static void keep_pending(const weft_error *err) {
+    (void)pthread_mutex_lock(&pending.lock);
+    if (!atomic_load(&pending.is_set)) pending.err = *err; /* the first one counts */
+    atomic_store(&pending.is_set, true);
+    (void)pthread_mutex_unlock(&pending.lock);
+}
+
+/* The call changed what is the host's: it is put back. A failure of the call itself is the news. */
+static weft_status restore_state(const weft_doing *called, weft_status status, weft_error *err) {
+    weft_error why = WEFT_ERROR_INIT;
+    char when[900], title[700];
+    (void)snprintf(when, sizeof when, "its %s ran", called->what);
+    (void)weft_process_end_call(called->fp_control, when, &why);
+    if (status != WEFT_OK) return status;
+    print_title(title, sizeof title, owner_called(called));
+    (void)weft_error_prefix(&why, "%s ", title);
+    if (err == NULL) keep_pending(&why);
+    return err == NULL ? WEFT_OK : weft_error_set(err, WEFT_E_PLUGIN, "%s", why.text);
+}
+
 weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err) {
     const weft_doing called = weft_crash_doing(before);
-    if (status == WEFT_OK || err == NULL) return status;
+    const bool failed = status != WEFT_OK;
+    const bool in_guard = before.kind != NULL && before.fp_control == 0; /* of call.h, which checks all of it */
+    if (!in_guard && called.fp_control != 0 && !weft_process_is_kept(called.fp_control))
+        status = restore_state(&called, status, err);
+    if (!failed && status == WEFT_OK && err != NULL && atomic_load_explicit(&pending.is_set, memory_order_relaxed))
+        return weft_plugin_take_failure(err);
+    if (!failed || err == NULL) return status;
     if (err->text[0] == '\0')
         status = weft_error_set(err, WEFT_E_PLUGIN, "%sfailed in its %s and does not say why, which is a defect of it",
                                 called.kind == NULL ? "a plugin " : "it ", called.what);

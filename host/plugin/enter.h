@@ -6,8 +6,9 @@
  *         table->destroy(optimizer)
  *
  * A crash in between is told with the plugin's name and the slot's, and a failure without a sentence gets one that
- * names them: it is the plugin's defect. The plugin is known by the table that is called through. Cheap enough for each
- * kernel of a step.
+ * names them: it is the plugin's defect. A floating-point mode or umask that the call changed is put back, and is the
+ * call's failure; that of a call which cannot fail is returned by the next call that can. The plugin is known by the
+ * table that is called through. Cheap enough for each kernel of a step.
  */
 #ifndef WEFT_HOST_PLUGIN_ENTER_H
 #define WEFT_HOST_PLUGIN_ENTER_H
@@ -27,6 +28,10 @@ weft_doing weft_plugin_enter(const void *table, const char *slot);
 /* status, err: the call's own; err was empty before it. Gives the status; WEFT_E_PLUGIN where a failure brought no
  * sentence; blames the plugin. err may be NULL. [any-thread] [hot] */
 weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err);
+
+/* The failure of an earlier call that cannot fail, once; WEFT_OK: there is none. After such calls, where the next call
+ * would add a context of its own to the sentence. [any-thread] */
+weft_status weft_plugin_take_failure(weft_error *err);
 
 /* Who is to mend it, in front of a failure that is the plugin's fault (WEFT_E_PLUGIN, WEFT_E_DEVICE,
  * WEFT_E_UNSUPPORTED), once; also where the host has judged what a plugin answered. Gives the status.

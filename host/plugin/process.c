@@ -3,6 +3,7 @@
 
 #include <locale.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -49,9 +50,29 @@ static int fp_flushes(uint64_t control) {
 
 #define MOST_SIGNALS 65
 
+/* Of the call that this thread is in. */
+static _Thread_local struct {
+    bool moved;
+    mode_t before, now;
+} mask_of_call;
+
+static mode_t mask_write(mode_t mask) {
+    return (mode_t)syscall(SYS_umask, mask);
+}
+
+/* Plugins and their libraries bind to this one in place of the C library's, because reading the mask takes two system
+ * calls, between which files of other threads get the wrong mode. A call may change the mask for a moment. */
+mode_t umask(mode_t mask) {
+    const mode_t before = mask_write(mask);
+    if (!mask_of_call.moved) mask_of_call.before = before;
+    mask_of_call.moved = true;
+    mask_of_call.now = mask & 0777;
+    return before;
+}
+
 static mode_t mask_read(void) {
-    const mode_t mask = umask(0);
-    (void)umask(mask);
+    const mode_t mask = mask_write(0);
+    (void)mask_write(mask);
     return mask;
 }
 
@@ -107,7 +128,7 @@ weft_status weft_process_restore(const weft_process *saved, const char *when, we
         }
     }
     if (mask_read() != saved->mask) {
-        (void)umask(saved->mask);
+        (void)mask_write(saved->mask);
         status = weft_error_set(err, WEFT_E_PLUGIN, "changed the umask while %s.", when);
     }
     if (locale != NULL && strcmp(locale, saved->locale) != 0) {
@@ -116,5 +137,25 @@ weft_status weft_process_restore(const weft_process *saved, const char *when, we
     }
     restore_handlers(saved);
     if (weft_process_restore_fp(saved->fp_control, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
+    return status;
+}
+
+uint64_t weft_process_begin_call(void) {
+    mask_of_call.moved = false;
+    return fp_read();
+}
+
+bool weft_process_is_kept(uint64_t fp_control) {
+    return fp_read() == fp_control && (!mask_of_call.moved || mask_of_call.now == mask_of_call.before);
+}
+
+weft_status weft_process_end_call(uint64_t fp_control, const char *when, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (mask_of_call.moved && mask_of_call.now != mask_of_call.before) {
+        (void)mask_write(mask_of_call.before);
+        mask_of_call.moved = false;
+        status = weft_error_set(err, WEFT_E_PLUGIN, "changed the umask while %s.", when);
+    }
+    if (weft_process_restore_fp(fp_control, when, err) != WEFT_OK) status = WEFT_E_PLUGIN;
     return status;
 }

@@ -109,6 +109,7 @@ typedef struct weft_text {
     uint32_t document_flags; /* WEFT_ENCODE_BOS, WEFT_ENCODE_EOS */
     uint32_t prompt_flags;   /* WEFT_ENCODE_BOS */
     const char *chat_source; /* of the template that the data name, for the saved model; NULL: they name none */
+    const struct weft_text_files *files; /* read at the start of a run (checkpoint/text_files.h); NULL: not read yet */
 } weft_text;
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err);

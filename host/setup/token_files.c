@@ -1,6 +1,7 @@
 /* host/setup/token_files.c: see token_files.h. */
 #include "setup/token_files.h"
 
+#include "base/file.h"
 #include "base/join.h"
 #include "base/text.h"
 
@@ -11,26 +12,31 @@ enum { MOST_BYTES = 256 << 20 };
 
 /* ---- one directory ---- */
 
-static weft_status read_file(char **text, size_t *bytes, const char *directory, const char *name) {
+/* *text stays NULL if the file does not exist. */
+static weft_status read_file(char **text, size_t *bytes, const char *directory, const char *name, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    const weft_status status = weft_path_join(path, directory, name, NULL);
-    return status == WEFT_OK ? weft_text_read(text, bytes, path, MOST_BYTES, NULL) : status;
+    bool is_there = false;
+    weft_status status = weft_path_join(path, directory, name, err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    return status == WEFT_OK && is_there ? weft_text_read(text, bytes, path, MOST_BYTES, err) : status;
 }
 
-char *weft_token_files_pad(const char *directory) {
-    char *text = NULL, *pad = NULL;
+weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err) {
+    char *text = NULL;
     size_t bytes = 0;
     json_t *config = NULL;
     const json_t *found = NULL;
     const char *name = NULL;
-    if (read_file(&text, &bytes, directory, "tokenizer_config.json") == WEFT_OK)
-        config = json_loadb(text, bytes, 0, NULL);
+    weft_status status = read_file(&text, &bytes, directory, "tokenizer_config.json", err);
+    *out = NULL;
+    if (text != NULL) config = json_loadb(text, bytes, 0, NULL);
     found = json_object_get(config, "pad_token");
     name = json_string_value(json_is_object(found) ? json_object_get(found, "content") : found);
-    if (name != NULL) pad = strdup(name);
+    if (name != NULL && (*out = strdup(name)) == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a pad token");
     json_decref(config);
     free(text);
-    return pad;
+    return status;
 }
 
 /* ---- two ---- */
@@ -70,18 +76,20 @@ static char *compare(const char *had, size_t n_had, const char *has, size_t n_ha
     return more;
 }
 
-char *weft_token_files_more(const char *had, const char *has) {
-    char *one = NULL, *other = NULL, *more = NULL;
-    char *own_pad = weft_token_files_pad(had), *pad = own_pad == NULL ? weft_token_files_pad(has) : NULL;
+weft_status weft_token_files_more(char **out, const char *had, const char *has, weft_error *err) {
+    char *one = NULL, *other = NULL, *own_pad = NULL, *pad = NULL;
     size_t n_one = 0, n_other = 0;
-    if (read_file(&one, &n_one, had, "tokenizer.json") == WEFT_OK &&
-        read_file(&other, &n_other, has, "tokenizer.json") == WEFT_OK)
-        more = compare(one, n_one, other, n_other, pad);
+    weft_status status = weft_token_files_pad(&own_pad, had, err);
+    *out = NULL;
+    if (status == WEFT_OK && own_pad == NULL) status = weft_token_files_pad(&pad, has, err);
+    if (status == WEFT_OK) status = read_file(&one, &n_one, had, "tokenizer.json", err);
+    if (status == WEFT_OK) status = read_file(&other, &n_other, has, "tokenizer.json", err);
+    if (status == WEFT_OK && one != NULL && other != NULL) *out = compare(one, n_one, other, n_other, pad);
     free(own_pad);
     free(pad);
     free(one);
     free(other);
-    return more;
+    return status;
 }
 
 /* ---- a run ---- */
@@ -110,9 +118,9 @@ weft_status weft_token_files_check(const weft_run *run, weft_error *err) {
     char *more = NULL;
     weft_status status = WEFT_OK;
     if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_TOKENIZER].loaded == NULL) return WEFT_OK;
-    more = weft_token_files_more(keys->path[0] != '\0' ? keys->path : run->settings.model.path,
-                                 run->settings.adapter_from);
-    if (more != NULL && !begins_with(keys->add, more)) status = refuse(run, more, err);
+    status = weft_token_files_more(&more, keys->path[0] != '\0' ? keys->path : run->settings.model.path,
+                                   run->settings.adapter_from, err);
+    if (status == WEFT_OK && more != NULL && !begins_with(keys->add, more)) status = refuse(run, more, err);
     free(more);
     return status;
 }

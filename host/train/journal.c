@@ -31,30 +31,34 @@ static weft_status add_object(weft_journal *self, int32_t kind, uint64_t step, j
     return status;
 }
 
-static weft_status open_events(weft_journal *self, const char *directory, const uint64_t *resumed_from,
+static weft_status open_events(weft_journal *self, const char *directory, const weft_checkpoint_state *resumed_from,
                                weft_error *err) {
     char path[3800];
     const int n = snprintf(path, sizeof path, "%s/tensorboard", directory);
     if (self->session->run->settings.run.tensorboard == 0) return WEFT_OK;
     if (n < 0 || (size_t)n >= sizeof path)
         return weft_error_set(err, WEFT_E_USER, "[run] out: the path %s/tensorboard is too long", directory);
-    return weft_event_file_open(&self->events, path, resumed_from == NULL ? 0 : *resumed_from + 1, err);
+    return weft_event_file_open(&self->events, path, resumed_from == NULL ? 0 : resumed_from->step + 1, err);
 }
 
 weft_status weft_journal_open(weft_journal *self, const weft_session *session, const char *directory,
-                              const uint64_t *resumed_from, double begin, weft_error *err) {
+                              const weft_checkpoint_state *resumed_from, double begin, weft_error *err) {
     const weft_peers *peers = &session->engine->peers;
     json_t *planned = NULL;
     weft_status status = WEFT_OK;
+    const weft_records_end end = {.step = resumed_from == NULL ? 0 : resumed_from->step,
+                                  .is_evaluated = resumed_from != NULL && !isnan(resumed_from->eval_loss),
+                                  .metrics_every = session->run->settings.run.metrics_every};
     memset(self, 0, sizeof *self);
     self->session = session;
     if (weft_peers_first(peers))
-        status = weft_records_open(&self->records, directory, resumed_from, begin, session->run->host, err);
+        status = weft_records_open(&self->records, directory, resumed_from == NULL ? NULL : &end, begin,
+                                   session->run->host, err);
     if (status == WEFT_OK && weft_peers_first(peers)) status = open_events(self, directory, resumed_from, err);
     status = weft_peers_agree(peers, status, err);
     if (status == WEFT_OK) status = weft_planned_array(&planned, session, err);
     if (status == WEFT_OK && weft_peers_first(peers))
-        status = add_object(self, WEFT_RECORD_STARTS, resumed_from == NULL ? 0 : *resumed_from,
+        status = add_object(self, WEFT_RECORD_STARTS, resumed_from == NULL ? 0 : resumed_from->step,
                             weft_start_facts(session, resumed_from != NULL, planned), err);
     return weft_peers_agree(peers, status, err);
 }

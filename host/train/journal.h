@@ -3,6 +3,7 @@
 #ifndef WEFT_HOST_TRAIN_JOURNAL_H
 #define WEFT_HOST_TRAIN_JOURNAL_H
 
+#include "checkpoint/checkpoint.h"
 #include "report/rank_rows.h"
 #include "train/event_file.h"
 #include "train/records.h"
@@ -21,10 +22,11 @@ typedef struct weft_journal {
     weft_rank_row since_row; /* of this rank, since the last line of phases */
 } weft_journal;
 
-/* Rank 0 opens the records in `directory`, which must outlive them, cut back to the step that this process resumed from
- * (NULL: none), and tells of the start. begin: weft_clock_seconds of this process's beginning. [collective] */
+/* Rank 0 opens the records in `directory`, which must outlive them, cut back to the checkpoint that this process
+ * resumed from (NULL: none), and records the start. begin: weft_clock_seconds of this process's beginning.
+ * [collective] */
 weft_status weft_journal_open(weft_journal *self, const weft_session *session, const char *directory,
-                              const uint64_t *resumed_from, double begin, weft_error *err);
+                              const weft_checkpoint_state *resumed_from, double begin, weft_error *err);
 void weft_journal_close(weft_journal *self); /* a zeroed one is fine */
 
 /* A step that took `seconds`; what its trace says is read now. Writes a line where one is due. */

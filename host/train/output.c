@@ -1,8 +1,9 @@
 /* host/train/output.c: see output.h. */
 #include "train/output.h"
 
+#include "base/file.h"
 #include "base/tree.h"
-#include "train/leavings.h"
+#include "checkpoint/leavings.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,31 +24,84 @@ weft_status weft_output_path(const weft_output *output, char *path, size_t size,
     return WEFT_OK;
 }
 
+static weft_status refuse_lock(const char *path, weft_error *err) {
+    if (errno == ELOOP)
+        return weft_error_set(err, WEFT_E_USER, "%s is a symbolic link, which no run made. Fix: remove it", path);
+    return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+}
+
 static weft_status take_lock(weft_output *output, weft_error *err) {
     char path[4096];
+    struct stat about;
     weft_status status = weft_output_path(output, path, sizeof path, ".lock", err);
     if (status != WEFT_OK) return status;
-    output->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-    if (output->lock < 0) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
+    output->lock = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    output->made_lock = output->lock >= 0;
+    if (output->lock < 0 && errno == EEXIST) output->lock = open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (output->lock < 0) return refuse_lock(path, err);
+    if (fstat(output->lock, &about) != 0 || !S_ISREG(about.st_mode))
+        return weft_error_set(err, WEFT_E_USER, "%s is no regular file, so no run made it. Fix: remove it", path);
     if (flock(output->lock, LOCK_EX | LOCK_NB) != 0)
         return weft_error_set(err, WEFT_E_USER, "%s is in use by another run: wait for it, or choose another [run] out",
                               output->directory);
+    return weft_output_check(output, err);
+}
+
+weft_status weft_output_check(const weft_output *output, weft_error *err) {
+    char path[4096];
+    struct stat named, held;
+    weft_status status = WEFT_OK;
+    if (!output->writes) return WEFT_OK;
+    status = weft_output_path(output, path, sizeof path, ".lock", err);
+    if (status != WEFT_OK) return status;
+    if (lstat(path, &named) == 0) {
+        if (fstat(output->lock, &held) == 0 && named.st_dev == held.st_dev && named.st_ino == held.st_ino)
+            return WEFT_OK;
+    } else if (errno != ENOENT && errno != ENOTDIR) {
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
+    }
+    return weft_error_set(err, WEFT_E_USER,
+                          "[run] out = %s: the directory was renamed, removed or replaced while this run wrote to it; "
+                          "nothing more is written. Fix: give it that name again and continue with --resume",
+                          output->directory);
+}
+
+/* Sets *name to one of the names of a run's files that is there; NULL: none is. */
+static weft_status find_left(const char **name, const weft_output *output, weft_error *err) {
+    *name = NULL;
+    for (int i = 0; i < N_LEFT && *name == NULL; i++) {
+        char path[4096];
+        struct stat info;
+        const weft_status status = weft_output_path(output, path, sizeof path, left_by_a_run[i], err);
+        if (status != WEFT_OK) return status;
+        if (lstat(path, &info) == 0) *name = left_by_a_run[i];
+        else if (errno != ENOENT && errno != ENOTDIR)
+            return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be examined: %s", path, strerror(errno));
+    }
     return WEFT_OK;
 }
 
-/* Name of something that a run left, or NULL. */
-static const char *what_is_there(const weft_output *output) {
-    for (int i = 0; i < N_LEFT; i++) {
-        char path[4096];
-        struct stat info;
-        if (weft_output_path(output, path, sizeof path, left_by_a_run[i], NULL) == WEFT_OK && lstat(path, &info) == 0)
-            return left_by_a_run[i];
-    }
-    return NULL;
+/* A run makes its lock first and its record of starts before it trains. */
+static weft_status had_run(bool *out, const weft_output *output, weft_error *err) {
+    char path[4096];
+    weft_status status = WEFT_OK;
+    *out = !output->made_lock;
+    if (*out) return WEFT_OK;
+    status = weft_output_path(output, path, sizeof path, "starts.jsonl", err);
+    return status == WEFT_OK ? weft_file_exists(out, path, err) : status;
 }
 
 static weft_status judge_directory(const weft_output *output, weft_output_mode mode, weft_error *err) {
-    const char *found = what_is_there(output);
+    const char *found = NULL;
+    bool ran = true;
+    weft_status status = find_left(&found, output, err);
+    if (status == WEFT_OK && mode == WEFT_OUTPUT_OVERWRITE && found != NULL) status = had_run(&ran, output, err);
+    if (status != WEFT_OK) return status;
+    if (!ran)
+        return weft_error_set(err, WEFT_E_USER,
+                              "[run] out = %s: it holds %s, and no run was made there, so --overwrite removes nothing. "
+                              "Fix: move %s away, or choose another [run] out",
+                              output->directory, found, found);
     if (mode == WEFT_OUTPUT_NEW && found != NULL)
         return weft_error_set(err, WEFT_E_USER,
                               "%s already holds a run (%s): --resume goes on with it, --overwrite removes "
@@ -59,12 +113,41 @@ static weft_status judge_directory(const weft_output *output, weft_output_mode m
     return WEFT_OK;
 }
 
-/* A resume is judged before the directory is made: a mistyped [run] out leaves nothing behind. */
+/* A lock that was made for nothing would pass for that of a run. */
+static void drop_lock(const weft_output *output) {
+    char path[4096];
+    if (output->made_lock && weft_output_path(output, path, sizeof path, ".lock", NULL) == WEFT_OK) (void)unlink(path);
+}
+
+/* A resume is checked before the directory is made: a mistyped [run] out leaves nothing behind. */
 static weft_status take_directory(weft_output *output, weft_output_mode mode, weft_error *err) {
     weft_status status = mode == WEFT_OUTPUT_RESUME ? judge_directory(output, mode, err) : WEFT_OK;
     if (status == WEFT_OK) status = weft_tree_make(output->directory, err);
     if (status == WEFT_OK) status = take_lock(output, err);
-    return status == WEFT_OK ? judge_directory(output, mode, err) : status;
+    if (status == WEFT_OK) status = judge_directory(output, mode, err);
+    if (status != WEFT_OK) drop_lock(output);
+    return status;
+}
+
+/* "config.ini.4711.tmp" */
+static weft_status remove_if_temporary(void *context, const char *name, weft_error *err) {
+    const weft_output *output = context;
+    char path[4096];
+    for (int i = 0; i < N_LEFT; i++) {
+        const size_t n = strlen(left_by_a_run[i]);
+        const char *at = name + n;
+        if (strncmp(name, left_by_a_run[i], n) != 0 || at[0] != '.' || at[1] < '0' || at[1] > '9') continue;
+        at += 1 + strspn(at + 1, "0123456789");
+        if (strcmp(at, ".tmp") == 0 && weft_output_path(output, path, sizeof path, name, NULL) == WEFT_OK &&
+            unlink(path) != 0 && errno != ENOENT)
+            return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be removed: %s", path, strerror(errno));
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_output_sweep(const weft_output *output, weft_error *err) {
+    if (!output->writes) return WEFT_OK;
+    return weft_tree_visit(output->directory, remove_if_temporary, (void *)(uintptr_t)output, err);
 }
 
 weft_status weft_output_open(weft_output **out, const char *directory, weft_output_mode mode, bool writes,
@@ -92,7 +175,14 @@ void weft_output_close(weft_output *output) {
 }
 
 weft_status weft_output_clear(weft_output *output, weft_error *err) {
-    weft_status status = output->writes ? weft_leavings_judge(output->directory, err) : WEFT_OK;
+    char foreign[WEFT_PATH_BYTES] = "";
+    weft_status status = output->writes ? weft_leavings_find(foreign, output->directory, err) : WEFT_OK;
+    if (status == WEFT_OK && foreign[0] != '\0')
+        status =
+            weft_error_set(err, WEFT_E_USER,
+                           "[run] out = %s: --overwrite removes what a run wrote, and no run wrote %s. Fix: move it "
+                           "away, or choose another [run] out",
+                           output->directory, foreign);
     for (int i = 0; output->writes && i < N_LEFT && status == WEFT_OK; i++) {
         char path[4096];
         status = weft_output_path(output, path, sizeof path, left_by_a_run[i], err);

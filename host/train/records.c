@@ -27,29 +27,64 @@ static weft_status record_path(char path[4096], const weft_records *self, int32_
 
 /* What is kept of the files. */
 typedef struct cut {
-    const uint64_t *last_step; /* NULL: nothing stays */
+    const weft_records_end *end; /* NULL: nothing is kept */
+    int32_t kind;
     const char *path;
     const weft_host *host;
-    double seconds; /* the latest of the lines that stay */
+    double seconds;    /* the latest of the lines that are kept */
+    int64_t every;     /* the most steps between two lines of metrics, under any start of the run; 0: not known */
+    uint64_t previous; /* step of the metrics line that was kept last */
+    bool warned;       /* of a damaged line since then */
 } cut;
 
 /* A record; NULL: the line is none. A last line without an end is that of a run that was cut short. */
-static json_t *read_line(const cut *self, const char *line, size_t n, int64_t number) {
+static json_t *read_line(cut *self, const char *line, size_t n, int64_t number) {
     json_t *record = line[n - 1] == '\n' ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
     if (json_is_integer(json_object_get(record, "step"))) return record;
     json_decref(record);
-    if (line[n - 1] == '\n')
-        weft_log(self->host, WEFT_LOG_WARN, "%s:%lld is no whole record and is left out", self->path,
-                 (long long)number);
+    if (line[n - 1] != '\n') return NULL;
+    self->warned = true;
+    weft_log(self->host, WEFT_LOG_WARN, "%s:%lld is no whole record and is left out", self->path, (long long)number);
     return NULL;
 }
 
-/* False: the line goes. */
+/* Raises `every` to what a line of starts.jsonl was configured with. */
+static void take_start(cut *self, const json_t *record) {
+    const json_t *keys = json_object_get(record, "config");
+    int64_t every = 0;
+    for (size_t i = 0; i < json_array_size(keys); i++) {
+        const json_t *key = json_array_get(keys, i);
+        const char *name = json_string_value(json_object_get(key, "key"));
+        if (name != NULL && strcmp(name, "run.metrics_every") == 0)
+            every = (int64_t)json_integer_value(json_object_get(key, "value"));
+    }
+    if (every == 0) self->every = 0;
+    else if (self->every != 0 && every > self->every) self->every = every;
+}
+
+/* next: the step of the metrics line that follows, or one more than the last step. */
+static void report_gap(cut *self, uint64_t next) {
+    const uint64_t first = self->previous + 1, most = self->previous == 0 ? 1 : (uint64_t)self->every;
+    if (self->every > 0 && !self->warned && next > self->previous + most)
+        weft_log(self->host, WEFT_LOG_WARN, "%s: the records of steps %llu to %llu are missing", self->path,
+                 (unsigned long long)first, (unsigned long long)next - 1);
+    self->previous = next;
+    self->warned = false;
+}
+
+static bool belongs(const cut *self, uint64_t step) {
+    if (self->end == NULL || step > self->end->step) return false;
+    return self->kind != WEFT_RECORD_EVALUATIONS || step < self->end->step || self->end->is_evaluated;
+}
+
+/* False: the line is dropped. */
 static bool keep_line(cut *self, const char *line, size_t n, int64_t number) {
     json_t *record = read_line(self, line, n, number);
     const json_int_t step = json_integer_value(json_object_get(record, "step"));
     const double seconds = json_number_value(json_object_get(record, "seconds"));
-    const bool stays = record != NULL && step >= 0 && self->last_step != NULL && (uint64_t)step <= *self->last_step;
+    const bool stays = record != NULL && step >= 0 && belongs(self, (uint64_t)step);
+    if (stays && self->kind == WEFT_RECORD_STARTS) take_start(self, record);
+    if (stays && self->kind == WEFT_RECORD_METRICS) report_gap(self, (uint64_t)step);
     json_decref(record);
     if (stays && seconds > self->seconds) self->seconds = seconds;
     return stays;
@@ -72,7 +107,7 @@ static weft_status cut_back(cut *self, weft_error *err) {
     weft_file file;
     weft_status status = WEFT_OK;
     FILE *to = NULL, *from = fopen(self->path, "re");
-    if (from == NULL && errno == ENOENT) return WEFT_OK;
+    if (from == NULL && errno == ENOENT) return WEFT_OK; /* for metrics that is a gap */
     if (from == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
     to = weft_file_begin(&file, self->path, err);
     status = to == NULL ? WEFT_E_SYSTEM : copy_lines(self, to, from, err);
@@ -82,11 +117,20 @@ static weft_status cut_back(cut *self, weft_error *err) {
     return status;
 }
 
+/* Up to the last step fewer lines than `every` may lack. */
+static void report_end(cut *kept) {
+    const uint64_t last = kept->end->step;
+    if (kept->previous < last && (kept->previous == 0 || last - kept->previous >= (uint64_t)kept->every))
+        report_gap(kept, last + 1);
+}
+
 static weft_status open_record(weft_records *self, int32_t kind, cut *kept, weft_error *err) {
     char path[4096];
     weft_status status = record_path(path, self, kind, err);
     kept->path = path;
+    kept->kind = kind;
     if (status == WEFT_OK) status = cut_back(kept, err);
+    if (status == WEFT_OK && kind == WEFT_RECORD_METRICS && kept->end != NULL) report_end(kept);
     kept->path = NULL;
     if (status != WEFT_OK) return status;
     self->files[kind] = fopen(path, "ae");
@@ -94,9 +138,9 @@ static weft_status open_record(weft_records *self, int32_t kind, cut *kept, weft
     return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be written: %s", path, strerror(errno));
 }
 
-weft_status weft_records_open(weft_records *self, const char *directory, const uint64_t *last_step, double begin,
+weft_status weft_records_open(weft_records *self, const char *directory, const weft_records_end *end, double begin,
                               const weft_host *host, weft_error *err) {
-    cut kept = {.last_step = last_step, .host = host};
+    cut kept = {.end = end, .host = host, .every = end == NULL ? 0 : end->metrics_every};
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
     self->directory = directory;

@@ -32,10 +32,18 @@ typedef struct weft_records {
     double begin; /* weft_clock_seconds at which this process's time begins, less what earlier ones have taken */
 } weft_records;
 
-/* Cuts all files back to lines of step <= *last_step (NULL: to none) and opens them to append. A torn last line goes in
- * silence: a process was killed while it wrote it; any other line that is no record goes with a warning. begin: of this
- * process's work. Time goes on where the lines that stay end. To be closed also after a failure. */
-weft_status weft_records_open(weft_records *self, const char *directory, const uint64_t *last_step, double begin,
+/* Where the records of a run that is resumed end. */
+typedef struct weft_records_end {
+    uint64_t step;
+    bool is_evaluated;     /* the checkpoint has the loss of an evaluation at this step: it is not made again */
+    int64_t metrics_every; /* [run] metrics_every of now */
+} weft_records_end;
+
+/* Cuts all files back to what belongs to `end` (NULL: to nothing) and opens them to append. A torn last line is dropped
+ * silently: a process was killed while it wrote it; any other line that is no record is dropped with a warning. A gap
+ * in the steps of metrics.jsonl is a warning, too. begin: of this process's work. Time continues where the kept lines
+ * end. To be closed also after a failure. */
+weft_status weft_records_open(weft_records *self, const char *directory, const weft_records_end *end, double begin,
                               const weft_host *host, weft_error *err);
 void weft_records_close(weft_records *self); /* a zeroed one is fine */
 

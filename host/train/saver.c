@@ -66,9 +66,14 @@ static weft_status retain(const weft_saver *self, const weft_checkpoint_state *s
     char directory[4096];
     weft_status status = find_directory(self, directory, err);
     if (status == WEFT_OK)
-        status =
-            weft_checkpoint_retain(directory, state->step, keys->keep, keys->keep_best ? state->best_step : 0, err);
+        status = weft_checkpoint_retain(directory, state->step, keys->keep, keys->keep_best ? state->best_step : 0,
+                                        run->host, err);
     return status == WEFT_OK ? weft_best_point(directory, state->best_step, run->host, err) : status;
+}
+
+weft_status weft_saver_settle(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
+    const weft_status status = weft_peers_first(peers_of(self)) ? retain(self, state, err) : WEFT_OK;
+    return weft_peers_agree(peers_of(self), status, err);
 }
 
 static weft_status count_in(weft_saver *self, const weft_checkpoint_state *state, weft_status status, weft_error *err) {
@@ -83,7 +88,8 @@ static weft_status count_in(weft_saver *self, const weft_checkpoint_state *state
 static weft_status write_in_place(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
-    weft_status status = find_directory(self, directory, err);
+    weft_status status = weft_peers_agree(peers_of(self), weft_output_check(self->output, err), err);
+    if (status == WEFT_OK) status = find_directory(self, directory, err);
     if (status == WEFT_OK)
         status =
             weft_checkpoint_save(self->session->engine, directory, state, self->identities, &self->session->text, err);
@@ -106,13 +112,14 @@ static weft_status sync_records(void *context, weft_error *err) {
     weft_saver *self = context;
     const weft_status status = weft_journal_sync(self->journal, err);
     self->records_failed = status != WEFT_OK;
-    return status;
+    return status == WEFT_OK ? weft_output_check(self->output, err) : status;
 }
 
 static weft_status begin_beside(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
-    weft_status status = find_directory(self, directory, err);
+    weft_status status = weft_peers_agree(peers_of(self), weft_output_check(self->output, err), err);
+    if (status == WEFT_OK) status = find_directory(self, directory, err);
     self->records_failed = false;
     if (status == WEFT_OK)
         status = weft_beside_begin(&self->under_way, self->snapshot, self->session->engine, directory, state,

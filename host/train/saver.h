@@ -42,6 +42,10 @@ weft_status weft_saver_rescue(weft_saver *self, const weft_checkpoint_state *sta
 /* Sees to a save that is under way, if one is; waits: until it is whole. [collective] */
 weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err);
 
+/* Does what a kill after the save that this run resumes from has left undone: removes old checkpoints and half-written
+ * ones, and points `best` to the best one. [collective] */
+weft_status weft_saver_settle(weft_saver *self, const weft_checkpoint_state *state, weft_error *err);
+
 /* A record of a save of this step ("checkpoint" or "model"), which held training for so many seconds. [collective] */
 weft_status weft_saver_note(weft_saver *self, const weft_checkpoint_state *state, const char *what, double held,
                             double beside, weft_error *err);

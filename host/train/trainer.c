@@ -2,12 +2,15 @@
 #include "train/trainer.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/tree.h"
 #include "base/words.h"
+#include "checkpoint/text_files.h"
 #include "fit/fit_words.h"
 #include "launch/signals.h"
 #include "launch/world.h"
 #include "measure/launches.h"
+#include "plan/make_plan.h"
 #include "report/fit_table.h"
 #include "report/per_rank.h"
 #include "report/progress.h"
@@ -22,7 +25,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 typedef struct trainer {
     weft_session *session;
@@ -32,6 +34,7 @@ typedef struct trainer {
     const char *const *overrides;
     size_t n_overrides;
     weft_identities identities;
+    weft_text_files text_files; /* as they were at the start */
     weft_checkpoint_state state;
     char from[4096];                    /* the checkpoint that is resumed; "": none */
     int64_t evaluate_every, save_every; /* steps; 0: never */
@@ -65,8 +68,10 @@ static weft_status load_model(trainer *self, weft_error *err) {
  * queued again as it is. One that came to its end has a result, which a second beginning would replace. */
 static weft_status judge_anew(const trainer *self, weft_error *err) {
     char model[4096];
+    bool has_model = false;
     weft_status status = weft_output_path(self->output, model, sizeof model, "model", err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self)) && access(model, F_OK) == 0)
+    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = weft_file_exists(&has_model, model, err);
+    if (status == WEFT_OK && has_model)
         status =
             weft_error_set(err, WEFT_E_USER,
                            "%s is the result of a run that ended and saved no checkpoint to go on from: --overwrite "
@@ -75,11 +80,10 @@ static weft_status judge_anew(const trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-/* The newest checkpoint, and whether this run may go on from it. */
-static weft_status judge_newest(trainer *self, const char *directory, weft_error *err) {
-    weft_status status = weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
-                                                self->session->run->host, err);
-    if (status == WEFT_OK)
+/* Whether this run may go on from the checkpoint. */
+static weft_status judge_newest(trainer *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (self->from[0] != '\0')
         status =
             weft_checkpoint_judge(self->session->engine, self->from, &self->identities, self->options->inexact, err);
     if (status == WEFT_OK && self->state.step > (uint64_t)self->session->steps)
@@ -88,17 +92,42 @@ static weft_status judge_newest(trainer *self, const char *directory, weft_error
     return status;
 }
 
-/* Where --resume goes on. What cannot be resumed is refused before the run is told and any memory is taken. */
+/* The newest checkpoint, from which --resume goes on. */
 static weft_status find_start(trainer *self, weft_error *err) {
     char directory[4096];
     bool saved = false;
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) return WEFT_OK;
     status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    saved = status == WEFT_OK && weft_tree_has(directory, "step-");
+    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = weft_tree_has(&saved, directory, "step-", err);
+    status = agree(self, status, err);
     if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
-    return saved ? judge_newest(self, directory, err) : judge_anew(self, err);
+    if (!saved) return judge_anew(self, err);
+    return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
+                                  self->session->run->host, err);
+}
+
+/* Which base the adapters are made on: rank 0 identifies it, by the checkpoint's record if the files are unchanged. */
+static weft_status find_base(trainer *self, weft_error *err) {
+    weft_plan *plan = &self->session->engine->plan;
+    const weft_model_settings *model = &self->session->run->settings.model;
+    weft_adapter_origin of = {.n_all = 0}, base = {.n_all = 0};
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    if (plan->declared->n_adapters == 0 || model->start == WEFT_START_FRESH) return WEFT_OK;
+    if (weft_peers_first(peers_of(self))) {
+        if (self->from[0] != '\0') status = weft_origin_load(&of, self->from, err);
+        if (status == WEFT_OK) {
+            status = weft_base_identify(&base, model->path, &of, &why);
+            if (status == WEFT_E_SYSTEM) (void)weft_error_set(err, status, "%s", why.text);
+            else status = WEFT_OK; /* missing weights are reported where they are loaded */
+        }
+    }
+    status = agree(self, status, err);
+    if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &base, (int64_t)sizeof base, err);
+    if (status == WEFT_OK) weft_plan_set_base(plan, &base);
+    return status;
 }
 
 /* --resume of a run that has come to its end: no step is left. */
@@ -152,6 +181,8 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     char path[4096];
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) status = protect_inputs(self, err);
+    if (status == WEFT_OK) status = weft_output_check(self->output, err);
+    if (status == WEFT_OK) status = weft_output_sweep(self->output, err);
     if (status == WEFT_OK && self->options->mode == WEFT_OUTPUT_OVERWRITE)
         status = weft_output_clear(self->output, err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
@@ -160,8 +191,9 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     status = agree(self, status, err);
     if (status != WEFT_OK) return status;
     status = weft_journal_open(&self->journal, self->session, self->output->directory,
-                               self->saver.saved_step == UINT64_MAX ? NULL : &self->saver.saved_step,
-                               self->summary.begin, err);
+                               self->saver.saved_step == UINT64_MAX ? NULL : &self->state, self->summary.begin, err);
+    if (status == WEFT_OK && self->saver.saved_step != UINT64_MAX)
+        status = weft_saver_settle(&self->saver, &self->state, err);
     if (status != WEFT_OK) return status;
     return weft_similarity_open(&self->similarity, self->session, self->output->directory,
                                 self->saver.saved_step != UINT64_MAX, err);
@@ -326,7 +358,9 @@ static weft_status one_step(trainer *self, weft_error *err) {
     self->summary.data_seconds += result.data_seconds;
     self->summary.compute_seconds += seconds - result.data_seconds;
     if (result.skipped && weft_peers_first(peers_of(self))) tell_skipped(self, &result);
-    status = agree_at_end(self, weft_journal_step(&self->journal, (uint64_t)step, &result, seconds, err), err);
+    status = weft_output_check(self->output, err);
+    if (status == WEFT_OK) status = weft_journal_step(&self->journal, (uint64_t)step, &result, seconds, err);
+    status = agree_at_end(self, status, err);
     show_step(self, step, &result, seconds);
     if (status == WEFT_OK && self->notes.first_step == 0) status = note_memory(self, err);
     return status == WEFT_OK ? after_step(self, err) : status;
@@ -402,6 +436,7 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     const double begin = weft_clock_seconds();
     weft_status status =
         weft_saver_agree(&self->saver, weft_journal_phases(&self->journal, self->state.step, err), err);
+    if (status == WEFT_OK) status = agree(self, weft_output_check(self->output, err), err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "model", err);
     if (status == WEFT_OK) status = weft_model_save(self->session->engine, path, &self->session->text, err);
     took = weft_clock_seconds() - begin;
@@ -487,10 +522,13 @@ static void tell_room(const trainer *self) {
 static weft_status begin_run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_moment *planned = NULL;
-    weft_status status =
-        weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err);
-    status = agree(self, status, err);
-    if (status == WEFT_OK) status = find_start(self, err);
+    weft_status status = find_start(self, err);
+    if (status == WEFT_OK) status = find_base(self, err);
+    if (status == WEFT_OK)
+        status = agree(self,
+                       weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err),
+                       err);
+    if (status == WEFT_OK) status = judge_newest(self, err); /* before the header and before any memory is taken */
     if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
@@ -525,6 +563,14 @@ static weft_status open_saver(trainer *self, weft_error *err) {
     return weft_saver_open(saver, err);
 }
 
+/* Each save writes these bytes, even if somebody replaces the tokenizer while the run trains. */
+static weft_status read_text_files(trainer *self, weft_error *err) {
+    weft_text *text = &self->session->text;
+    const weft_status status = weft_text_files_list(&self->text_files, text, weft_peers_first(peers_of(self)), err);
+    text->files = &self->text_files;
+    return agree(self, status, err);
+}
+
 static weft_status run_steps(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_status status = WEFT_OK;
@@ -532,6 +578,7 @@ static weft_status run_steps(trainer *self, weft_error *err) {
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     status = judge_values(self, err);
+    if (status == WEFT_OK) status = read_text_files(self, err);
     if (status == WEFT_OK) status = judge_room(self, err);
     if (status == WEFT_OK) status = rehearse(self, err);
     if (status == WEFT_OK) status = open_output(self, err);
@@ -562,6 +609,7 @@ weft_status weft_train(const char *path, const char *const *overrides, size_t n_
     if (status == WEFT_OK) status = run_steps(&self, err);
     weft_saver_close(&self.saver);
     weft_identities_clear(&self.identities);
+    weft_text_files_clear(&self.text_files);
     weft_progress_destroy(self.progress);
     weft_journal_close(&self.journal);
     weft_similarity_close(&self.similarity);

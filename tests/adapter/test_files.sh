@@ -55,6 +55,20 @@ refused "was made on other weights than those in $dir/base: set [model] path to 
 near "its base by itself" 1e-5 "$(loss both)" "$(loss plain.ini --adapter both/model model.path=both/model)"
 
 train run.out=out train.trainable=adapter,model.norm.weight adapter.targets=all-linear,embed_tokens
+# All bytes of the base count, also between both ends of a tensor and where the time of modification is set back.
+cp base/model.safetensors sound
+header=$(od -A n -t u8 -N 8 base/model.safetensors)
+touch -r base/model.safetensors time
+dd if=/dev/zero of=base/model.safetensors bs=1 seek=$((8 + header + 40000)) count=2000 conv=notrunc 2>/dev/null
+touch -r time base/model.safetensors
+! cmp -s sound base/model.safetensors || failed "zeros change nothing"
+refused "was made on other weights than those in $dir/base: set [model] path to its base" "$weft" eval plain.ini --adapter out/model
+limit "$weft" train run.ini --resume run.out=out train.steps=7 train.trainable=adapter,model.norm.weight \
+    adapter.targets=all-linear,embed_tokens >log 2>&1 && failed "a base with zeros was resumed" log
+says log "the base's weights"
+cat sound >base/model.safetensors # the same bytes at another time
+near "the base is back" 1e-9 "$(loss plain.ini --adapter out/model)" "$(loss plain.ini adapter.from=out/model)"
+! grep -q '"base_files": ""' out/model/weft_adapter.json || failed "no state of the base's files" out/model/weft_adapter.json
 for file in adapter_config.json adapter_model.safetensors weft_adapter.json tokenizer.json; do
     [ -s "out/model/$file" ] || failed "no out/model/$file"
 done

@@ -1,11 +1,13 @@
-/* fail_calls: runs a command and lets what it asks of the system for certain files fail from the n-th such call on, as
- * on a disk that has become full or one that cannot be read. For tests in shell.
+/* fail_calls: runs a command and makes system calls on certain files fail, from the n-th such call on, as on a disk
+ * that has become full or cannot be read, or the n-th one only, as on a network file system that fails for a moment.
+ * For tests in shell.
  *
  *     fail_calls ENOSPC change out/ step-4 12 weft train run.ini
  *
- * Of the calls that change files (or those that `read` them) whose path has "out/" in it, counted from the first one
- * whose path has "step-4" in it, the 12th and all later ones fail. 0: none, they are counted only. Each is a line of
- * the file calls.txt: number, call, path. Ends with the command's exit status; 77 where the system has no way to do
+ * Of the calls that change files (or those that `read`, list or examine them) whose path has "out/" in it, counted from
+ * the first one whose path has "step-4" in it, the 12th and all later ones fail. "=12": only the 12th. 0: none, they
+ * are counted only. Each is a line of the file calls.txt: number, call, path. FAIL_RANK=1 in the environment: only the
+ * calls of the process that MPICH started as rank 1. Exits with the command's status, or 77 if the system cannot do
  * it. */
 #include <stdio.h>
 
@@ -53,6 +55,15 @@ static const kind kinds[] = {
     {SYS_rename, "rename", BY_PATH, 0, false},
     {SYS_renameat2, "renameat2", AT_PATH, 1, false},
     {SYS_openat, "openat", AT_PATH, 1, false},
+    {SYS_openat, "openat", AT_PATH, 1, true},
+    {SYS_open, "open", BY_PATH, 0, true},
+    {SYS_access, "access", BY_PATH, 0, true},
+    {SYS_faccessat, "faccessat", AT_PATH, 1, true},
+    {SYS_stat, "stat", BY_PATH, 0, true},
+    {SYS_lstat, "lstat", BY_PATH, 0, true},
+    {SYS_newfstatat, "newfstatat", AT_PATH, 1, true},
+    {SYS_readlink, "readlink", BY_PATH, 0, true},
+    {SYS_getdents64, "getdents64", BY_DESCRIPTOR, 0, true},
     {SYS_read, "read", BY_DESCRIPTOR, 0, true},
     {SYS_pread64, "pread64", BY_DESCRIPTOR, 0, true},
 };
@@ -60,8 +71,9 @@ enum { N_KINDS = (int)(sizeof kinds / sizeof *kinds), MOST_TASKS = 4096 };
 
 static struct {
     int error;
-    bool reads, begun;
+    bool reads, begun, once;
     const char *part, *begin;
+    const char *rank; /* NULL: all processes */
     long first, n;
     FILE *list;
     pid_t failing[MOST_TASKS]; /* threads in a call that is to fail */
@@ -88,9 +100,26 @@ static void path_of(char *out, size_t size, pid_t task, const kind *call, const 
 static const kind *kind_of(long number, const uint64_t *args) {
     for (int i = 0; i < N_KINDS; i++) {
         if (kinds[i].number != number || kinds[i].reads != self.reads) continue;
-        return number == SYS_openat && (args[2] & O_CREAT) == 0 ? NULL : &kinds[i];
+        return number == SYS_openat && ((args[2] & O_CREAT) == 0) != self.reads ? NULL : &kinds[i];
     }
     return NULL;
+}
+
+/* Whether the process was started as the rank that is meant. */
+static bool is_of_rank(pid_t task) {
+    char path[64], text[1 << 14], entry[64];
+    size_t n = 0;
+    FILE *file = NULL;
+    if (self.rank == NULL) return true;
+    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)task);
+    (void)snprintf(entry, sizeof entry, "PMI_RANK=%s", self.rank);
+    file = fopen(path, "re");
+    n = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+    if (file != NULL) (void)fclose(file);
+    text[n] = '\0';
+    for (size_t at = 0; at < n; at += strlen(text + at) + 1)
+        if (strcmp(text + at, entry) == 0) return true;
+    return false;
 }
 
 /* A call begins: whether it is to fail. */
@@ -99,11 +128,11 @@ static bool is_chosen(pid_t task, long number, const uint64_t *args) {
     const kind *call = kind_of(number, args);
     if (call == NULL) return false;
     path_of(path, sizeof path, task, call, args);
-    if (strstr(path, self.part) == NULL) return false;
+    if (strstr(path, self.part) == NULL || !is_of_rank(task)) return false;
     self.begun = self.begun || strstr(path, self.begin) != NULL;
     if (!self.begun) return false;
     (void)fprintf(self.list, "%ld %s %s\n", ++self.n, call->name, path);
-    return self.first > 0 && self.n >= self.first;
+    return self.first > 0 && (self.once ? self.n == self.first : self.n >= self.first);
 }
 
 static void on_call(pid_t task) {
@@ -155,7 +184,9 @@ int main(int argc, char **argv) {
     self.reads = strcmp(argv[2], "read") == 0;
     self.part = argv[3];
     self.begin = argv[4];
-    self.first = strtol(argv[5], NULL, 10);
+    self.once = argv[5][0] == '=';
+    self.first = strtol(argv[5] + self.once, NULL, 10);
+    self.rank = getenv("FAIL_RANK");
     self.list = fopen("calls.txt", "we");
     if (self.list == NULL) return 2;
     command = fork();

@@ -245,7 +245,7 @@ START_TEST(a_killed_save_leaves_the_old_state_or_the_new_one) {
     }
     ck_assert_int_gt(halfway, 0);
     ck_assert_int_eq(mkdir(scratch_path("out/checkpoints/.step-9.tmp"), 0777), 0);
-    ck_assert_ok(weft_checkpoint_retain(rig_directory(), 6, 3, 0, &err), err);
+    ck_assert_ok(weft_checkpoint_retain(rig_directory(), 6, 3, 0, NULL, &err), err);
     ck_assert(!rig_exists(scratch_path(halves[0])));
     ck_assert(!rig_exists(scratch_path(halves[1])));
     ck_assert(!rig_exists(scratch_path("out/checkpoints/.step-9.tmp")));

@@ -67,7 +67,7 @@ static void save_as(rig *run, uint64_t step) {
 
 static void retain(uint64_t step, int64_t keep, uint64_t best) {
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_ok(weft_checkpoint_retain(rig_directory(), step, keep, best, &err), err);
+    ck_assert_ok(weft_checkpoint_retain(rig_directory(), step, keep, best, NULL, &err), err);
 }
 
 START_TEST(the_newest_and_the_best_stay) {

@@ -1,7 +1,8 @@
 #!/bin/sh
 # A disk that becomes full in the middle of a save, at each call that a save makes in turn, loses nothing: the run says
 # what could not be written, the checkpoint before is as it was, nothing half-made stays, and a resume gives the same
-# bits. Then the same for a record, and for one that cannot be read. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# bits. Then the same for a record, and for one that cannot be read. And a resume of which one reading call fails, each in
+# turn and on each rank, stops or has the bits of an undisturbed run. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -99,5 +100,52 @@ status=0
 "$fail_calls" EIO read whole/metrics.jsonl metrics 1 "$weft" train run.ini run.out=whole train.steps=6 --quiet --resume >log 2>&1 || status=$?
 [ "$status" = 1 ] && grep -q 'whole/metrics.jsonl cannot be read: Input/output error$' log || failed "a record that cannot be read" log
 cmp whole/metrics.jsonl before || failed "is cut"
+
+# ---- one call that reads, lists or examines a file of the run, its model or its data fails in a resume
+mkdir grid && cp -r model games.txt run.ini grid
+at=$PWD/grid
+numbers() { # numbers OUT: of its newest checkpoint and its model
+    (cd "$1" && sha256sum model/*.safetensors checkpoints/step-4/*.safetensors checkpoints/step-4/state/*.safetensors)
+}
+resume() { # resume N ARGUMENT...: from step 2, of which call N fails
+    call=$1
+    shift
+    rm -rf grid/cut && cp -r grid/two grid/cut
+    status=0
+    limit "$fail_calls" EIO read "$at/" "" "$call" "$weft" train grid/run.ini "run.out=$at/cut" --quiet --resume "$@" >log 2>&1 || status=$?
+}
+chosen_of() { # chosen_of KIND...: the numbers of calls in all; the quick suite takes the first of each for each file
+    if is_full; then awk '{ print $1 }' all
+    else awk -v kinds=" $* " 'index(kinds, " " $2 " ") && !seen[$2 $3]++ { print $1 }' all
+    fi >chosen
+    [ -s chosen ] || failed "no calls: $*" all
+}
+each() { # each ARGUMENT...: the chosen calls fail
+    while read -r n; do
+        resume "=$n" "$@" </dev/null
+        if [ "$status" = 0 ]; then numbers grid/cut | cmp -s - right || failed "other bits after call $(sed -n "${n}p" all) failed" log
+        elif [ "$status" != 1 ] && [ "$status" != 2 ]; then failed "exit status $status after call $(sed -n "${n}p" all) failed" log
+        elif grep -q -- --overwrite log; then failed "--overwrite is advised after call $(sed -n "${n}p" all) failed" log
+        fi
+    done <chosen
+}
+train grid/two train.steps=2 || failed "a run to resume"
+resume 0
+[ "$status" = 0 ] && cp calls.txt all || failed "a resume that is watched" log
+numbers grid/cut >right
+cut -d' ' -f1 right | grep -qF "$(sha256sum whole/checkpoints/step-2/model.safetensors | cut -d' ' -f1)" && failed "nothing is trained"
+chosen_of access getdents64
+each
+if has mpich; then
+    for FAIL_RANK in $(is_full && echo 0) 1; do # rank 0 makes the calls of a run alone, too
+        export FAIL_RANK
+        resume 0 --ranks 2 comm.plugin=mpi-mpich strategy.plugin=ddp
+        [ "$status" = 0 ] && cp calls.txt all || failed "a resume of rank $FAIL_RANK that is watched" log
+        numbers grid/cut | cmp -s - right || failed "other bits of 2 ranks" log
+        chosen_of access
+        [ "$FAIL_RANK" = 0 ] || grep -q ' access .*/state/exp_avg.safetensors' all || failed "rank 1 is not watched" all
+        each --ranks 2 comm.plugin=mpi-mpich strategy.plugin=ddp
+    done
+fi
 
 [ "$failures" = 0 ]

@@ -219,7 +219,7 @@ END_TEST
 
 START_TEST(the_model_directory_is_for_people) {
     static const char *const there[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
-    static const char *const not_there[] = {"state", "manifest.json", "old.txt"};
+    static const char *const not_there[] = {"state", "manifest.json", "model-old.safetensors"};
     char name[64];
     weft_error err = WEFT_ERROR_INIT;
     rig run;
@@ -237,7 +237,10 @@ START_TEST(the_model_directory_is_for_people) {
         }
         ck_assert(!rig_exists(scratch_path("out/.model.tmp")));
         ck_assert(!rig_exists(scratch_path("out/.model.old")));
-        write_bytes(scratch_path("out/model/old.txt"), "x", 1); /* goes with the directory that is replaced */
+        if (again > 0) ck_assert(rig_exists(scratch_path("out/model/onnx/README.md")));
+        write_bytes(scratch_path("out/model/model-old.safetensors"), "x", 1); /* of a model that is replaced */
+        (void)mkdir(scratch_path("out/model/onnx"), 0777);                    /* no run wrote this: it stays */
+        write_bytes(scratch_path("out/model/onnx/README.md"), "x", 1);
     }
     rig_close(&run);
 }

@@ -72,8 +72,121 @@ for mine in model/notes.txt checkpoints/notes.txt checkpoints/step-1/notes.txt c
     find one | sort | cmp - before || failed "--overwrite removes something beside $mine"
     rm "one/$mine"
 done
+mkdir -p one/tensorboard && echo mine >one/tensorboard/notes.txt
+refused "no run wrote $PWD/one/tensorboard/notes.txt" "$weft" train run.ini run.out=one --overwrite
+rm -r one/tensorboard
 mkdir one/checkpoints/.step-7.tmp
 train one --quiet --overwrite || failed "--overwrite"
+# Where no run was made it removes nothing, on a second try neither.
+mkdir mine && echo mine >mine/config.ini
+for _ in 1 2; do
+    refused "[run] out = $PWD/mine: it holds config.ini, and no run was made there" "$weft" train run.ini run.out=mine --overwrite
+    [ "$(ls -A mine)" = config.ini ] && [ "$(cat mine/config.ini)" = mine ] || failed "--overwrite without a run: $(ls -A mine)"
+done
+
+# ---- files that no run wrote stay where a run replaces or removes what is around them
+train kept --quiet checkpoint.every=1 checkpoint.keep=1 || failed "a run"
+mkdir kept/model/onnx && echo mine >kept/model/onnx/model.onnx
+echo mine | tee kept/model/README.md >kept/checkpoints/step-2/notes.txt
+for steps in 3 4; do
+    train kept --quiet --resume checkpoint.every=1 checkpoint.keep=1 train.steps=$steps >log 2>&1 || failed "a resume" log
+    [ -e kept/model/README.md ] && [ -e kept/model/onnx/model.onnx ] || failed "files in model/ are lost: $(ls kept/model)"
+    [ "$(ls kept/checkpoints | tr '\n' ' ')" = "step-2 step-$steps " ] || failed "what is kept: $(ls kept/checkpoints)"
+    says log "no run wrote $PWD/kept/checkpoints/step-2/notes.txt"
+done
+
+# ---- a lock is a file of the directory itself
+mkdir linked && ln -s "$PWD/elsewhere" linked/.lock
+refused "$PWD/linked/.lock is a symbolic link" "$weft" train run.ini run.out=linked
+[ ! -e elsewhere ] || failed "a lock is made through a link"
+
+# ---- what killed processes leave beside the files goes with the next one
+train one --quiet --overwrite checkpoint.every=1 || failed "a run"
+touch one/config.ini.4711.tmp one/metrics.jsonl.12.tmp one/config.ini.mine.tmp
+train one --quiet --resume train.steps=3 || failed "a resume"
+[ "$(ls one | grep tmp)" = config.ini.mine.tmp ] || failed "temporary files: $(ls one)"
+
+# ---- a directory that is renamed, removed or replaced while a run writes there
+build_held_adamw
+hold() { # hold OUT ARGUMENT...: trains in the background until update 3 is due; pid
+    rm -f go
+    HOLD_AT=3 HOLD_UNTIL=$PWD/go WEFT_PLUGIN_PATH=$PWD/plugins "$weft" train run.ini run.out="$@" --quiet >log 2>&1 &
+    pid=$!
+}
+ends() { # ends STATUS
+    touch go
+    status=0
+    wait $pid || status=$?
+    [ "$status" = "$1" ] || failed "exit status $status" log
+}
+until_lines() { # until_lines FILE N: of a process that is held then
+    for _ in $(seq 3000); do
+        [ -e "$1" ] && [ "$(wc -l <"$1")" -ge "$2" ] && return 0
+        sleep 0.05
+    done
+    failed "$1 does not come to $2 lines" log
+}
+for change in renamed removed replaced; do
+    hold "was-$change" train.steps=6 checkpoint.every=1
+    until_lines "was-$change/checkpoints.jsonl" 2
+    case $change in
+    removed) rm -r "was-$change" ;;
+    *) mv "was-$change" "is-$change" ;;
+    esac
+    if [ $change = replaced ]; then
+        train "was-$change" --quiet checkpoint.every=1 || failed "a run of the same name"
+        find "was-$change" -type f | sort | xargs sha256sum >before
+    fi
+    ends 1
+    says log "[run] out = $PWD/was-$change: the directory was renamed, removed or replaced"
+    if [ $change = replaced ]; then find "was-$change" -type f | sort | xargs sha256sum | cmp - before || failed "another run is changed"
+    else [ ! -e "was-$change" ] || failed "it comes back"
+    fi
+done
+mv is-renamed was-renamed
+WEFT_PLUGIN_PATH=$PWD/plugins train was-renamed --quiet --resume train.steps=6 checkpoint.every=1 || failed "a resume after the name is back"
+
+# ---- a plugin that changes the rounding mode or the umask in a step ends the run
+cp plugins/weft-optimizer-adamw.so held.so
+for change in 'fesetround(FE_UPWARD)=floating-point mode' 'umask(0)=umask'; do
+    {
+        printf '#include <fenv.h>\n#include <sys/stat.h>\n'
+        sed "s/^    adamw_hp \*out = hp;/&\
+    (void)${change%=*};/" "$WEFT_SOURCE/plugins/optimizer/adamw/adamw.c"
+    } >changes.c
+    build optimizer adamw "${CC:-cc}" -O2 changes.c -lm
+    WEFT_PLUGIN_PATH=$PWD/plugins refused "optimizer:adamw ($PWD/plugins/weft-optimizer-adamw.so) changed the ${change#*=} while its prepare ran" \
+        "$weft" train run.ini run.out=changed --overwrite
+done
+mv held.so plugins/weft-optimizer-adamw.so
+
+# ---- the tokenizer is saved as the run read it
+cp -r model soon
+hold soon.out model.path=soon train.steps=4
+until_lines soon.out/metrics.jsonl 2
+: >soon/tokenizer.json
+rm soon/tokenizer_config.json
+ends 0
+for file in tokenizer.json tokenizer_config.json; do
+    cmp model/$file soon.out/model/$file || failed "another $file is saved than was read"
+done
+
+# ---- an evaluation that is made again after a kill is recorded once; the best is led to by the next start
+split="data.validation=4 train.steps=4 checkpoint.every=2"
+WEFT_PLUGIN_PATH=$PWD/plugins train twice --quiet $split eval.every=none train.steps=2 || failed "a run"
+hold twice $split eval.every=2 --resume
+until_lines twice/evaluations.jsonl 1
+kill -KILL $pid
+ends 137
+WEFT_PLUGIN_PATH=$PWD/plugins train twice --quiet $split eval.every=2 --resume || failed "a resume after a kill"
+[ "$(sed 's/{"step": \([0-9]*\).*/\1/' twice/evaluations.jsonl | tr '\n' ' ')" = "2 4 " ] || failed "evaluations" twice/evaluations.jsonl
+best=$(readlink twice/checkpoints/best)
+rm twice/checkpoints/best && mkdir twice/checkpoints/.step-4.tmp
+ln -s step-1 twice/checkpoints/best
+WEFT_PLUGIN_PATH=$PWD/plugins train twice --quiet $split eval.every=2 --resume || failed "a resume of a finished run"
+[ "$(readlink twice/checkpoints/best)" = "$best" ] || failed "best leads to $(readlink twice/checkpoints/best), not to $best"
+[ ! -e twice/checkpoints/.step-4.tmp ] || failed "half a checkpoint stays"
+rm -r plugins
 
 # ---- a record that is damaged is told; one that was cut short is not
 train half --quiet train.steps=3 checkpoint.every=1 || failed "a run"
@@ -82,6 +195,17 @@ printf '{"step": 4, "lo' >>half/metrics.jsonl
 train half --quiet --resume train.steps=4 checkpoint.every=1 >log 2>&1 || failed "a resume with a damaged record" log
 grep -q "^weft: warning: $PWD/half/metrics.jsonl:2 is no whole record and is left out$" log && [ "$(wc -l <log)" = 1 ] ||
     failed "a damaged record" log
+
+# ---- a gap in the records is reported, and a longer interval is none
+train gap --quiet train.steps=5 checkpoint.every=1 run.metrics_every=2 || failed "a run"
+train gap --quiet --resume train.steps=9 checkpoint.every=1 >log 2>&1 || failed "a resume" log
+[ ! -s log ] || failed "a gap where there is none" log
+sed -i 6,7d gap/metrics.jsonl
+train gap --quiet --resume train.steps=10 checkpoint.every=1 run.metrics_every=2 >log 2>&1 || failed "a resume with a gap" log
+says log "$PWD/gap/metrics.jsonl: the records of steps 7 to 8 are missing"
+rm gap/metrics.jsonl
+train gap --quiet --resume train.steps=11 checkpoint.every=1 >log 2>&1 || failed "a resume without records" log
+says log "$PWD/gap/metrics.jsonl: the records of steps 1 to 10 are missing"
 
 # ---- inputs are regular files, and nobody waits for a pipe
 mkfifo pipe

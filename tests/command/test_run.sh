@@ -136,7 +136,7 @@ check "overwritten" [ "$(wc -l <again/metrics.jsonl)" = 2 ]
 # ---- what a run reads is never removed or written over
 check "a model of the run itself" says "is read by this run" "$weft" train run.ini run.out=one model.path=one/model model.start=weights --overwrite
 check "is still there" test -f one/model/model.safetensors
-mkdir -p own && sed 's/^out .*/out = ./; s/= model$/= ..\/model/; s/= games.txt/= ..\/games.txt/' run.ini >own/config.ini && cp own/config.ini own.copy
+mkdir -p own && sed 's/^out .*/out = ./; s/= model$/= ..\/model/; s/= games.txt/= ..\/games.txt/' run.ini >own/config.ini && cp own/config.ini own.copy && touch own/.lock
 check "an INI file in its own output" says "is read by this run" "$weft" train own/config.ini --overwrite
 check "stays as it is" cmp own/config.ini own.copy
 

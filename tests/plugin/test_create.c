@@ -12,6 +12,7 @@
 
 #include "golden.h"
 #include "engine/engine.h"
+#include "plugin/enter.h"
 #include "session/opening.h"
 #include "session/session.h"
 
@@ -222,6 +223,72 @@ START_TEST(signal_handlers_are_put_back) {
 }
 END_TEST
 
+/* --- other calls --- */
+
+typedef struct slots {
+    int32_t unused;
+    weft_status (*prepare)(int32_t value, weft_error *err);
+    int32_t (*hp_size)(int32_t value);
+} slots;
+
+static void (*in_call)(void);
+
+static weft_status do_prepare(int32_t value, weft_error *err) {
+    (void)value;
+    (void)err;
+    in_call();
+    return WEFT_OK;
+}
+static int32_t do_hp_size(int32_t value) {
+    in_call();
+    return value;
+}
+static void nothing(void) {}
+static void open_the_mask_for_a_moment(void) {
+    (void)umask(umask(0));
+}
+
+static const struct {
+    void (*act)(void);
+    const char *changed;
+} call_acts[] = {
+#ifdef __x86_64__
+    {flush_small_numbers, "changed the floating-point mode while its "},
+    {round_upward, "changed the floating-point mode while its "},
+#endif
+    {open_the_mask, "changed the umask while its "},
+    {nothing, NULL},
+    {open_the_mask_for_a_moment, NULL},
+};
+
+/* A call that can fail does; after one that cannot, the next one that can. */
+START_TEST(other_calls_change_neither_mode_nor_umask) {
+    const slots table = {0, do_prepare, do_hp_size};
+    const char *changed = call_acts[_i].changed;
+    char before[PATH_MAX + 100], after[PATH_MAX + 100];
+    for (int asks = 0; asks < 2; asks++) {
+        weft_error err = WEFT_ERROR_INIT;
+        weft_status status = WEFT_OK;
+        int32_t answer = 0;
+        state(before);
+        in_call = call_acts[_i].act;
+        if (asks) WEFT_PLUGIN_ASK(answer, &table, hp_size, 7);
+        else WEFT_PLUGIN_CALL(status, &table, prepare, &err, 7);
+        state(after);
+        ck_assert_str_eq(before, after);
+        in_call = nothing;
+        if (asks) WEFT_PLUGIN_CALL(status, &table, prepare, &err, 7);
+        if (asks) ck_assert_int_eq(answer, 7);
+        ck_assert_int_eq(status, changed != NULL ? WEFT_E_PLUGIN : WEFT_OK);
+        if (changed != NULL) ck_assert_ptr_nonnull(strstr(err.text, changed));
+        if (changed != NULL) ck_assert_ptr_nonnull(strstr(err.text, asks ? "hp_size" : "prepare"));
+        err.text[0] = '\0';
+        WEFT_PLUGIN_CALL(status, &table, prepare, &err, 7);
+        ck_assert_int_eq(status, WEFT_OK); /* once */
+    }
+}
+END_TEST
+
 /* --- a create that fails --- */
 
 static weft_status fail_silently(weft_error *err) {
@@ -323,6 +390,8 @@ int main(void) {
     tcase_set_timeout(tests, 120);
     tcase_add_checked_fixture(tests, scratch_make, scratch_remove);
     tcase_add_loop_test(tests, what_is_the_hosts_is_put_back_and_the_plugin_refused, 0, N_ACTS);
+    tcase_add_loop_test(tests, other_calls_change_neither_mode_nor_umask, 0,
+                        (int)(sizeof call_acts / sizeof call_acts[0]));
     tcase_add_test(tests, signal_handlers_are_put_back);
     tcase_add_test(tests, a_failure_is_told_before_what_was_changed);
     tcase_add_test(tests, a_failure_without_a_sentence_gets_one);

@@ -91,7 +91,7 @@ train --overwrite train.steps=10 optimizer.lr=3 checkpoint.keep_best=no
 # Nothing was evaluated; what is in the way.
 train --overwrite train.steps=2 eval.every=none
 [ "$(ls out/checkpoints)" = step-2 ] || failed "a best of nothing: $(ls out/checkpoints)"
-rm -r out && mkdir -p out/checkpoints/best
+rm -r out/checkpoints && mkdir -p out/checkpoints/best
 train --overwrite train.steps=2
 leads 2
 rm out/checkpoints/best && mkdir out/checkpoints/best

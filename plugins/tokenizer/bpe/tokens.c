@@ -4,15 +4,20 @@
  */
 #include "tokenizer.h"
 
+#include <errno.h>
 #include <stdio.h>
 
-/* The first lines of a file tell how it is written. */
-static int indent_of(const char *path) {
+/* Sets *out to the flags that write JSON as the file has it, by its first lines. */
+static weft_status find_indent(size_t *out, const char *path, weft_error *err) {
     char begin[64];
     FILE *file = fopen(path, "re");
     const size_t n = file == NULL ? 0 : fread(begin, 1, sizeof begin, file);
+    const bool good = file != NULL && !ferror(file);
+    const int why = errno;
     if (file != NULL) (void)fclose(file);
-    return memchr(begin, '\n', n) != NULL ? JSON_INDENT(2) : JSON_COMPACT;
+    if (!good) return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s", path, strerror(why));
+    *out = memchr(begin, '\n', n) != NULL ? JSON_INDENT(2) : JSON_COMPACT;
+    return WEFT_OK;
 }
 
 /* ---- what the files say ---- */
@@ -155,13 +160,14 @@ weft_status bpe_tokens_file(const weft_tokenizer *tokenizer, uint32_t i, const w
     json_t *json = NULL;
     writing to = {sink, false};
     weft_status status = WEFT_OK;
-    size_t k = 0;
+    size_t k = 0, indent = 0;
     while (name != NULL && k < 4 && strcmp(edited[k], name) != 0) k++;
     if (name == NULL || k == 4 || tokenizer->n_new == 0) return WEFT_OK;
     status = bpe_path(path, tokenizer->directory.bytes, name, err);
     if (status == WEFT_OK) status = bpe_json_load(&json, path, true, &to.nul_keys, err);
     if (status == WEFT_OK && !bpe_tokens_edit(tokenizer, name, json)) status = bpe_no_memory(err);
-    if (status == WEFT_OK && json_dump_callback(json, put_part, &to, (size_t)indent_of(path)) != 0)
+    if (status == WEFT_OK) status = find_indent(&indent, path, err);
+    if (status == WEFT_OK && json_dump_callback(json, put_part, &to, indent) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written anew", path);
     if (status == WEFT_OK) *changed = 1;
     json_decref(json);
