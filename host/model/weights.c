@@ -151,16 +151,15 @@ static weft_status read_numbers(const weft_safetensors *files, float out[COMPARE
     return status;
 }
 
-/* The same numbers, whatever types they are stored in? */
-static weft_status compare_numbers(bool *same, const weft_safetensors *files, const weft_tensor *a,
-                                   const weft_tensor *b, weft_error *err) {
+weft_status weft_weights_same(bool *same, const weft_safetensors *a_files, const weft_tensor *a,
+                              const weft_safetensors *b_files, const weft_tensor *b, weft_error *err) {
     float x[COMPARED], y[COMPARED];
     weft_status status = WEFT_OK;
     *same = true;
     for (int64_t first = 0; first < a->numel && *same && status == WEFT_OK; first += COMPARED) {
         const int64_t n = a->numel - first < COMPARED ? a->numel - first : COMPARED;
-        status = read_numbers(files, x, a, first, n, err);
-        if (status == WEFT_OK) status = read_numbers(files, y, b, first, n, err);
+        status = read_numbers(a_files, x, a, first, n, err);
+        if (status == WEFT_OK) status = read_numbers(b_files, y, b, first, n, err);
         if (status == WEFT_OK) *same = memcmp(x, y, (size_t)n * sizeof(float)) == 0;
     }
     return status;
@@ -173,7 +172,7 @@ static weft_status check_tie(const weft_safetensors *files, const weft_parameter
         const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
         bool same = true;
         weft_status status = WEFT_OK;
-        if (other != NULL && other != tensor) status = compare_numbers(&same, files, tensor, other, err);
+        if (other != NULL && other != tensor) status = weft_weights_same(&same, files, tensor, files, other, err);
         if (status != WEFT_OK) return status;
         if (same) continue;
         return weft_error_set(

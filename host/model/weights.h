@@ -47,6 +47,10 @@ weft_status weft_weights_check(const weft_declared *declared, const char *direct
 weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
                                      const char *directory, weft_error *err);
 
+/* Whether two tensors of one shape have the same numbers, whatever types they are stored in. */
+weft_status weft_weights_same(bool *same, const weft_safetensors *a_files, const weft_tensor *a,
+                              const weft_safetensors *b_files, const weft_tensor *b, weft_error *err);
+
 /* Only proves that names of tied storage which the files have beside each other hold the same numbers; reads those. Of
  * files that fit. */
 weft_status weft_weights_check_ties(const weft_declared *declared, const weft_safetensors *files, const char *directory,
