@@ -15,6 +15,7 @@
 #include "model/packed.h"
 #include "model/packing.h"
 #include "model/quantization.h"
+#include "model/stop_ids.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
 
@@ -24,6 +25,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PIECE = 1 << 22, STRIP = 1 << 16, TEXT_LIMIT = 64 << 20 }; /* elements at once, and of one task; bytes */
 #define CARRIED_LIMIT ((size_t)1 << 40)
@@ -443,6 +445,16 @@ static weft_status copy_text(const merge *self, const char *from, const char *na
     return status;
 }
 
+/* What the adapter's run has taught as the end of a text, which its directory has in a file of its own. */
+static weft_status take_end(const merge *self, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_stop_ids ends = {.n = 0};
+    weft_status status = weft_path_join(path, self->what->adapter, "generation_config.json", err);
+    if (status != WEFT_OK || access(path, F_OK) != 0) return status;
+    status = weft_stop_ids_read(&ends, self->what->adapter, -1, err);
+    return status == WEFT_OK ? weft_stop_ids_save(&ends, &ends, self->what->directory, err) : status;
+}
+
 static weft_status copy_texts(const merge *self, const char *from, bool (*is_meant)(const char *name),
                               weft_error *err) {
     DIR *directory = opendir(from);
@@ -539,6 +551,7 @@ weft_status weft_adapter_merge(const weft_merging *what, weft_error *err) {
     if (status == WEFT_OK && self.files->n_files > 1) status = write_index(&self, err);
     if (status == WEFT_OK) status = copy_texts(&self, what->base, is_copied, err);
     if (status == WEFT_OK) status = copy_texts(&self, what->adapter, is_of_tokenizer, err);
+    if (status == WEFT_OK) status = take_end(&self, err);
     for (int32_t i = 0; status == WEFT_OK && i < what->declared->n_adapters; i++)
         if (self.is_carried[i]) status = carry_adapter(&self, i, err);
     close_merge(&self);

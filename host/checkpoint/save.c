@@ -314,7 +314,7 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
                               WEFT_PATH_BYTES - 1);
     (void)strcpy(out->parent, parent);
     (void)strcpy(out->name, name);
-    status = weft_text_files_list(&out->files, text, err);
+    status = weft_text_files_list(&out->files, text, engine->plan.run->settings.model.path, err);
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "before %s/%s is saved: ", parent, name);

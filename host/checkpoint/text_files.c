@@ -3,11 +3,16 @@
 
 #include "base/file.h"
 #include "base/join.h"
+#include "base/text.h"
+#include "model/config_json.h"
 #include "plugin/enter.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+
+enum { TEXT_LIMIT = 256 << 20 };
 
 static weft_status put_text(void *context, const char *bytes, size_t n) {
     return fwrite(bytes, 1, n, context) == n ? WEFT_OK : WEFT_E_MEMORY;
@@ -59,7 +64,85 @@ static weft_status take_template(weft_text_files *self, const char *source, weft
     return WEFT_OK;
 }
 
-weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, weft_error *err) {
+/* ---- the token that ends a text ---- */
+
+/* All of a listed file, as it will be saved; NULL: there is none. The caller frees it. */
+static char *read_listed(const weft_text_files *self, const char *name) {
+    char path[WEFT_PATH_BYTES], *text = NULL;
+    size_t bytes = 0;
+    for (int32_t i = 0; i < self->n; i++) {
+        if (strcmp(self->files[i].name, name) != 0) continue;
+        if (self->files[i].text != NULL) return strdup(self->files[i].text);
+        if (weft_path_join(path, self->directory, name, NULL) != WEFT_OK ||
+            weft_text_read(&text, &bytes, path, TEXT_LIMIT, NULL) != WEFT_OK)
+            return NULL;
+        return text;
+    }
+    return NULL;
+}
+
+/* A template that writes eos_token would write another text if that became another token. */
+static bool template_has_eos(const weft_text_files *self) {
+    char *source = read_listed(self, "chat_template.jinja"), *config = NULL, *dumped = NULL;
+    json_t *root = NULL;
+    bool has = source != NULL && strstr(source, "eos_token") != NULL;
+    if (source == NULL) {
+        config = read_listed(self, "tokenizer_config.json");
+        root = config == NULL ? NULL : json_loads(config, 0, NULL);
+        dumped = json_dumps(json_object_get(root, "chat_template"), JSON_ENCODE_ANY);
+        has = dumped != NULL && strstr(dumped, "eos_token") != NULL;
+    }
+    json_decref(root);
+    free(dumped);
+    free(config);
+    free(source);
+    return has;
+}
+
+/* eos_token of one of the tokenizer's files, where it is there and another one. */
+static weft_status change_eos(weft_text_file *file, const weft_text_files *self, const char *token, weft_error *err) {
+    char *text = read_listed(self, file->name), *value = NULL, *changed = NULL;
+    size_t bytes = 0;
+    json_t *root = text == NULL ? NULL : json_loads(text, 0, NULL), *name = json_string(token);
+    const json_t *now = json_object_get(root, "eos_token");
+    const char *is = json_string_value(json_is_object(now) ? json_object_get(now, "content") : now);
+    const bool changes = now != NULL && (is == NULL || strcmp(is, token) != 0) && name != NULL;
+    weft_status status = WEFT_OK;
+    if (changes) value = json_dumps(name, JSON_ENCODE_ANY);
+    if (value != NULL) {
+        const weft_json_change change = {"eos_token", value};
+        changed = weft_config_json_change(text, strlen(text), &change, 1, &bytes);
+    }
+    if (changes && changed == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
+    if (changed != NULL) {
+        free(file->text);
+        file->text = changed;
+        file->bytes = bytes;
+    }
+    json_decref(name);
+    json_decref(root);
+    free(value);
+    free(text);
+    return status;
+}
+
+/* llama.cpp and vLLM take the tokenizer's eos_token, transformers generation_config.json or config.json. */
+static weft_status take_end(weft_text_files *self, const weft_text *text, const char *model, weft_error *err) {
+    weft_status status = weft_stop_ids_read(&self->others, model, text->info.eos, err);
+    if (status != WEFT_OK) return status;
+    self->end = (weft_stop_ids){.ids = {text->end}, .n = 1};
+    if (template_has_eos(self)) return WEFT_OK;
+    for (int32_t i = 0; i < self->n && status == WEFT_OK; i++)
+        if (strcmp(self->files[i].name, "tokenizer_config.json") == 0 ||
+            strcmp(self->files[i].name, "special_tokens_map.json") == 0)
+            status = change_eos(&self->files[i], self, text->end_token, err);
+    return status;
+}
+
+/* ---- all ---- */
+
+weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, const char *model, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     if (text == NULL) return WEFT_OK;
@@ -72,7 +155,7 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, we
         if (status == WEFT_OK && text->added != NULL) status = take_changed(&out->files[i], text, i, err);
     }
     if (status == WEFT_OK && text->chat_source != NULL) status = take_template(out, text->chat_source, err);
-    return status;
+    return status == WEFT_OK && text->end_token != NULL ? take_end(out, text, model, err) : status;
 }
 
 void weft_text_files_clear(weft_text_files *self) {
@@ -140,5 +223,6 @@ weft_status weft_text_files_write(const weft_text_files *self, const char *direc
         if (file->text != NULL) status = weft_file_replace(path, file->text, file->bytes, err);
         else status = copy_file(directory, self->directory, file->name, err);
     }
-    return status;
+    if (status != WEFT_OK || self->end.n == 0) return status;
+    return weft_stop_ids_save(&self->end, &self->others, directory, err);
 }

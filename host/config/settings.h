@@ -41,6 +41,9 @@
     K(ENUM, pad, "keep", "keep,add", "", WEFT_SAME,                                                                    \
       "add: a pad token is added to a tokenizer without one, and where it takes one a row to the embeddings.")         \
     K(STR, pad_token, "<pad>", "", "", WEFT_SAME, "How the token that is added is written.")                           \
+    K(STR, end, "auto", "", "", WEFT_SAME,                                                                             \
+      "Token that ends the text of a saved model, as <|im_end|>; auto: the one that the data's chat template writes "  \
+      "after answers; keep: as the model's files say.")                                                                \
     K(BOOL, padded, "no", "", "", WEFT_REMOVED, "fewer ids than the model's vocabulary are accepted; take the line out")
 
 #define WEFT_TRAIN_KEYS(K)                                                                                             \

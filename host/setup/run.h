@@ -103,6 +103,10 @@ typedef struct weft_text {
     uint32_t document_flags; /* WEFT_ENCODE_BOS, WEFT_ENCODE_EOS */
     uint32_t prompt_flags;   /* WEFT_ENCODE_BOS */
     const char *chat_source; /* of the template that the data name, for the saved model; NULL: they name none */
+    const char *chat_named;  /* its name */
+    int32_t chats;           /* 1: the data have conversations that a chat template wrote */
+    char *end_token;         /* owned; what ends a saved model's text ([tokenizer] end); NULL: as its files say */
+    int32_t end;             /* its id */
 } weft_text;
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err);
