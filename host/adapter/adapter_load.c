@@ -263,7 +263,7 @@ static weft_status check_base_layer(const loading *self, int32_t p, weft_error *
     if (slash != NULL)
         (void)snprintf(base, sizeof base, "%.*s", (int)(slash - self->declared->config_path),
                        self->declared->config_path);
-    status = weft_safetensors_open_directory(&files, base, err);
+    status = weft_weights_open(&files, self->declared, base, err);
     if (status == WEFT_OK) tensor = weft_weights_tensor(files, parameter);
     if (tensor != NULL && tensor->numel == self->tensors[p]->numel && is_floating(tensor->dtype))
         status = weft_weights_same(&same, self->files, self->tensors[p], files, tensor, err);

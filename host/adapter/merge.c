@@ -426,6 +426,12 @@ static weft_status change_text(const merge *self, const char *name, char **text,
         free(*text);
         *text = changed;
     }
+    if (is_config) {
+        changed = weft_config_json_with_head(declared, *text, *n, n);
+        if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
+        free(*text);
+        *text = changed;
+    }
     if (!is_config || self->what->dtype == 0) return WEFT_OK;
     changed = weft_config_json_with_dtype(*text, *n, self->what->dtype, n);
     if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
@@ -510,7 +516,7 @@ static weft_status check_base(const merge *self, weft_error *err) {
 static weft_status open_merge(merge *self, weft_error *err) {
     const size_t n = (size_t)self->what->declared->n_parameters + 1;
     int64_t longest = 1;
-    weft_status status = weft_safetensors_open_directory(&self->files, self->what->base, err);
+    weft_status status = weft_weights_open(&self->files, self->what->declared, self->what->base, err);
     if (status == WEFT_OK) status = check_base(self, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < self->files->n_tensors; i++)

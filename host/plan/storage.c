@@ -204,7 +204,7 @@ weft_status weft_storage_choose(weft_plan *plan, weft_error *err) {
     self.is_base = calloc((size_t)plan->declared->n_parameters + 1, sizeof *self.is_base);
     if (self.is_base == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     if (run->settings.model.start != WEFT_START_FRESH)
-        (void)weft_safetensors_open_directory(&self.files, run->settings.model.path, NULL);
+        (void)weft_weights_open(&self.files, plan->declared, run->settings.model.path, NULL);
     status = choose_all(&self, err);
     if (status == WEFT_OK) store_trained(plan);
     weft_safetensors_close(self.files);
