@@ -21,9 +21,9 @@ bool weft_stop_ids_have(const weft_stop_ids *self, int32_t id);
 /* Appends those of `more` that are missing, as far as there is room. */
 void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more);
 
-/* Puts these ids before those that the directory's generation_config.json and config.json have as eos_token_id, or, where
- * a file has none, before `others`. A file that is not there, or that has all of them, is left as it is. In a directory
- * without a config.json a generation_config.json of both lists is written. [main] */
+/* Puts these ids before those that the directory's generation_config.json and config.json have as eos_token_id, or,
+ * where a file has none, before `others`. A file that is not there, or that has all of them, is left as it is. In a
+ * directory without a config.json a generation_config.json of both lists is written. [main] */
 weft_status weft_stop_ids_save(const weft_stop_ids *self, const weft_stop_ids *others, const char *directory,
                                weft_error *err);
 

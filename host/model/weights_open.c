@@ -1,5 +1,6 @@
-/* host/model/weights_open.c: the files of a model whose names of tensors another class or a wrapper has written: without
- * the prefix of the head's model, as AutoModel saves them, or with one of torch.compile, DDP or a vision model. */
+/* host/model/weights_open.c: the files of a model whose names of tensors another class or a wrapper has written:
+ * without the prefix of the head's model, as AutoModel saves them, or with one of torch.compile, DDP or a vision
+ * model. */
 #include "model/config_json.h"
 #include "model/weights.h"
 
