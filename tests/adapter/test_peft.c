@@ -315,11 +315,11 @@ END_TEST
 
 /* ---- bases that are not the model which their config.json describes ---- */
 
-enum { NO_PREFIX, LACKS_ONE, DOUBLES, TIES_DIFFER, WIDER };
+enum { NO_PREFIX, OTHER_PREFIX, LACKS_ONE, DOUBLES, TIES_DIFFER, WIDER };
 static const struct {
     const char *name, *says;
     int how;
-} spoiled[] = {{"peft-lora", "unexpected (embed_tokens.weight, ", NO_PREFIX},
+} spoiled[] = {{"peft-lora", "unexpected (odel.embed_tokens.weight, ", OTHER_PREFIX},
                {"peft-lora", "1 missing (model.layers.0.self_attn.q_proj.weight)", LACKS_ONE},
                {"peft-lora", "model.layers.0.self_attn.q_proj.weight is F64", DOUBLES},
                {"peft-lora", "1 of another shape (model.layers.0.self_attn.q_proj.weight is (", WIDER},
@@ -342,6 +342,7 @@ static bool spoil(weft_tensor_spec *spec, const weft_tensor *tensor, int how) {
     *spec = (weft_tensor_spec){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(spec->dims, tensor->dims, sizeof tensor->dims);
     if (how == NO_PREFIX && strncmp(spec->name, "model.", 6) == 0) spec->name += 6;
+    if (how == OTHER_PREFIX && strncmp(spec->name, "model.", 6) == 0) spec->name += 1;
     if (how == DOUBLES && is_spoiled(spec->name)) spec->dtype = WEFT_F64;
     if (how == WIDER && is_spoiled(spec->name)) spec->dims[1] *= 2;
     return how != LACKS_ONE || !is_spoiled(spec->name);
@@ -392,6 +393,16 @@ START_TEST(bases_that_do_not_fit) {
 }
 END_TEST
 
+/* Names as AutoModel saves them: merged and written by those of the model with its head. */
+START_TEST(a_base_without_the_prefix) {
+    merge_rig rig;
+    merge_rig_open(&rig, case_of("peft-lora"));
+    spoil_base(&rig, NO_PREFIX);
+    expect_merged(&rig);
+    merge_rig_close(&rig);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("peft");
     TCase *tests = tcase_create("peft");
@@ -401,6 +412,7 @@ int main(void) {
     tcase_add_test(tests, a_table_that_stays_frozen);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
     tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
+    tcase_add_test(tests, a_base_without_the_prefix);
     tcase_add_loop_test(tests, bases_that_do_not_fit, 0, N_SPOILED);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
