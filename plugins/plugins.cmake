@@ -60,7 +60,7 @@ file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
 target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
 # What adapters share.
 set(adapter_targets plugins/adapter/common/targets.c plugins/adapter/common/expression.c)
-target_sources(weft-adapter-lora PRIVATE ${adapter_targets})
+target_sources(weft-adapter-lora PRIVATE ${adapter_targets} plugins/adapter/common/source.c)
 target_sources(weft-adapter-ia3 PRIVATE ${adapter_targets} plugins/adapter/common/source.c)
 target_sources(weft-adapter-prefix PRIVATE plugins/adapter/common/source.c)
 target_sources(weft-adapter-llama-adapter PRIVATE plugins/adapter/common/source.c)

@@ -8,6 +8,7 @@
 #include "model/convert.h"
 #include "model/weights.h"
 
+#include <jansson.h>
 #include <stdlib.h>
 
 typedef struct moved {
@@ -127,6 +128,66 @@ static weft_status check_tied(const loading *self, int32_t p, weft_error *err) {
     return refuse_untied(self, parameter, err);
 }
 
+/* ---- modules_to_save ---- */
+
+/* Whether a module at the parameter or above it ends with the name, as PEFT compares them. *exactly: at a dot. */
+static bool is_below(const char *parameter, const char *name, bool *exactly) {
+    const size_t n = strlen(name);
+    bool any = false;
+    *exactly = false;
+    for (const char *end = strchr(parameter, '.'); end != NULL; end = strchr(end + 1, '.')) {
+        const size_t m = (size_t)(end - parameter);
+        if (n > m || memcmp(end - n, name, n) != 0) continue;
+        any = true;
+        *exactly = *exactly || n == m || parameter[m - n - 1] == '.';
+    }
+    return any;
+}
+
+/* Fails if the file lacks a tensor of a module that this entry of modules_to_save names. */
+static weft_status check_saved(const loading *self, const char *name, weft_error *err) {
+    bool any = false;
+    for (int32_t p = 0; p < self->declared->n_parameters; p++) {
+        const weft_parameter *parameter = &self->declared->parameters[p];
+        for (int32_t i = 0; !parameter->added && i <= parameter->n_aliases; i++) {
+            const char *path = i == 0 ? parameter->name : parameter->aliases[i - 1];
+            bool exactly = false;
+            if (!is_below(path, name, &exactly)) continue;
+            any = any || self->tensors[p] != NULL;
+            if (!exactly || self->tensors[p] != NULL) continue;
+            return weft_error_set(err, WEFT_E_DATA,
+                                  "%s/" WEFT_ADAPTER_CONFIG ": modules_to_save has '%s', and " WEFT_ADAPTER_WEIGHTS
+                                  " lacks '%s'. Fix: save the adapter with this module, or take the name out",
+                                  self->directory, name, path);
+        }
+    }
+    if (any) return WEFT_OK;
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "%s/" WEFT_ADAPTER_CONFIG ": modules_to_save has '%s', and " WEFT_ADAPTER_WEIGHTS
+        " has no tensor of such a module. Fix: save the adapter with this module, or take the name out",
+        self->directory, name);
+}
+
+static weft_status check_all_saved(const loading *self, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    json_error_t why;
+    json_t *config = NULL;
+    const json_t *list = NULL;
+    weft_status status = weft_path_join(path, self->directory, WEFT_ADAPTER_CONFIG, err);
+    if (status != WEFT_OK) return status;
+    config = json_load_file(path, 0, &why);
+    if (config == NULL) return weft_error_set(err, WEFT_E_DATA, "%s:%d: %s", path, why.line, why.text);
+    list = json_object_get(config, "modules_to_save");
+    for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+        status = name != NULL ? check_saved(self, name, err)
+                              : weft_error_set(err, WEFT_E_DATA, "%s: modules_to_save is no list of names", path);
+    }
+    json_decref(config);
+    return status;
+}
+
 /* Which of the adapters are read: all, or those that the directory holds. */
 static weft_status find_held(weft_held *out, const weft_declared *declared, const char *directory, uint32_t flags,
                              weft_error *err) {
@@ -160,7 +221,7 @@ static weft_status open_loading(loading *self, const weft_declared *declared, co
     for (int32_t i = 0; status == WEFT_OK && i < self->files->n_tensors; i++)
         status = place_base(self, &self->files->tensors[i], err);
     for (int32_t p = 0; status == WEFT_OK && p < declared->n_parameters; p++) status = check_tied(self, p, err);
-    return status;
+    return status == WEFT_OK && self->is_home ? check_all_saved(self, err) : status;
 }
 
 static void close_loading(loading *self) {
@@ -189,11 +250,41 @@ static weft_status fill_moved(void *context, int32_t parameter, int64_t first, i
     return WEFT_OK;
 }
 
+/* PEFT saves a table that the adapter changes with it, frozen, as `base_layer`. It is no loss where the base has the
+ * same numbers. */
+static weft_status check_base_layer(const loading *self, int32_t p, weft_error *err) {
+    const weft_parameter *parameter = &self->declared->parameters[p];
+    const char *slash = strrchr(self->declared->config_path, '/');
+    char base[WEFT_PATH_BYTES] = ".";
+    weft_safetensors *files = NULL;
+    const weft_tensor *tensor = NULL;
+    bool same = false;
+    weft_status status = WEFT_OK;
+    if (slash != NULL)
+        (void)snprintf(base, sizeof base, "%.*s", (int)(slash - self->declared->config_path),
+                       self->declared->config_path);
+    status = weft_weights_open(&files, self->declared, base, err);
+    if (status == WEFT_OK) tensor = weft_weights_tensor(files, parameter);
+    if (tensor != NULL && tensor->numel == self->tensors[p]->numel && is_floating(tensor->dtype))
+        status = weft_weights_same(&same, self->files, self->tensors[p], files, tensor, err);
+    weft_safetensors_close(files);
+    if (status != WEFT_OK || same) return status;
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s: '%s' is not '%s' of the base in %s: it stays frozen, and what this run saves would lack "
+                          "it. Fix: weft merge %s %s OUT, and continue from OUT",
+                          self->directory, self->tensors[p]->name, parameter->name, base, base, self->directory);
+}
+
 /* What is frozen is not saved beside an adapter, and the file's own would be gone. */
 static weft_status check_kept(const loading *self, weft_error *err) {
     for (int32_t p = 0; p < self->declared->n_parameters; p++) {
         const weft_parameter *parameter = &self->declared->parameters[p];
         if (self->tensors[p] == NULL || parameter->added || parameter->trainable) continue;
+        if (strstr(self->tensors[p]->name, ".base_layer.") != NULL) {
+            const weft_status status = check_base_layer(self, p, err);
+            if (status != WEFT_OK) return status;
+            continue;
+        }
         return weft_error_set(
             err, WEFT_E_USER,
             "%s: '%s' was trained whole with the adapter, and [train] trainable leaves it out, so that "

@@ -16,6 +16,7 @@
 #include "model/packed.h"
 #include "model/packing.h"
 #include "model/quantization.h"
+#include "model/stop_ids.h"
 #include "model/weights.h"
 #include "plugin/enter.h"
 
@@ -24,6 +25,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { PIECE = 1 << 22, STRIP = 1 << 16, TEXT_LIMIT = 64 << 20 }; /* elements at once, and of one task; bytes */
 #define CARRIED_LIMIT ((size_t)1 << 40)
@@ -424,6 +426,12 @@ static weft_status change_text(const merge *self, const char *name, char **text,
         free(*text);
         *text = changed;
     }
+    if (is_config) {
+        changed = weft_config_json_with_head(declared, *text, *n, n);
+        if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
+        free(*text);
+        *text = changed;
+    }
     if (!is_config || self->what->dtype == 0) return WEFT_OK;
     changed = weft_config_json_with_dtype(*text, *n, self->what->dtype, n);
     if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", name);
@@ -452,6 +460,18 @@ typedef struct text_copy {
 static weft_status copy_if_meant(void *context, const char *name, weft_error *err) {
     const text_copy *self = context;
     return self->is_meant(name) ? copy_text(self->merge, self->from, name, err) : WEFT_OK;
+}
+
+/* Copies the end-of-text tokens that the adapter's run saved. */
+static weft_status take_end(const merge *self, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_stop_ids ends = {.n = 0};
+    bool is_there = false;
+    weft_status status = weft_path_join(path, self->what->adapter, "generation_config.json", err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    if (status != WEFT_OK || !is_there) return status;
+    status = weft_stop_ids_read(&ends, self->what->adapter, -1, err);
+    return status == WEFT_OK ? weft_stop_ids_save(&ends, &ends, self->what->directory, err) : status;
 }
 
 static weft_status copy_texts(const merge *self, const char *from, bool (*is_meant)(const char *name),
@@ -524,7 +544,7 @@ static weft_status check_base(const merge *self, weft_error *err) {
 static weft_status open_merge(merge *self, weft_error *err) {
     const size_t n = (size_t)self->what->declared->n_parameters + 1;
     int64_t longest = 1;
-    weft_status status = weft_safetensors_open_directory(&self->files, self->what->base, err);
+    weft_status status = weft_weights_open(&self->files, self->what->declared, self->what->base, err);
     if (status == WEFT_OK) status = check_base(self, err);
     if (status != WEFT_OK) return status;
     for (int32_t i = 0; i < self->files->n_tensors; i++)
@@ -567,6 +587,7 @@ weft_status weft_adapter_merge(const weft_merging *what, weft_error *err) {
     if (status == WEFT_OK) status = copy_templates(&self, what->base, err);
     if (status == WEFT_OK) status = copy_texts(&self, what->adapter, is_of_tokenizer, err);
     if (status == WEFT_OK) status = copy_templates(&self, what->adapter, err);
+    if (status == WEFT_OK) status = take_end(&self, err);
     for (int32_t i = 0; status == WEFT_OK && i < what->declared->n_adapters; i++)
         if (self.is_carried[i]) status = carry_adapter(&self, i, err);
     close_merge(&self);

@@ -60,6 +60,12 @@ static weft_status range_survives(const weft_region *region, int32_t parameter, 
     return status;
 }
 
+/* Bytes of the largest file of weights. */
+static int64_t shard_bytes(const weft_engine *engine) {
+    const double bytes = engine->plan.run->settings.checkpoint.max_shard * 1e9;
+    return bytes < 1 ? 1 : (int64_t)bytes;
+}
+
 /* Whether the save has the parameter. */
 static bool is_saved(const weft_engine *engine, int32_t parameter) {
     return weft_plan_saves_base(&engine->plan) || weft_adapter_saves(engine->plan.declared, parameter);
@@ -117,7 +123,7 @@ static int64_t estimate_model_bytes(const weft_saving *self) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < declared->n_parameters; i++)
         if (is_saved(self->engine, i)) bytes += weft_packed_file_bytes(&declared->parameters[i], self->dtype);
-    bytes += bytes / WEFT_SHARD_BYTES * BLOCK_BYTES; /* full shards */
+    bytes += (2 * (bytes / shard_bytes(self->engine)) + 1) * BLOCK_BYTES; /* two shards are larger than one may be */
     bytes += TENSOR_BYTES * (int64_t)declared->n_parameters + (int64_t)declared->config_bytes;
     bytes += 4 * BLOCK_BYTES; /* directory, config.json, index, last shard */
     bytes += 4 * BLOCK_BYTES * (int64_t)declared->n_adapters;
@@ -192,7 +198,8 @@ static weft_status write_adapter(weft_saving *self, const weft_roots *roots, wef
 static weft_status write_weights(weft_saving *self, const weft_roots *roots, weft_error *err) {
     weft_status status = WEFT_OK;
     if (weft_plan_saves_base(&self->engine->plan))
-        status = weft_weights_save(&self->parameters, self->directory, self->dtype, WEFT_SHARD_BYTES, roots, err);
+        status =
+            weft_weights_save(&self->parameters, self->directory, self->dtype, shard_bytes(self->engine), roots, err);
     return status == WEFT_OK ? write_adapter(self, roots, err) : status;
 }
 
@@ -319,7 +326,8 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
     (void)strcpy(out->name, name);
     out->files = text != NULL && text->files != NULL ? text->files : &out->listed_files;
     if (out->files == &out->listed_files)
-        status = weft_text_files_list(&out->listed_files, text, weft_peers_first(out->peers), err);
+        status = weft_text_files_list(&out->listed_files, text, weft_peers_first(out->peers),
+                                      engine->plan.run->settings.model.path, err);
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "before %s/%s is saved: ", parent, name);

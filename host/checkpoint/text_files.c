@@ -8,6 +8,7 @@
 #include "plugin/enter.h"
 
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -98,7 +99,76 @@ static weft_status read_own(weft_text_file *file, const char *directory, weft_er
     return status == WEFT_OK ? weft_text_read(&file->text, &file->bytes, path, MOST_BYTES, err) : status;
 }
 
-weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, weft_error *err) {
+/* ---- the token that ends a text ---- */
+
+/* The bytes of a file that was read, ended by a zero; NULL: it is not among the tokenizer's. */
+static const char *find_text(const weft_text_files *self, const char *name) {
+    for (int32_t i = 0; i < self->n; i++)
+        if (strcmp(self->files[i].name, name) == 0) return self->files[i].text;
+    return NULL;
+}
+
+/* A template that writes eos_token would write another text if that became another token. */
+static bool template_has_eos(const weft_text_files *self) {
+    const char *source = find_text(self, "chat_template.jinja"), *config = NULL;
+    char *dumped = NULL;
+    json_t *root = NULL;
+    bool has = source != NULL && strstr(source, "eos_token") != NULL;
+    if (source == NULL) {
+        config = find_text(self, "tokenizer_config.json");
+        root = config == NULL ? NULL : json_loads(config, 0, NULL);
+        dumped = json_dumps(json_object_get(root, "chat_template"), JSON_ENCODE_ANY);
+        has = dumped != NULL && strstr(dumped, "eos_token") != NULL;
+    }
+    json_decref(root);
+    free(dumped);
+    return has;
+}
+
+/* eos_token of one of the tokenizer's files, where it is there and another one. */
+static weft_status change_eos(weft_text_file *file, const char *token, weft_error *err) {
+    char *value = NULL, *changed = NULL;
+    size_t bytes = 0;
+    json_t *root = file->text == NULL ? NULL : json_loads(file->text, 0, NULL), *name = json_string(token);
+    const json_t *now = json_object_get(root, "eos_token");
+    const char *is = json_string_value(json_is_object(now) ? json_object_get(now, "content") : now);
+    const bool changes = now != NULL && (is == NULL || strcmp(is, token) != 0) && name != NULL;
+    weft_status status = WEFT_OK;
+    if (changes) value = json_dumps(name, JSON_ENCODE_ANY);
+    if (value != NULL) {
+        const weft_json_change change = {"eos_token", value};
+        changed = weft_config_json_change(file->text, strlen(file->text), &change, 1, &bytes);
+    }
+    if (changes && changed == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the tokenizer's file %s", file->name);
+    if (changed != NULL) {
+        free(file->text);
+        file->text = changed;
+        file->bytes = bytes;
+    }
+    json_decref(name);
+    json_decref(root);
+    free(value);
+    return status;
+}
+
+/* llama.cpp and vLLM take the tokenizer's eos_token, transformers generation_config.json or config.json. */
+static weft_status take_end(weft_text_files *self, const weft_text *text, const char *model, weft_error *err) {
+    weft_status status = weft_stop_ids_read(&self->others, model, text->info.eos, err);
+    if (status != WEFT_OK) return status;
+    self->end = (weft_stop_ids){.ids = {text->end}, .n = 1};
+    if (template_has_eos(self)) return WEFT_OK;
+    for (int32_t i = 0; i < self->n && status == WEFT_OK; i++)
+        if (strcmp(self->files[i].name, "tokenizer_config.json") == 0 ||
+            strcmp(self->files[i].name, "special_tokens_map.json") == 0)
+            status = change_eos(&self->files[i], text->end_token, err);
+    return status;
+}
+
+/* ---- all ---- */
+
+weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, const char *model,
+                                 weft_error *err) {
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     if (text == NULL) return WEFT_OK;
@@ -112,7 +182,7 @@ weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bo
     if (status == WEFT_OK && text->chat_source != NULL) status = take_template(out, text->chat_source, err);
     for (int32_t i = 0; reads && i < out->n && status == WEFT_OK; i++)
         if (out->files[i].text == NULL) status = read_own(&out->files[i], text->directory, err);
-    return status;
+    return status == WEFT_OK && reads && text->end_token != NULL ? take_end(out, text, model, err) : status;
 }
 
 void weft_text_files_clear(weft_text_files *self) {
@@ -153,5 +223,6 @@ weft_status weft_text_files_write(const weft_text_files *self, const char *direc
         if (status == WEFT_OK && !is_there && file->text != NULL)
             status = weft_file_replace(path, file->text, file->bytes, err);
     }
-    return status;
+    if (status != WEFT_OK || self->end.n == 0) return status;
+    return weft_stop_ids_save(&self->end, &self->others, directory, err);
 }

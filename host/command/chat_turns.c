@@ -3,7 +3,7 @@
 
 #include "base/bytes.h"
 #include "plugin/enter.h"
-#include "session/data_job.h"
+#include "session/text_end.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -54,13 +54,6 @@ static weft_status take_ids(void *context, const int32_t *ids, const int32_t *an
     return weft_bytes_put(context, ids, n * sizeof *ids);
 }
 
-/* Of a sink that looks for the end token: its context is the id. */
-static weft_status take_end(void *context, const int32_t *ids, const int32_t *answers, size_t n) {
-    for (size_t i = 0; i < n; i++)
-        if (answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0) *(int32_t *)context = ids[i];
-    return WEFT_OK;
-}
-
 static weft_status encode(const conversation *self, const turn *turns, size_t n, uint32_t flags,
                           const weft_chat_sink *sink, weft_error *err) {
     weft_chat_message *messages = calloc(n, sizeof *messages);
@@ -82,12 +75,9 @@ static weft_status encode(const conversation *self, const turn *turns, size_t n,
 
 /* Answers end where the model's files say, and with the token that the template writes behind an answer. */
 static weft_status find_stops(conversation *self, weft_error *err) {
-    char user[] = "user", assistant[] = "assistant", word[] = "a";
-    const turn turns[] = {{user, word, 1}, {assistant, word, 1}};
     int32_t end = -1;
-    const weft_chat_sink sink = {&end, take_end};
-    weft_status status = weft_stop_ids_read(&self->stop, self->run->settings.model.path, self->text->info.eos, err);
-    if (status == WEFT_OK) status = encode(self, turns, 2, 0, &sink, err);
+    weft_status status = weft_run_stop_ids(&self->stop, self->run, self->text, err);
+    if (status == WEFT_OK) status = weft_text_chat_end(&end, self->text, self->chat->named, err);
     if (status == WEFT_OK && end >= 0 && self->stop.n < WEFT_MAX_STOP_IDS) self->stop.ids[self->stop.n++] = end;
     return status;
 }

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "command/chat_turns.h"
 #include "plugin/enter.h"
+#include "session/text_end.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -169,7 +170,7 @@ static weft_status generate(generation *self, weft_generate_options *options, we
     options->judge = weft_generate_fit_judge;
     options->judge_context = &fit;
     status = weft_generator_create(&generator, self->run, (int64_t)self->n_prompt, options, err);
-    if (status == WEFT_OK) status = weft_stop_ids_read(&stop, self->run->settings.model.path, self->text.info.eos, err);
+    if (status == WEFT_OK) status = weft_run_stop_ids(&stop, self->run, &self->text, err);
     if (status == WEFT_OK)
         status = weft_generator_run(generator, (const int32_t *)self->ids.data, (int64_t)self->n_prompt, &stop, on_id,
                                     self, err);
@@ -189,7 +190,8 @@ static bool read_options(weft_generate_options *out, const weft_args *args, weft
 
 static weft_status converse(const generation *self, weft_generate_options *options, weft_error *err) {
     weft_generate_fit fit = {self->args, self->run, options, 1, self->room};
-    const char *named = weft_args_value(self->args, "template");
+    const char *asked = weft_args_value(self->args, "template");
+    const char *named = asked != NULL ? asked : weft_run_adapter_template(self->run, &self->text);
     const weft_chat_options chat = {named != NULL && strcmp(named, "own") == 0 ? NULL : named,
                                     weft_args_value(self->args, "system"), weft_args_value(self->args, "prompt")};
     options->judge = weft_generate_fit_judge;
@@ -216,6 +218,7 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     if (!flags_fit(args, err) || !read_options(&options, args, err) || !weft_command_room(args, &self.room, err))
         return WEFT_EXIT_USAGE;
     status = weft_run_open(&self.run, weft_args_config(args), overrides, n, WEFT_NEEDS_TEXT, err);
+    if (status == WEFT_OK && weft_args_has(args, "chat")) status = weft_run_use_adapter_tokenizer(self.run, err);
     if (status == WEFT_OK) status = weft_text_open(&self.text, self.run, err);
     if (status == WEFT_OK) options.seed = (uint64_t)self.run->settings.run.seed;
     if (status == WEFT_OK && weft_args_has(args, "chat")) {

@@ -41,6 +41,9 @@
     K(ENUM, pad, "keep", "keep,add", "", WEFT_SAME,                                                                    \
       "add: a pad token is added to a tokenizer without one, and where it takes one a row to the embeddings.")         \
     K(STR, pad_token, "<pad>", "", "", WEFT_SAME, "How the token that is added is written.")                           \
+    K(STR, end, "auto", "", "", WEFT_SAME,                                                                             \
+      "Token that ends the text of a saved model, as <|im_end|>; auto: the one that the data's chat template writes "  \
+      "after answers; keep: as the model's files say.")                                                                \
     K(BOOL, padded, "no", "", "", WEFT_REMOVED, "fewer ids than the model's vocabulary are accepted; take the line out")
 
 #define WEFT_TRAIN_KEYS(K)                                                                                             \
@@ -84,6 +87,8 @@
     K(I64, keep, "3", "[1,inf)", "checkpoints", WEFT_SAME, "How many of the newest stay.")                             \
     K(BOOL, keep_best, "yes", "", "", WEFT_SAME, "The one of the lowest evaluation loss stays too.")                   \
     K(ENUM, dtype, "auto", "auto,fp32,bf16,fp16", "", WEFT_SAME, "Type of saved weights; auto: as the model's files.") \
+    K(F64, max_shard, "5", "(0,1000000]", "GB", WEFT_SAME,                                                             \
+      "Largest file of a saved model's weights, in 1e9 bytes; a larger model has several files and an index.")         \
     K(ENUM, beside, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
       "Write checkpoints while training goes on, from a copy in the host's memory; auto: with a device that has its "  \
       "own.")

@@ -274,7 +274,7 @@ static weft_status load_files(weft_engine *engine, weft_error *err) {
     weft_region region = weft_engine_parameters(engine);
     const bool followed = weft_compute_copy_follow(&region, engine);
     weft_safetensors *files = NULL;
-    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    weft_status status = weft_weights_open(&files, engine->plan.declared, directory, err);
     if (status != WEFT_OK) return status;
     weft_safetensors_read_ahead(files);
     status = clear_states(engine, err);

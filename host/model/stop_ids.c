@@ -2,8 +2,12 @@
 #include "model/stop_ids.h"
 
 #include "base/file.h"
+#include "base/join.h"
+#include "base/text.h"
+#include "model/config_json.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 
 static weft_status refuse_value(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_DATA, "%s: eos_token_id must be an id, a list of at most %d ids, or null", path,
@@ -52,4 +56,85 @@ weft_status weft_stop_ids_read(weft_stop_ids *out, const char *directory, int32_
     if (found.n == 0 && fallback >= 0) found.ids[found.n++] = fallback;
     *out = found;
     return WEFT_OK;
+}
+
+bool weft_stop_ids_have(const weft_stop_ids *self, int32_t id) {
+    for (int32_t i = 0; i < self->n; i++)
+        if (self->ids[i] == id) return true;
+    return false;
+}
+
+/* ---- writing ---- */
+
+enum { TEXT_LIMIT = 64 << 20 };
+
+/* One id as a number, several as a list. */
+static void print_ids(char out[16 * WEFT_MAX_STOP_IDS], const weft_stop_ids *ids) {
+    size_t n = 0;
+    for (int32_t i = 0; i < ids->n; i++)
+        n += (size_t)snprintf(out + n, 16 * WEFT_MAX_STOP_IDS - n, "%s%d", i == 0 ? (ids->n > 1 ? "[" : "") : ", ",
+                              (int)ids->ids[i]);
+    if (ids->n > 1) (void)snprintf(out + n, 16 * WEFT_MAX_STOP_IDS - n, "]");
+}
+
+void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more) {
+    for (int32_t i = 0; i < more->n && out->n < WEFT_MAX_STOP_IDS; i++)
+        if (!weft_stop_ids_have(out, more->ids[i])) out->ids[out->n++] = more->ids[i];
+}
+
+/* The text of a file with the ids before its own. *text stays where it has them all. */
+static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *first, const weft_stop_ids *others,
+                               const char *path, weft_error *err) {
+    char value[16 * WEFT_MAX_STOP_IDS], *changed = NULL;
+    const weft_json_change change = {"eos_token_id", value};
+    weft_stop_ids own = {.n = 0}, all = *first;
+    json_t *root = json_loadb(*text, *bytes, 0, NULL);
+    const bool is_empty = json_object_size(root) == 0;
+    bool has_all = true;
+    weft_status status = WEFT_OK;
+    if (!json_is_object(root)) status = weft_error_set(err, WEFT_E_DATA, "%s: is no JSON object", path);
+    if (status == WEFT_OK) status = add_ids(&own, json_object_get(root, change.key), path, err);
+    json_decref(root);
+    for (int32_t i = 0; i < first->n; i++) has_all = has_all && weft_stop_ids_have(&own, first->ids[i]);
+    if (status != WEFT_OK || has_all) return status;
+    weft_stop_ids_join(&all, own.n > 0 ? &own : others);
+    print_ids(value, &all);
+    if (!is_empty) changed = weft_config_json_change(*text, *bytes, &change, 1, bytes);
+    else if (asprintf(&changed, "{\n  \"%s\": %s\n}\n", change.key, value) < 0) changed = NULL;
+    if (changed == NULL) return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write it", path);
+    if (is_empty) *bytes = strlen(changed);
+    free(*text);
+    *text = changed;
+    return WEFT_OK;
+}
+
+/* made: the file is written where it is not there. */
+static weft_status save_in(const weft_stop_ids *self, const weft_stop_ids *others, const char *directory,
+                           const char *name, bool made, weft_error *err) {
+    char path[WEFT_PATH_BYTES], *text = NULL;
+    size_t bytes = 2;
+    const char *before = NULL;
+    bool is_there = false;
+    weft_status status = weft_path_join(path, directory, name, err);
+    if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
+    if (status != WEFT_OK || (!is_there && !made)) return status;
+    if (is_there) status = weft_text_read(&text, &bytes, path, TEXT_LIMIT, err);
+    else text = strdup("{}");
+    if (status == WEFT_OK && text == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write it", path);
+    before = text;
+    if (status == WEFT_OK) status = change_text(&text, &bytes, self, others, path, err);
+    if (status == WEFT_OK && text != before) status = weft_file_replace(path, text, bytes, err);
+    free(text);
+    return status;
+}
+
+weft_status weft_stop_ids_save(const weft_stop_ids *self, const weft_stop_ids *others, const char *directory,
+                               weft_error *err) {
+    char config[WEFT_PATH_BYTES];
+    bool has_config = false;
+    weft_status status = weft_path_join(config, directory, "config.json", err);
+    if (status == WEFT_OK) status = weft_file_exists(&has_config, config, err);
+    if (status == WEFT_OK) status = save_in(self, others, directory, "generation_config.json", !has_config, err);
+    return status == WEFT_OK ? save_in(self, others, directory, "config.json", false, err) : status;
 }

@@ -114,6 +114,18 @@ static void append_names(char *text, size_t size, const char *what, const name_l
     if (list->n > 0) (void)snprintf(text + n, size - n, "%s%d %s (%s)", n == 0 ? "" : "; ", list->n, what, list->text);
 }
 
+static void append_text(char *text, size_t size, const char *more) {
+    const size_t n = strlen(text);
+    (void)snprintf(text + n, size - n, "%s", more);
+}
+
+/* The name is that of the head's matrix. */
+static bool lacks_head(const weft_declared *declared, const char *missing) {
+    const char *head = declared->info.head_path;
+    const size_t n = head == NULL ? 0 : strlen(head);
+    return n > 0 && strncmp(missing, head, n) == 0 && strcmp(missing + n, ".weight") == 0;
+}
+
 /* leftovers: buffers that old checkpoints have and no model needs. */
 static weft_status judge_files(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
                                const char *where, weft_error *err) {
@@ -131,6 +143,10 @@ static weft_status judge_files(int *leftovers, const weft_safetensors *files, co
     append_names(text, sizeof text, "packed, which of what a model multiplies with untied linears alone may be",
                  &found.packed);
     append_names(text, sizeof text, "unexpected", &found.unexpected);
+    if (found.missing.n == 1 && lacks_head(declared, found.missing.text))
+        append_text(text, sizeof text,
+                    ". Fix: save the model with AutoModelForCausalLM, for AutoModel saves no head; or set "
+                    "tie_word_embeddings = true there, if its head is the embedding");
     if (text[0] != '\0')
         return weft_error_set(err, WEFT_E_DATA, "%s: its tensors do not fit the model that %s describes: %s", where,
                               declared->config_path, text);
@@ -151,16 +167,15 @@ static weft_status read_numbers(const weft_safetensors *files, float out[COMPARE
     return status;
 }
 
-/* The same numbers, whatever types they are stored in? */
-static weft_status compare_numbers(bool *same, const weft_safetensors *files, const weft_tensor *a,
-                                   const weft_tensor *b, weft_error *err) {
+weft_status weft_weights_same(bool *same, const weft_safetensors *a_files, const weft_tensor *a,
+                              const weft_safetensors *b_files, const weft_tensor *b, weft_error *err) {
     float x[COMPARED], y[COMPARED];
     weft_status status = WEFT_OK;
     *same = true;
     for (int64_t first = 0; first < a->numel && *same && status == WEFT_OK; first += COMPARED) {
         const int64_t n = a->numel - first < COMPARED ? a->numel - first : COMPARED;
-        status = read_numbers(files, x, a, first, n, err);
-        if (status == WEFT_OK) status = read_numbers(files, y, b, first, n, err);
+        status = read_numbers(a_files, x, a, first, n, err);
+        if (status == WEFT_OK) status = read_numbers(b_files, y, b, first, n, err);
         if (status == WEFT_OK) *same = memcmp(x, y, (size_t)n * sizeof(float)) == 0;
     }
     return status;
@@ -173,7 +188,7 @@ static weft_status check_tie(const weft_safetensors *files, const weft_parameter
         const weft_tensor *other = weft_safetensors_find(files, parameter->aliases[i]);
         bool same = true;
         weft_status status = WEFT_OK;
-        if (other != NULL && other != tensor) status = compare_numbers(&same, files, tensor, other, err);
+        if (other != NULL && other != tensor) status = weft_weights_same(&same, files, tensor, files, other, err);
         if (status != WEFT_OK) return status;
         if (same) continue;
         return weft_error_set(
@@ -227,7 +242,7 @@ weft_status weft_weights_check_files(const weft_declared *declared, const weft_s
 
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err) {
     weft_safetensors *files = NULL;
-    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    weft_status status = weft_weights_open(&files, declared, directory, err);
     if (status == WEFT_OK) status = weft_weights_check_files(declared, files, directory, err);
     weft_safetensors_close(files);
     return status;
@@ -235,7 +250,7 @@ weft_status weft_weights_check(const weft_declared *declared, const char *direct
 
 weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err) {
     weft_safetensors *files = NULL;
-    weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    weft_status status = weft_weights_open(&files, region->declared, directory, err);
     if (status == WEFT_OK) status = weft_weights_load_files(region, files, directory, err);
     weft_safetensors_close(files);
     return status;

@@ -41,11 +41,24 @@ weft_status weft_weights_read(const weft_region *region, weft_safetensors *files
 weft_status weft_weights_init(const weft_region *region, uint64_t seed, bool added_alone, const weft_safetensors *files,
                               weft_error *err);
 
+/* The files of a directory, with the names of its tensors as the model has them: AutoModel saves them without "model.",
+ * and torch.compile, DDP and vision models put `_orig_mod.`, `module.` or `language_model.` before all of them. */
+weft_status weft_weights_open(weft_safetensors **out, const weft_declared *declared, const char *directory,
+                              weft_error *err);
+
+/* A copy of a config.json whose architectures name the class with the head, where they name the one below it. NULL: no
+ * memory. The caller frees it. */
+char *weft_config_json_with_head(const weft_declared *declared, const char *text, size_t bytes, size_t *out_bytes);
+
 /* Only proves that the directory's files have each parameter in its shape, and nothing else; reads their headers. */
 weft_status weft_weights_check(const weft_declared *declared, const char *directory, weft_error *err);
 /* The same of files that are open; directory is their name in messages. WEFT_E_DATA: they are of another model. */
 weft_status weft_weights_check_files(const weft_declared *declared, const weft_safetensors *files,
                                      const char *directory, weft_error *err);
+
+/* Whether two tensors of one shape have the same numbers, whatever types they are stored in. */
+weft_status weft_weights_same(bool *same, const weft_safetensors *a_files, const weft_tensor *a,
+                              const weft_safetensors *b_files, const weft_tensor *b, weft_error *err);
 
 /* Only proves that names of tied storage which the files have beside each other hold the same numbers; reads those. Of
  * files that fit. */

@@ -141,10 +141,12 @@ static weft_status write_shards(save_job *job, const char *directory, weft_error
 static weft_status write_config(const weft_declared *declared, const char *directory, int32_t dtype, weft_error *err) {
     size_t bytes = 0, spelled_bytes = 0;
     char *text = weft_config_json_with_dtype(declared->config_text, declared->config_bytes, dtype, &bytes);
-    char *spelled = text == NULL ? NULL : weft_config_json_spelled(text, bytes, &spelled_bytes);
+    char *whole = text == NULL ? NULL : weft_config_json_with_head(declared, text, bytes, &bytes);
+    char *spelled = whole == NULL ? NULL : weft_config_json_spelled(whole, bytes, &spelled_bytes);
     weft_status status = spelled == NULL ? no_memory_for_weights(directory, err) : WEFT_OK;
     if (status == WEFT_OK) status = put_file(directory, "config.json", spelled, spelled_bytes, err);
     free(spelled);
+    free(whole);
     free(text);
     return status;
 }

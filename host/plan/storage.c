@@ -166,11 +166,26 @@ static bool is_narrow_in_files(const choosing *self, const weft_parameter *p) {
            weft_parameter_is_matrix(p) && tensor != NULL && tensor->dtype == self->plan->dtype;
 }
 
+/* The logits are multiplied with numbers. */
+static weft_status check_head(const choosing *self, const weft_parameter *p, int32_t held, weft_error *err) {
+    const weft_declared *declared = self->plan->declared;
+    const char *head = declared->info.head_path;
+    if (held == 0 || head == NULL || p->module != weft_declared_module(declared, head)) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: '%s' is stored in %s, and Weft reads the head as numbers alone. Allowed: F32, BF16 or "
+                          "F16. Fix: quantize the model again without it, as llm_int8_skip_modules = [\"%s\"] of "
+                          "transformers does, or take the model in numbers with [model] base = nf4 or int8",
+                          self->plan->run->settings.model.path, p->name, weft_dtype_name(held), head);
+}
+
 static weft_status choose_one(const choosing *self, int32_t i, weft_error *err) {
     weft_parameter *p = &self->plan->declared->parameters[i];
     const weft_tensor *tensor = tensor_of(self, p);
     const int32_t held = tensor == NULL ? 0 : weft_packed_type(tensor);
+    weft_status status = WEFT_OK;
     if (weft_parameter_is_packed(p)) return WEFT_OK; /* the model's own choice */
+    status = check_head(self, p, held, err);
+    if (status != WEFT_OK) return status;
     if (held != 0 && p->role == WEFT_WEIGHT_LINEAR && weft_parameter_is_matrix(p) && p->n_aliases == 0)
         return take_packed(self, i, held, err);
     if (bases[self->base].dtype != 0 && is_asked_for(self, i)) return take_base(self, i, err);
@@ -204,7 +219,7 @@ weft_status weft_storage_choose(weft_plan *plan, weft_error *err) {
     self.is_base = calloc((size_t)plan->declared->n_parameters + 1, sizeof *self.is_base);
     if (self.is_base == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of parameters");
     if (run->settings.model.start != WEFT_START_FRESH)
-        (void)weft_safetensors_open_directory(&self.files, run->settings.model.path, NULL);
+        (void)weft_weights_open(&self.files, plan->declared, run->settings.model.path, NULL);
     status = choose_all(&self, err);
     if (status == WEFT_OK) store_trained(plan);
     weft_safetensors_close(self.files);

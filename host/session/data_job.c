@@ -89,10 +89,12 @@ static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, 
 /* Data that name a template are learned with it, so the saved model has it in its files. Several threads may say so. */
 static void keep_template(weft_text *text, const char *named) {
     const weft_tokenizer_chat *table = weft_text_chat(text);
-    if (named == NULL || table == NULL || table->source == NULL) return;
-    for (uint32_t i = 0; table->named(i) != NULL; i++)
-        if (strcmp(table->named(i), named) == 0)
-            __atomic_store_n(&text->chat_source, table->source(i), __ATOMIC_RELAXED);
+    __atomic_store_n(&text->chats, 1, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; named != NULL && table != NULL && table->named(i) != NULL; i++) {
+        if (strcmp(table->named(i), named) != 0) continue;
+        __atomic_store_n(&text->chat_named, table->named(i), __ATOMIC_RELAXED);
+        if (table->source != NULL) __atomic_store_n(&text->chat_source, table->source(i), __ATOMIC_RELAXED);
+    }
 }
 
 static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, const weft_chat *conversation,

@@ -16,6 +16,7 @@
 #include "session/coherence.h"
 #include "session/data_job.h"
 #include "session/judge_data.h"
+#include "session/text_end.h"
 #include "step/hidden.h"
 
 #include <math.h>
@@ -88,7 +89,8 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
         WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
     }
     status = weft_data_judge(&session->data_info, infos, job->max_context, training, err);
-    return weft_plugin_blame(session->data_plugin, status, err);
+    status = weft_plugin_blame(session->data_plugin, status, err);
+    return status == WEFT_OK && training ? weft_text_end_decide(&session->text, session->run, err) : status;
 }
 
 static void decide_training(weft_session *session) {

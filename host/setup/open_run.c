@@ -246,5 +246,6 @@ const void *weft_text_extension(const weft_text *text, const char *id) {
 
 void weft_text_close(weft_text *text) {
     if (text->plugin != NULL && text->tokenizer != NULL) WEFT_PLUGIN_TELL(text->plugin, destroy, text->tokenizer);
+    free(text->end_token);
     memset(text, 0, sizeof *text);
 }

@@ -566,7 +566,8 @@ static weft_status open_saver(trainer *self, weft_error *err) {
 /* Each save writes these bytes, even if somebody replaces the tokenizer while the run trains. */
 static weft_status read_text_files(trainer *self, weft_error *err) {
     weft_text *text = &self->session->text;
-    const weft_status status = weft_text_files_list(&self->text_files, text, weft_peers_first(peers_of(self)), err);
+    const weft_status status = weft_text_files_list(&self->text_files, text, weft_peers_first(peers_of(self)),
+                                                    self->session->run->settings.model.path, err);
     text->files = &self->text_files;
     return agree(self, status, err);
 }

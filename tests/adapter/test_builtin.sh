@@ -139,6 +139,10 @@ for adapter in "lora adapter.lora.dora=yes" ia3 "prefix adapter.prefix.length=7"
     [ "$with" != "$bare" ] || failed "$adapter learned nothing"
     [ "$(loss kept.ini --adapter out/model adapter.plugin="${adapter%% *}" adapter.lora.r=auto)" = "$with" ] ||
         failed "$adapter is another one when it is read" log
+    rm -rf theirs
+    cp -r out/model theirs
+    sed '1s/{/{"use_newthing": true,/' out/model/adapter_config.json >theirs/adapter_config.json
+    refused "theirs/adapter_config.json: use_newthing = true" "$weft" eval kept.ini --adapter theirs adapter.plugin="${adapter%% *}" adapter.lora.r=auto
     case $adapter in
     ia3) # modules that PEFT's file names and leaves out, by a name or an expression
         for left_out in '["q_proj"]' '".*\\\\.q_proj"'; do

@@ -163,8 +163,31 @@ refused "$dir/wrong/adapter_config.json: trainable_token_indices trains rows of 
     "$weft" eval run.ini adapter.from=wrong
 their 's/"q_proj"/"q_proj", "query_key_value"/'
 near "a name that other models have" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
-their 's/"q_proj"/"q_proj", "lm_head"/; s/"model.norm"/"model.norm", "lm_head"/'
-near "a head that is trained whole is not adapted as well" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
+their 's/"q_proj"/"q_proj", "norm"/'
+near "a module that is trained whole is not adapted as well" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
+# modules_to_save: each name has its tensors in the file.
+for name in model.embed_tokens lm_head mlp nrm; do
+    their "s/\"model.norm\"/\"model.norm\", \"$name\"/"
+    refused "$dir/wrong/adapter_config.json: modules_to_save has '$name'" "$weft" eval run.ini adapter.from=wrong train.trainable=adapter
+done
+# Keys that PEFT has and Weft does not implement, known or not, and what says nothing.
+for value in true 1 '"x"' '[0]' '{"a": 1}'; do
+    for key in kasa_config use_newthing; do
+        their "s/\"bias\": \"none\"/\"bias\": \"none\", \"$key\": $value/"
+        refused "$dir/wrong/adapter_config.json: $key = " "$weft" eval run.ini adapter.from=wrong
+    done
+done
+their 's/"bias": "none"/"bias": "none", "kasa_config": null, "use_newthing": false, "a": 0, "b": "", "c": [], "d": {}, "qalora_group_size": 16/'
+near "keys that say nothing" 1e-9 "$with" "$(loss run.ini adapter.from=wrong)"
+their 's/"bias": "none"/"bias": "none", "layers_pattern": "blocks"/; s/"layers_to_transform": null/"layers_to_transform": [0, 1, 2]/'
+refused "$dir/wrong/adapter_config.json: layers_pattern = blocks" "$weft" eval run.ini adapter.from=wrong
+sed 's/"layers_to_transform": null/"layers_to_transform": [0, 1, 2]/' other/model/adapter_config.json >config.json
+cp -r other/model below
+for name in '"layers"' '["h", "layers"]' '[]'; do
+    sed "s/\"bias\": \"none\"/\"bias\": \"none\", \"layers_pattern\": $name/" config.json >below/adapter_config.json
+    near "layers_pattern = $name" 1e-9 "$(loss run.ini --adapter two adapter.r=auto adapter.alpha=auto)" \
+        "$(loss run.ini adapter.from=below adapter.r=auto adapter.alpha=auto)"
+done
 their '/"target_modules": \[/,/\]/c "target_modules": ["query_key_value"],'
 refused "$dir/wrong/adapter_config.json: target_modules has 'query_key_value', which is no module of this model that can be adapted" \
     "$weft" eval run.ini adapter.from=wrong
@@ -233,10 +256,16 @@ refused "[adapter] targets or layers or exclude choose other modules than $dir/$
     "$weft" eval ranks.ini adapter.from=ranked/model adapter.targets=all-linear adapter.exclude=k_proj
 refused "[adapter] targets or layers or exclude choose other modules" "$weft" eval run.ini --adapter one adapter.exclude=q_proj
 
-# As PEFT's files say it: the first key that means a module holds, what means none is passed over, and so is a head that is left out.
-their 's/"rank_pattern": {}/"rank_pattern": {"query": 9, "mlp.*|q_proj": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
+# As PEFT's files say it: the first key that means a module holds, what means none is refused, and a head that is left out is not.
+for key in rank_pattern alpha_pattern; do
+    their "s/\"$key\": {}/\"$key\": {\"q_proj\": 4, \"k_prj\": 8}/"
+    refused "$dir/wrong/adapter_config.json: $key has 'k_prj'" "$weft" eval plain.ini adapter.from=wrong
+done
+their 's/"alpha_pattern": {}/"alpha_pattern": {"norm|lm_head": 8}/'
+near "a pattern of modules that are not adapted" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
+their 's/"rank_pattern": {}/"rank_pattern": {"lm_head": 9, "mlp.*|q_proj": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
 refused "is (4, 521), and this model with this adapter needs (7, 521): the adapter was made for another base" "$weft" eval plain.ini adapter.from=wrong
-their 's/"rank_pattern": {}/"rank_pattern": {"query": 9, "(mlp|self_attn|model).*": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
+their 's/"rank_pattern": {}/"rank_pattern": {"lm_head": 9, "(mlp|self_attn|model).*": 4}/; s/"r": 4/"r": 7/; s/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 8}/'
 near "ranks of a file" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
 their 's/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 9}/'
 [ "$with" != "$(loss plain.ini adapter.from=wrong)" ] || failed "alphas of a file change nothing" log

@@ -4,13 +4,16 @@
  * slices, with ranks and alphas of single modules and some left out, and DoRA on packed ones. */
 #include "device_choice.h"
 #include "golden.h"
+#include "scratch.h"
 #include "suite.h"
+#include "adapter/adapter_load.h"
 #include "adapter/merge.h"
 #include "model/weights.h"
 #include "plan/make_plan.h"
 #include "session/generate.h"
 
 #include <check.h>
+#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -121,6 +124,46 @@ START_TEST(loss_gradients_and_ten_steps) {
     (void)compare_trained(&g, &batch, "adamw10.", false);
     golden_engine_close(&g);
     golden_batch_close(&batch);
+}
+END_TEST
+
+/* PEFT saves the table below an adapter too, frozen: the adapter goes on where the base has the same numbers. */
+START_TEST(a_table_that_stays_frozen) {
+    const int patterns = 5;
+    const char *const names[] = {"adapter_config.json", "adapter_model.safetensors"};
+    const char *const tensor = "base_model.model.model.embed_tokens.base_layer.weight";
+    char path[4096], copy[4200], *bytes = NULL;
+    size_t n = 0;
+    uint64_t header = 0;
+    json_int_t at = 0, end = 0;
+    json_t *head = NULL;
+    golden_batch batch;
+    golden_engine g;
+    weft_error err = WEFT_ERROR_INIT;
+    scratch_make();
+    open_engine(&g, &batch, patterns);
+    golden_path(path, sizeof path, cases[patterns].name);
+    ck_assert_msg(weft_adapter_check(g.engine->plan.declared, path, WEFT_ADAPTER_SAVED, &err) == WEFT_OK, "%s",
+                  err.text);
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(copy, sizeof copy, "%s/%s", path, names[i]);
+        bytes = read_bytes(copy, &n);
+        if (i == 1) {
+            memcpy(&header, bytes, sizeof header);
+            head = json_loadb(bytes + 8, header, 0, NULL);
+            ck_assert_int_eq(json_unpack(head, "{s:{s:[I, I]}}", tensor, "data_offsets", &at, &end), 0);
+            bytes[8 + (json_int_t)header + end - 1] ^= 1;
+            json_decref(head);
+        }
+        write_bytes(scratch_path(names[i]), bytes, n);
+        free(bytes);
+    }
+    ck_assert_int_eq(weft_adapter_check(g.engine->plan.declared, scratch, WEFT_ADAPTER_SAVED, &err), WEFT_E_USER);
+    ck_assert_msg(strstr(err.text, tensor) != NULL, "%s", err.text);
+    ck_assert_int_eq(weft_adapter_check(g.engine->plan.declared, scratch, 0, &err), WEFT_OK);
+    golden_engine_close(&g);
+    golden_batch_close(&batch);
+    scratch_remove();
 }
 END_TEST
 
@@ -272,11 +315,11 @@ END_TEST
 
 /* ---- bases that are not the model which their config.json describes ---- */
 
-enum { NO_PREFIX, LACKS_ONE, DOUBLES, TIES_DIFFER, WIDER };
+enum { NO_PREFIX, OTHER_PREFIX, LACKS_ONE, DOUBLES, TIES_DIFFER, WIDER };
 static const struct {
     const char *name, *says;
     int how;
-} spoiled[] = {{"peft-lora", "unexpected (embed_tokens.weight, ", NO_PREFIX},
+} spoiled[] = {{"peft-lora", "unexpected (odel.embed_tokens.weight, ", OTHER_PREFIX},
                {"peft-lora", "1 missing (model.layers.0.self_attn.q_proj.weight)", LACKS_ONE},
                {"peft-lora", "model.layers.0.self_attn.q_proj.weight is F64", DOUBLES},
                {"peft-lora", "1 of another shape (model.layers.0.self_attn.q_proj.weight is (", WIDER},
@@ -299,6 +342,7 @@ static bool spoil(weft_tensor_spec *spec, const weft_tensor *tensor, int how) {
     *spec = (weft_tensor_spec){.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
     memcpy(spec->dims, tensor->dims, sizeof tensor->dims);
     if (how == NO_PREFIX && strncmp(spec->name, "model.", 6) == 0) spec->name += 6;
+    if (how == OTHER_PREFIX && strncmp(spec->name, "model.", 6) == 0) spec->name += 1;
     if (how == DOUBLES && is_spoiled(spec->name)) spec->dtype = WEFT_F64;
     if (how == WIDER && is_spoiled(spec->name)) spec->dims[1] *= 2;
     return how != LACKS_ONE || !is_spoiled(spec->name);
@@ -349,14 +393,26 @@ START_TEST(bases_that_do_not_fit) {
 }
 END_TEST
 
+/* Names as AutoModel saves them: merged and written by those of the model with its head. */
+START_TEST(a_base_without_the_prefix) {
+    merge_rig rig;
+    merge_rig_open(&rig, case_of("peft-lora"));
+    spoil_base(&rig, NO_PREFIX);
+    expect_merged(&rig);
+    merge_rig_close(&rig);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("peft");
     TCase *tests = tcase_create("peft");
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, loss_gradients_and_ten_steps, 0, N_CASES);
     tcase_add_test(tests, norms_of_a_packed_base);
+    tcase_add_test(tests, a_table_that_stays_frozen);
     tcase_add_loop_test(tests, logits_of_every_place, 0, N_CASES);
     tcase_add_loop_test(tests, merged_weights, 0, N_CASES);
+    tcase_add_test(tests, a_base_without_the_prefix);
     tcase_add_loop_test(tests, bases_that_do_not_fit, 0, N_SPOILED);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

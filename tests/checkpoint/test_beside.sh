@@ -57,6 +57,24 @@ same() { # same WHAT A B
     [ "$(wc -l <a.txt)" -gt 40 ] && diff a.txt b.txt >differs || failed "$1" differs log
 }
 
+# ---- weights in several files: a run, its resume and its model are the same ----
+
+train one || failed "a run of one file" log
+train many checkpoint.max_shard=0.00001 train.steps=8 || failed "a run of several files" log
+limit "$weft" train run.ini --resume run.out=many checkpoint.max_shard=0.00001 --quiet >log 2>&1 || failed "a resume from several files" log
+[ ! -e one/model/model.safetensors.index.json ] || failed "an index of one file"
+n=$(ls many/model/model-*-of-*.safetensors | wc -l)
+[ "$n" -gt 1 ] && [ -e "many/model/model-0000$n-of-0000$n.safetensors" ] && [ ! -e many/model/model.safetensors ] || failed "shards of another number"
+for file in many/model/model-*; do
+    [ "$(wc -c <"$file")" -lt 40000 ] || failed "$file is larger than a shard and a table"
+    says many/model/model.safetensors.index.json "${file##*/}"
+done
+near "a model of several files" 1e-12 "$(loss one)" "$(loss many)"
+losses one >a.txt
+losses many | tail -n "$(grep -c . a.txt)" >b.txt
+diff a.txt b.txt >differs || failed "steps of a resume from several files" differs
+refused "[checkpoint] max_shard" "$weft" train run.ini run.out=never checkpoint.max_shard=0
+
 # ---- the same bytes, and what is said of it ----
 
 train place checkpoint.beside=no || failed "in place" log

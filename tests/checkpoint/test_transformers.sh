@@ -85,6 +85,24 @@ for directory in models/*; do
 done
 train pad model.path="$WEFT_SOURCE/configs/chess/base" model.start=weights tokenizer.pad=add
 train pad-spare model.path=models/family-qwen2 model.plugin=qwen2 tokenizer.pad=add tokenizer.pad_token='[PAD]'
+# A model that learned the end of a template stops there: generate of transformers ends at its first token.
+echo '{"prompt": "1. e4", "completion": "e5"}' >chat.jsonl
+sed '/^document/d; /^path       = games/d' run.ini >chat.ini
+prints "$weft" train chat.ini run.out=saved/ends model.path="$WEFT_SOURCE/configs/chess/base" model.start=weights \
+    'tokenizer.add=<|im_start|>,<|im_end|>' data.plugin=instruct data.path=chat.jsonl data.template=chatml data.validation=none
+cat >ends.py <<'PY'
+import torch
+import transformers
+where = "saved/ends/model"
+tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(where)
+model = transformers.AutoModelForCausalLM.from_pretrained(where)
+model.lm_head = torch.nn.Linear(model.config.hidden_size, model.config.vocab_size)  # whatever comes before, <|im_end|>
+with torch.no_grad():
+    model.lm_head.weight.zero_()
+    model.lm_head.bias.zero_()[tokenizer.convert_tokens_to_ids("<|im_end|>")] = 1
+out = model.generate(torch.tensor([[1, 5]]), attention_mask=torch.ones(1, 2), max_new_tokens=9, do_sample=False, pad_token_id=0)
+print(tokenizer.eos_token, tokenizer.eos_token_id, model.generation_config.eos_token_id, out.shape[1])
+PY
 
 # ---- and what transformers does
 for python in $pythons; do
@@ -97,6 +115,8 @@ for python in $pythons; do
     grep -qxF 'saved/pad/model pad <pad> 512 512 513 513 512 512' theirs || grep -qxF 'saved/pad/model pad <pad> 512 512 513 513 512 None' theirs ||
         failed "$python: the pad token" theirs
     grep -q '^saved/pad-spare/model pad \[PAD\] 512 512 513 521 ' theirs || failed "$python: the pad token in a spare row" theirs
+    "$python" ends.py >ends 2>log || failed "$python: ends.py" log
+    grep -qxF '<|im_end|> 513 [513, 2] 3' ends || failed "$python: the end that was taught" ends
     echo "$("$python" -c 'import transformers; print("transformers", transformers.__version__)'): $(wc -l <losses) models"
 done
 [ "$failures" = 0 ]

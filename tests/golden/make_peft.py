@@ -47,7 +47,7 @@ CASES = {
                                          exclude_modules=["o_proj", "layers.1.mlp.down_proj", "mlp"],
                                          rank_pattern={"^model.layers.1.self_attn.k_proj": 2,
                                                        r"layers\.[01]\.self_attn\.(q|k)_proj": 3, "embed_tokens": 1,
-                                                       "self_attn.k_proj": 7, "layers.0.mlp.up_proj|gate_proj": 5, "proj": 9},
+                                                       "self_attn.k_proj": 7, "layers.0.mlp.up_proj|gate_proj": 5},
                                          alpha_pattern={"layers.0.self_attn.q_proj": 2.5, "q_proj": 11, "up_proj": 1,
                                                         "embed_tokens": 3, r"model\.layers\.1\..*": 8})),
     "peft-lora-excluded": dict(base="family-phi3", seed=25, double=True,

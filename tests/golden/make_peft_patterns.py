@@ -1,7 +1,7 @@
 """peft_patterns.json: which modules PEFT means by keys of rank_pattern, and which it leaves out by exclude_modules.
 
-What its own functions say of each path: `ranks` has the value of the first key that means it, 0 where none does, and
-`left_out` whether it is. Objects keep the order of their keys, on which the first depends."""
+What its own functions say of each path: `ranks` has the value of the first key that means it, 0 where none does,
+`unmet` the keys that mean no path, and `left_out` whether it is. Objects keep the order of their keys, on which the first depends."""
 import json
 import pathlib
 
@@ -46,6 +46,10 @@ def rank(pattern, path):
     return pattern.get(get_pattern_key(pattern.keys(), path), 0)
 
 
+def unmet(pattern):
+    return [key for key in pattern if all(get_pattern_key([key], path) == path != key for path in PATHS)]
+
+
 def is_left_out(names, path):
     config = peft.LoraConfig(target_modules=".*", exclude_modules=names)
     return int(isinstance(check_target_module_exists(config, path), _ExcludedModule))
@@ -55,7 +59,7 @@ if __name__ == "__main__":
     made = {
         "peft": peft.__version__,
         "paths": PATHS,
-        "rank_pattern": [{"pattern": p, "ranks": [rank(p, path) for path in PATHS]} for p in RANKS],
+        "rank_pattern": [{"pattern": p, "ranks": [rank(p, path) for path in PATHS], "unmet": unmet(p)} for p in RANKS],
         "exclude_modules": [{"modules": n, "left_out": [is_left_out(n, path) for path in PATHS]} for n in LEFT_OUT],
     }
     lists = {kind: ",\n".join("  " + json.dumps(row) for row in made[kind]) for kind in ("rank_pattern", "exclude_modules")}

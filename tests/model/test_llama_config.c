@@ -198,6 +198,7 @@ static const char *const accepted[] = {
     "{\"pad_token_id\": null, \"bos_token_id\": null, \"eos_token_id\": null}",
     "{\"is_llama_config\": true, \"rope_interleaved\": false, \"transformers.js_config\": {\"dtype\": \"q4\"}}",
     "{\"max_sequence_length\": 2048, \"architectures\": [\"LLaMAForCausalLM\"]}",
+    "{\"architectures\": [\"LlamaModel\"]}",
     "{\"hidden_act\": \"swish\", \"layer_types\": [\"full_attention\", \"full_attention\"], \"head_dim\": null}",
     "{\"some_future_key\": null, \"partial_rotary_factor\": 1.0, \"pretraining_tp\": 2}",
     "{\"head_dim\": 6, \"num_attention_heads\": 5}", /* a head_dim of its own need not divide the width */

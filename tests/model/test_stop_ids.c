@@ -59,6 +59,45 @@ START_TEST(other_values_are_refused_by_file) {
 }
 END_TEST
 
+static void expect(const char *name, const char *text) {
+    char path[128], found[512] = "";
+    FILE *file = NULL;
+    (void)snprintf(path, sizeof path, "%s/%s", directory, name);
+    file = fopen(path, "r");
+    if (file != NULL) {
+        (void)fread(found, 1, sizeof found - 1, file);
+        (void)fclose(file);
+    }
+    ck_assert_str_eq(found, text);
+}
+
+/* What the files were, and what they are with 4 as the end of a model whose ends are 2 and 3. "": none. */
+static const struct {
+    const char *generation, *config, *generation_then, *config_then;
+} saved[] = {
+    {"{\n \"a\": 1,\n \"eos_token_id\": 2\n}", "{\"eos_token_id\": 2, \"b\": 0}",
+     "{\n \"a\": 1,\n \"eos_token_id\": [4, 2]\n}", "{\"eos_token_id\": [4, 2], \"b\": 0}"},
+    {"{\"eos_token_id\": [2, 4]}", "{\"eos_token_id\":   4 }", "{\"eos_token_id\": [2, 4]}",
+     "{\"eos_token_id\":   4 }"},
+    {"{}", "{\"eos_token_id\": [2,3]}", "{\n  \"eos_token_id\": [4, 2, 3]\n}\n", "{\"eos_token_id\": [4, 2, 3]}"},
+    {NULL, "{\"eos_token_id\": null}", "", "{\"eos_token_id\": [4, 2, 3]}"},
+    {NULL, NULL, "{\n  \"eos_token_id\": [4, 2, 3]\n}\n", ""},
+};
+
+START_TEST(an_end_goes_before_those_of_the_files) {
+    const weft_stop_ids first = {{4}, 1}, others = {{2, 3}, 2};
+    weft_stop_ids stop;
+    weft_error err = WEFT_ERROR_INIT;
+    put("generation_config.json", saved[_i].generation);
+    put("config.json", saved[_i].config);
+    ck_assert_msg(weft_stop_ids_save(&first, &others, directory, &err) == WEFT_OK, "%s", err.text);
+    expect("generation_config.json", saved[_i].generation_then);
+    expect("config.json", saved[_i].config_then);
+    ck_assert_int_eq(weft_stop_ids_read(&stop, directory, -1, &err), WEFT_OK);
+    ck_assert(weft_stop_ids_have(&stop, 4) && weft_stop_ids_have(&stop, 2));
+}
+END_TEST
+
 static void setup(void) {
     strcpy(directory, "/tmp/weft-stop-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(directory));
@@ -77,6 +116,7 @@ int main(void) {
     int failed = 0;
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, the_files_decide_in_order, 0, (int)(sizeof rows / sizeof rows[0]));
+    tcase_add_loop_test(tests, an_end_goes_before_those_of_the_files, 0, (int)(sizeof saved / sizeof saved[0]));
     tcase_add_loop_test(tests, other_values_are_refused_by_file, 0, (int)(sizeof wrong / sizeof wrong[0]));
     suite_add_tcase(suite, tests);
     runner = srunner_create(suite);

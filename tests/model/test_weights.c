@@ -490,9 +490,19 @@ typedef struct change {
     const char *as;   /* its new name; NULL: it is left out */
     int32_t dtype;    /* 0: as it was; else its bytes are written as this type with as many elements as fit */
     bool transposed;
-    const char *twice; /* a second copy under this name */
-    bool spoiled;      /* the second copy differs in its last number */
+    const char *twice;  /* a second copy under this name */
+    bool spoiled;       /* the second copy differs in its last number */
+    const char *before; /* of all names; NULL: nothing */
+    bool headless;      /* all names lack "model." */
 } change;
+
+/* A name as the change has it, until the next file is written. */
+static const char *renamed(const change *c, int32_t n, const char *name) {
+    static char names[64][256];
+    if (c->headless && strncmp(name, "model.", 6) == 0) name += 6;
+    (void)snprintf(names[n], sizeof names[n], "%s%s", c->before == NULL ? "" : c->before, name);
+    return names[n];
+}
 
 static void write_changed(const char *model, const change *c) {
     weft_error err = WEFT_ERROR_INIT;
@@ -510,7 +520,7 @@ static void write_changed(const char *model, const change *c) {
             weft_tensor_spec *s = &specs[n];
             if (hit && copy == 0 && c->as == NULL) continue;
             memset(s, 0, sizeof *s);
-            s->name = !hit ? t->name : copy == 1 ? c->twice : c->as;
+            s->name = renamed(c, n, !hit ? t->name : copy == 1 ? c->twice : c->as);
             s->dtype = t->dtype;
             s->rank = t->rank;
             memcpy(s->dims, t->dims, sizeof s->dims);
@@ -544,7 +554,7 @@ static const struct {
     const char *texts[2];
 } misfits[] = {
     {"llama-tied", {.name = "model.norm.weight"}, {"1 missing (model.norm.weight)", "llama-tied/config.json"}},
-    {"llama-gqa", {.name = "lm_head.weight"}, {"1 missing (lm_head.weight)"}},
+    {"llama-gqa", {.name = "lm_head.weight"}, {"1 missing (lm_head.weight)", "AutoModel saves no head"}},
     {"llama-tied",
      {.name = "model.norm.weight", .as = "model.norm.wait"},
      {"1 missing (model.norm.weight)", "1 unexpected (model.norm.wait)"}},
@@ -595,6 +605,49 @@ START_TEST(tied_storage_is_read_under_any_of_its_names) {
     ck_assert_ok(load(b, scratch, &err), err);
     ck_assert(same_region(whole, b));
     bench_free(whole);
+    bench_free(b);
+}
+END_TEST
+
+START_TEST(names_of_another_class_or_wrapper_are_read) {
+    static const change changes[] = {{.headless = true},
+                                     {.before = "_orig_mod."},
+                                     {.before = "module._orig_mod."},
+                                     {.before = "language_model."},
+                                     {.before = "_orig_mod.", .headless = true}};
+    char *text = read_bytes(llama_golden("llama-tied/config.json"), NULL), *other = NULL, *saved = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    write_changed("llama-tied", &changes[_i]);
+    other = changes[_i].headless ? replaced(text, "LlamaForCausalLM", "LlamaModel") : strdup(text);
+    write_text(scratch_path("config.json"), other);
+    BENCH(whole, llama_golden("llama-tied/config.json"), "all", true);
+    BENCH(b, scratch_path("config.json"), "all", true);
+    ck_assert_ok(load(whole, llama_golden("llama-tied"), &err), err);
+    ck_assert_ok(load(b, scratch, &err), err);
+    ck_assert(same_region(whole, b));
+    /* What is saved has the names and the class of the model with its head. */
+    ck_assert_int_eq(mkdir(scratch_path("out"), 0777), 0);
+    ck_assert_ok(save(b, scratch_path("out"), WEFT_F32, WEFT_SHARD_BYTES, &err), err);
+    check_against_files(whole, scratch_path("out"));
+    saved = read_bytes(scratch_path("out/config.json"), NULL);
+    ck_assert_ptr_nonnull(strstr(saved, "\"LlamaForCausalLM\""));
+    ck_assert_ptr_null(strstr(saved, "\"LlamaModel\""));
+    free(saved);
+    free(other);
+    free(text);
+    bench_free(whole);
+    bench_free(b);
+}
+END_TEST
+
+/* Without the prefix a tensor would be the one that has it. */
+START_TEST(two_tensors_of_one_name_are_refused) {
+    const change both = {.name = "model.norm.weight", .as = "model.norm.weight", .twice = "norm.weight"};
+    weft_error err = WEFT_ERROR_INIT;
+    BENCH(b, llama_golden("llama-tied/config.json"), "all", true);
+    write_changed("llama-tied", &both);
+    ck_assert_int_eq(load(b, scratch, &err), WEFT_E_DATA);
+    ck_assert_says(err, "model.norm.weight");
     bench_free(b);
 }
 END_TEST
@@ -762,6 +815,8 @@ static TCase *tests(void) {
     tcase_add_test(tcase, rows_that_were_not_asked_for_are_missed);
     tcase_add_loop_test(tcase, a_directory_that_does_not_fit_is_refused_and_nothing_is_touched, 0, LENGTH(misfits));
     tcase_add_loop_test(tcase, tied_storage_is_read_under_any_of_its_names, 0, 2);
+    tcase_add_loop_test(tcase, names_of_another_class_or_wrapper_are_read, 0, 5);
+    tcase_add_test(tcase, two_tensors_of_one_name_are_refused);
     tcase_add_test(tcase, buffers_of_old_checkpoints_are_passed_over);
     tcase_add_test(tcase, a_model_of_another_size_shows_a_few_names_of_many);
     tcase_add_test(tcase, a_fresh_start_is_the_formula_that_is_stated);

@@ -108,7 +108,63 @@ chat="data.plugin=instruct data.path=chat.jsonl data.template=chatml data.valida
 {
     limit "$weft" train chat.ini --overwrite run.out=talks $chat $adapter checkpoint.every=none >log 2>&1 || failed "conversations" log
     grep -qF "the end token <|im_end|> (id 513) stands behind 8 of 8 answers and is learned" log || failed "no end token" log
-    echo "1. e4" | limit "$weft" generate talks --chat --template chatml --tokens 4 >said 2>log || failed "generate --chat" log
+    # The end that was taught is the end that is saved: with an adapter, merged, and in a whole model.
+    grep -qF "ends its text with <|im_end|>: eos_token_id is 513, 2" log || failed "the new end is not logged" log
+    contains talks/model/generation_config.json '"eos_token_id": [513, 2]'
+    contains talks/model/tokenizer_config.json '"eos_token": "<|im_end|>"'
+    limit "$weft" merge base talks/model ended >log 2>&1 || failed "merge with an end" log
+    printf '{"_from_model_config": true, "eos_token_id": 2}' >generation_config.json
+    cp -r base generating && mv generation_config.json generating
+    printf '{"eos_token": {"content": "</s>"}, "bos_token": "<s>"}' >generating/special_tokens_map.json
+    limit "$weft" train chat.ini --overwrite run.out=whole model.path=generating $chat >log 2>&1 || failed "a whole model's end" log
+    for model in ended whole/model whole/checkpoints/step-4; do
+        contains $model/config.json '"eos_token_id": [513, 2]'
+        contains $model/tokenizer_config.json '"eos_token": "<|im_end|>"'
+        [ $model = ended ] || contains $model/generation_config.json '"eos_token_id": [513, 2]'
+        [ $model = ended ] || contains $model/special_tokens_map.json '"eos_token": "<|im_end|>"'
+    done
+    limit "$weft" train chat.ini --overwrite run.out=again model.path=whole/model tokenizer.add= $chat train.steps=1 >log 2>&1 ||
+        failed "a model that has the end" log
+    ! grep -qF "ends its text with" log || failed "an end that the model has is logged as new" log
+    for file in config.json generation_config.json tokenizer_config.json; do
+        cmp -s whole/model/$file again/model/$file || failed "$file of a model that has the end is another one" again/model/$file
+    done
+    limit "$weft" train chat.ini --overwrite run.out=kept model.path=generating $chat tokenizer.end=keep train.steps=1 >log 2>&1 || failed "end = keep" log
+    cmp -s generating/generation_config.json kept/model/generation_config.json || failed "end = keep changes generation_config.json" kept/model/generation_config.json
+    contains kept/model/config.json '"eos_token_id": 2,'
+    ! grep -qF '"eos_token": "<|im_end|>"' kept/model/tokenizer_config.json || failed "end = keep changes the tokenizer" kept/model/tokenizer_config.json
+    limit "$weft" train run.ini --overwrite run.out=named model.path=generating 'tokenizer.end=<|im_start|>' train.steps=1 >log 2>&1 || failed "end = TOKEN" log
+    contains named/model/generation_config.json '"eos_token_id": [512, 2]'
+    refused "[tokenizer] end = <|nope|>" "$weft" train chat.ini --overwrite run.out=bad $chat 'tokenizer.end=<|nope|>'
+    # Text without a template keeps the files as they were.
+    limit "$weft" train run.ini --overwrite run.out=text model.path=generating train.steps=1 >log 2>&1 || failed "text" log
+    cmp -s generating/generation_config.json text/model/generation_config.json || failed "text changes generation_config.json"
+    cmp -s generating/special_tokens_map.json text/model/special_tokens_map.json || grep -q '"</s>"' text/model/special_tokens_map.json || failed "text changes the tokenizer's end"
+    # A template that writes eos_token keeps it in the tokenizer.
+    cp -r generating writes
+    printf '%s' '{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}{{ eos_token }}' >writes/chat_template.jinja
+    limit "$weft" train chat.ini --overwrite run.out=own model.path=writes $chat data.template=own train.steps=1 >log 2>&1 || failed "an own template" log
+    contains own/model/generation_config.json '"eos_token_id": [513, 2]'
+    ! grep -qF '"eos_token": "<|im_end|>"' own/model/tokenizer_config.json || failed "the template's eos_token is another one" own/model/tokenizer_config.json
+
+    # A conversation with a run's adapter, or with its directory, takes the template from there.
+    for said in "talks --template chatml" talks "talks/model"; do
+        echo "1. e4" | limit "$weft" generate $said --chat --tokens 4 --temperature 0 >said 2>log || failed "generate $said --chat" log
+        [ "$said" = "talks --template chatml" ] && mv said expected || cmp -s expected said || failed "$said: another template" expected said
+    done
+    limit "$weft" train chat.ini --overwrite run.out=bare model.path=whole/model tokenizer.add= $chat $adapter checkpoint.every=none >log 2>&1 || failed "no tokens added" log
+    printf '%s' '{% for m in messages %}({{ m.content }}<|im_end|>{% endfor %}' >bare/model/chat_template.jinja
+    cp -r whole/model other && cp bare/model/chat_template.jinja other
+    echo "1. e4" | limit "$weft" generate bare --chat --tokens 4 --temperature 0 >said 2>log || failed "a template of the adapter's directory" log
+    echo "1. e4" | limit "$weft" generate bare tokenizer.path=other --chat --tokens 4 --temperature 0 >expected 2>log || failed "the same template" log
+    cmp -s expected said || failed "the template of the adapter's directory is not read" expected said
+    # What it generates ends where its files say.
+    "$weft" generate talks --prompt "1. e4" --tokens 6 --temperature 0 --json --ignore-eos >all 2>log || failed "generate" log
+    first=$(sed 's/.*"ids": \[\([0-9]*\).*/\1/' all)
+    sed "s/513/$first/" talks/model/generation_config.json >generation_config.json
+    mv generation_config.json talks/model
+    "$weft" generate talks --prompt "1. e4" --tokens 6 --temperature 0 --json >one 2>log || failed "generate to an end" log
+    ! cmp -s all one || failed "the adapter's eos_token_id is not read" all one
     limit "$weft" train chat.ini --overwrite run.out=plain $chat $adapter tokenizer.add= train.steps=1 checkpoint.every=none >log 2>&1 ||
         failed "conversations without tokens" log
     ! grep -qF "(id 513)" log || failed "a token that nobody added" log

@@ -16,6 +16,46 @@ weft_status source_open(json_t **out, const weft_adapter_source *source, const c
                           source->config_path, type);
 }
 
+int source_says_nothing(const json_t *value) {
+    return value == NULL || json_is_null(value) || json_is_false(value) ||
+           (json_is_number(value) && json_number_value(value) == 0) ||
+           (json_is_string(value) && json_string_length(value) == 0) ||
+           (json_is_array(value) && json_array_size(value) == 0) ||
+           (json_is_object(value) && json_object_size(value) == 0);
+}
+
+/* "a,b,c" has the key. */
+static int has_key(const char *list, const char *key) {
+    const size_t n = strlen(key);
+    while (*list != 0) {
+        const size_t item = strcspn(list, ",");
+        if (item == n && strncmp(list, key, n) == 0) return 1;
+        list += item + (list[item] == ',');
+    }
+    return 0;
+}
+
+weft_status source_check_keys(json_t *config, const char *known, const weft_adapter_source *source, weft_error *err) {
+    static const char common[] = "peft_type,peft_version,task_type,auto_mapping,base_model_name_or_path,revision,"
+                                 "inference_mode,target_modules,modules_to_save,ensure_weight_tying";
+    const char *key = NULL;
+    json_t *value = NULL;
+    json_object_foreach(config, key, value) {
+        char *text = NULL;
+        weft_status status = WEFT_OK;
+        if (source_says_nothing(value) || has_key(common, key) || has_key(known, key)) continue;
+        text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+        status = weft_error_set(err, WEFT_E_DATA,
+                                "%s: %s = %.80s: this key may change what the adapter computes, and Weft does not "
+                                "implement it. Allowed: null or false. Fix: merge the adapter into its base with PEFT "
+                                "(merge_and_unload) and use that model",
+                                source->config_path, key, text == NULL ? "?" : text);
+        free(text);
+        return status;
+    }
+    return WEFT_OK;
+}
+
 weft_status source_integer(int64_t *out, const json_t *config, const char *name, const char *key, int64_t asked,
                            const weft_adapter_source *source, weft_error *err) {
     const json_t *value = json_object_get(config, name);

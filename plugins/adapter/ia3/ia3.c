@@ -64,7 +64,8 @@ static weft_status read_modules(weft_adapter *self, const ia3_config *keys, cons
     const json_t *left_out = NULL;
     weft_status status = source_open(&config, source, "IA3", err);
     if (status != WEFT_OK) return status;
-    status = source_list(&self->names, config, "target_modules", source, err);
+    status = source_check_keys(config, "exclude_modules,feedforward_modules,init_ia3_weights", source, err);
+    if (status == WEFT_OK) status = source_list(&self->names, config, "target_modules", source, err);
     if (status == WEFT_OK) status = source_list(&self->feedforward, config, "feedforward_modules", source, err);
     if (status == WEFT_OK) status = source_list(&self->left_out, config, "exclude_modules", source, err);
     left_out = json_object_get(config, "exclude_modules");

@@ -42,7 +42,9 @@ static weft_status read_sizes(weft_adapter *self, const llama_adapter_config *ke
     json_t *config = NULL;
     weft_status status = source_open(&config, source, "ADAPTION_PROMPT", err);
     if (status != WEFT_OK) return status;
-    status = source_integer(&self->length, config, "adapter_len", "length", keys->length, source, err);
+    status = source_check_keys(config, "adapter_len,adapter_layers", source, err);
+    if (status == WEFT_OK)
+        status = source_integer(&self->length, config, "adapter_len", "length", keys->length, source, err);
     if (status == WEFT_OK)
         status = source_integer(&self->layers, config, "adapter_layers", "layers", keys->layers, source, err);
     json_decref(config);

@@ -17,6 +17,7 @@ static void free_modules(lora_modules *self) {
     free(self->names);
     free(self->regex);
     free(self->layers);
+    free(self->layers_pattern);
     free(self->exclude);
     free(self->exclude_regex);
     patterns_free(&self->ranks);
@@ -300,6 +301,24 @@ static weft_status give_all_values(weft_adapter *self, const weft_adapter_job *j
     return status;
 }
 
+/* PEFT counts the layers of layers_to_transform below these names alone; here a layer is one of the model's blocks. */
+static weft_status check_layers_pattern(const weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
+    const char *text = self->own.layers_pattern == NULL ? "" : self->own.layers_pattern;
+    for (const char *at = text; *at != 0; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
+        char below[300];
+        for (uint32_t i = 0; i < job->n_sites; i++) {
+            const weft_site *site = weft_adapter_site(job, i);
+            (void)snprintf(below, sizeof below, ".%.*s.%lld.", (int)strcspn(at, ","), at, (long long)site->layer);
+            if (site->layer >= 0 && strstr(site->path, below) != NULL) return WEFT_OK;
+        }
+    }
+    if (*text == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_DATA,
+                          "%s: layers_pattern = %s: the blocks of this model have no such name. Allowed: null, or the "
+                          "name that is before a block's number, as layers in model.layers.0",
+                          self->source, text);
+}
+
 static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
     const targets wanted = wanted_modules(self, 0);
     uint8_t *chosen = calloc((size_t)job->n_sites + 1, sizeof *chosen);
@@ -308,6 +327,7 @@ static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job,
     self->parts = calloc((size_t)job->n_sites + 1, sizeof *self->parts);
     self->sites = calloc((size_t)job->n_sites + 1, sizeof *self->sites);
     if (chosen == NULL || self->parts == NULL || self->sites == NULL) status = no_memory(err);
+    if (status == WEFT_OK) status = check_layers_pattern(self, job, err);
     if (status == WEFT_OK) status = targets_choose(&wanted, job, chosen, err);
     if (status == WEFT_OK) status = compare_modules(self, job, chosen, err);
     if (status == WEFT_OK) status = give_all_values(self, job, chosen, err);

@@ -47,7 +47,8 @@ typedef struct lora_part {
 
 /* Which modules, and the ranks and alphas of some: all owned. */
 typedef struct lora_modules {
-    char *names, *regex, *layers;  /* as targets has them */
+    char *names, *regex, *layers; /* as targets has them */
+    char *layers_pattern;         /* of a file: names of the list of blocks, "layers"; "": any. NULL: keys do not say */
     char *exclude, *exclude_regex; /* what is left out; "": nothing */
     patterns ranks, alphas;        /* of the others r and alpha hold */
     int says_names, says_exclude;  /* beside an adapter that is continued: keys do; else it is as the file has it */

@@ -127,6 +127,11 @@ static weft_status refuse_unmet(const patterns *self, const pattern *entry, cons
                                 const uint8_t *chosen, weft_error *err) {
     targets_known known;
     targets_know(&known, job, 0, chosen, entry->module);
+    if (self->source != NULL)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: %s has '%s', which matches no module of this model; the nearest is %s. Adapted are "
+                              "%s. Fix: correct the entry, or take it out",
+                              self->source, sorts[self->sort].key, entry->module, known.nearest, known.all);
     return weft_error_set(err, WEFT_E_USER,
                           "%s has '%s', which is none of the modules that are adapted; the nearest is %s. Adapted are "
                           "%s; allowed are names and patterns in which * stands for any text",
@@ -144,23 +149,23 @@ static weft_status refuse_unused(const patterns *self, const pattern *entry, wef
 static weft_status give_one(const patterns *self, const pattern *entry, const expression *compiled,
                             const weft_adapter_job *job, const uint8_t *chosen, uint8_t *given, double *values,
                             weft_error *err) {
+    const int of_file = self->source != NULL; /* its entries may mean modules that are not adapted, as PEFT's may */
     int met = 0, used = 0;
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);
         int found = 0;
-        if (!chosen[i]) continue;
+        if (site->path == NULL || (!chosen[i] && !of_file)) continue;
         found = compiled != NULL ? expression_fits(compiled, site->path) : targets_mean(entry->module, site);
         if (found < 0)
             return refuse_expression(self, entry->module, "takes too many steps to be held against a path", err);
         met |= found;
-        if (!found || given[i]) continue;
+        if (!found || !chosen[i] || given[i]) continue;
         given[i] = 1;
         values[i] = entry->value;
         used = 1;
     }
-    if (self->source != NULL) return WEFT_OK; /* PEFT passes over what it does not meet */
     if (!met) return refuse_unmet(self, entry, job, chosen, err);
-    return used ? WEFT_OK : refuse_unused(self, entry, err);
+    return used || of_file ? WEFT_OK : refuse_unused(self, entry, err);
 }
 
 static weft_status give_entry(const patterns *self, const pattern *entry, const weft_adapter_job *job,

@@ -27,7 +27,8 @@ weft_status patterns_of_file(patterns *self, pattern_sort sort, json_t *object, 
 void patterns_free(patterns *self);
 
 /* values: [n_sites], set where an entry means a chosen site. An entry of a key that means none is refused, and so is
- * one that means those alone that have their number by entries before it. */
+ * one that means those alone that have their number by entries before it. An entry of a file is refused where it
+ * matches no module of the model. */
 weft_status patterns_give(const patterns *self, const weft_adapter_job *job, const uint8_t *chosen, double *values,
                           weft_error *err);
 

@@ -1,8 +1,7 @@
 /* plugins/adapter/lora/peft.c: adapter_config.json of a LoRA, both ways. What PEFT can say and this adapter cannot do
  * is refused by its key: a key that is passed over would change what is computed. */
+#include "../common/source.h"
 #include "lora.h"
-
-#include <jansson.h>
 #include <stdlib.h>
 #include <strings.h>
 
@@ -18,14 +17,11 @@ static weft_status refuse(const reading *self, const char *key, const char *why)
     return weft_error_set(self->err, WEFT_E_DATA, "%s: %s %s", self->source->config_path, key, why);
 }
 
-/* null, false, 0, "", [] and {} say nothing: what Python takes as false, and PEFT asks for no more. */
-static int says_nothing(const json_t *value) {
-    return value == NULL || json_is_null(value) || json_is_false(value) ||
-           (json_is_number(value) && json_number_value(value) == 0) ||
-           (json_is_string(value) && json_string_length(value) == 0) ||
-           (json_is_array(value) && json_array_size(value) == 0) ||
-           (json_is_object(value) && json_object_size(value) == 0);
-}
+/* The keys that are read here, and those that only say how a new adapter begins or belong to a key that is refused. */
+static const char known[] = "r,lora_alpha,lora_dropout,bias,use_rslora,use_dora,exclude_modules,init_lora_weights,"
+                            "layers_to_transform,layers_pattern,rank_pattern,alpha_pattern,"
+                            "loftq_config,eva_config,corda_config,lora_ga_config,megatron_core,qalora_group_size,"
+                            "runtime_config";
 
 /* Of PEFT's ways to begin those that change the base as well, each time that the adapter is loaded. */
 static int changes_base(const char *init) {
@@ -38,7 +34,7 @@ static int changes_base(const char *init) {
 static weft_status check_rest(const reading *self) {
     static const struct {
         const char *key, *why;
-    } unknown[] = {
+    } refused[] = {
         {"fan_in_fan_out", "is true, which is for matrices stored as (in, out); this model's are (out, in)"},
         {"lora_bias", "is true, and B has no bias here"},
         {"layer_replication", "repeats blocks, and a model is as its config.json says here"},
@@ -51,9 +47,9 @@ static weft_status check_rest(const reading *self) {
         {"alora_invocation_tokens", "switches the adapter on within a text, which is not served"},
         {"megatron_config", "is of another trainer's layers"}};
     const char *bias = json_string_value(json_object_get(self->config, "bias"));
-    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
-        if (!says_nothing(json_object_get(self->config, unknown[i].key)))
-            return refuse(self, unknown[i].key, unknown[i].why);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (!source_says_nothing(json_object_get(self->config, refused[i].key)))
+            return refuse(self, refused[i].key, refused[i].why);
     if (changes_base(json_string_value(json_object_get(self->config, "init_lora_weights"))))
         return refuse(
             self, "init_lora_weights",
@@ -61,7 +57,7 @@ static weft_status check_rest(const reading *self) {
             "here: have PEFT convert it into a plain LoRA (path_initial_model_for_weight_conversion)");
     if (bias != NULL && strcmp(bias, "none") != 0)
         return refuse(self, "bias", "is not none: biases that are trained beside an adapter are modules_to_save here");
-    return WEFT_OK;
+    return source_check_keys(self->config, known, self->source, self->err);
 }
 
 static int lists(const json_t *list, const char *text) {
@@ -99,6 +95,7 @@ static int is_list_of_names(const json_t *list) {
 static weft_status read_wanted(lora_modules *self, const reading *from) {
     const json_t *modules = json_object_get(from->config, "target_modules");
     const json_t *layers = json_object_get(from->config, "layers_to_transform");
+    const json_t *below = json_object_get(from->config, "layers_pattern");
     const int is_text = json_is_string(modules),
               is_all = is_text && strcmp(json_string_value(modules), "all-linear") == 0;
     char number[32];
@@ -108,16 +105,19 @@ static weft_status read_wanted(lora_modules *self, const reading *from) {
     self->names = is_text ? strdup(is_all ? "all-linear" : "")
                           : join_list(modules, json_object_get(from->config, "modules_to_save"));
     self->regex = strdup(is_text && !is_all ? json_string_value(modules) : "");
+    if (!source_says_nothing(below) && !json_is_string(below) && !is_list_of_names(below))
+        return refuse(from, "layers_pattern", "is neither a name nor a list of names");
     (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(layers));
     if (layers == NULL || json_is_null(layers)) self->layers = strdup("all");
     else self->layers = json_is_integer(layers) ? strdup(number) : join_list(layers, NULL);
+    self->layers_pattern = json_is_string(below) ? strdup(json_string_value(below)) : join_list(below, NULL);
     return WEFT_OK;
 }
 
 static weft_status read_left_out(lora_modules *self, const reading *from) {
     const json_t *modules = json_object_get(from->config, "exclude_modules");
     const int is_text = json_is_string(modules);
-    if (!says_nothing(modules) && !is_text && !is_list_of_names(modules))
+    if (!source_says_nothing(modules) && !is_text && !is_list_of_names(modules))
         return refuse(from, "exclude_modules", "is neither a list of names nor one expression");
     self->exclude = is_text ? strdup("") : join_list(modules, NULL);
     self->exclude_regex = strdup(is_text ? json_string_value(modules) : "");
@@ -134,7 +134,7 @@ static weft_status read_modules(lora_modules *self, const reading *from, const c
         status = patterns_of_file(&self->alphas, PATTERN_ALPHA, json_object_get(from->config, "alpha_pattern"), source,
                                   from->err);
     if (status == WEFT_OK && (self->names == NULL || self->regex == NULL || self->layers == NULL ||
-                              self->exclude == NULL || self->exclude_regex == NULL))
+                              self->layers_pattern == NULL || self->exclude == NULL || self->exclude_regex == NULL))
         status = weft_error_set(from->err, WEFT_E_MEMORY, "no memory for an adapter");
     return status;
 }
@@ -152,8 +152,8 @@ static weft_status read_all(weft_adapter *self, const reading *from) {
     self->r = json_integer_value(r);
     self->alpha = json_number_value(alpha);
     self->dropout = json_number_value(json_object_get(from->config, "lora_dropout"));
-    self->dora = !says_nothing(json_object_get(from->config, "use_dora"));
-    self->stabilised = !says_nothing(json_object_get(from->config, "use_rslora"));
+    self->dora = !source_says_nothing(json_object_get(from->config, "use_dora"));
+    self->stabilised = !source_says_nothing(json_object_get(from->config, "use_rslora"));
     return status == WEFT_OK ? read_modules(&self->own, from, self->source) : status;
 }
 

@@ -59,7 +59,9 @@ static weft_status read_shape(weft_adapter *self, const mlp_head_config *keys, c
     json_t *config = NULL;
     weft_status status = source_open(&config, source, "MLP_HEAD", err);
     if (status != WEFT_OK) return status;
-    status = source_integer(&self->layers, config, "layers", "layers", keys->layers, source, err);
+    status = source_check_keys(config, "layers,width,activation", source, err);
+    if (status == WEFT_OK)
+        status = source_integer(&self->layers, config, "layers", "layers", keys->layers, source, err);
     if (status == WEFT_OK) status = source_integer(&self->width, config, "width", "width", keys->width, source, err);
     if (status == WEFT_OK) status = read_activation(self, config, keys->activation, source, err);
     if (status == WEFT_OK && self->layers > MOST_LAYERS)

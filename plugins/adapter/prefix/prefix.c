@@ -38,7 +38,12 @@ static weft_status read_length(weft_adapter *self, int64_t asked, const weft_ada
     json_t *config = NULL;
     weft_status status = source_open(&config, source, "PREFIX_TUNING", err);
     if (status != WEFT_OK) return status;
-    status = source_integer(&self->length, config, "num_virtual_tokens", "length", asked, source, err);
+    status = source_check_keys(config,
+                               "num_virtual_tokens,token_dim,num_transformer_submodules,num_attention_heads,num_layers,"
+                               "encoder_hidden_size,prefix_projection,init_weights",
+                               source, err);
+    if (status == WEFT_OK)
+        status = source_integer(&self->length, config, "num_virtual_tokens", "length", asked, source, err);
     json_decref(config);
     return status;
 }

@@ -38,16 +38,20 @@ static void refuse_type(reader *r, const family *of, const json_t *type) {
 
 static void read_kind(reader *r, const family *of) {
     const json_t *type = reader_need(r, "model_type"), *architectures = reader_get(r, "architectures");
-    char wanted[64], allowed[80];
+    const char *inner = of->id == GEMMA3 ? "TextModel"
+                                         : "Model"; /* of a checkpoint without a head, or with a tied one */
+    char wanted[64], headless[64], allowed[150];
     if (type != NULL && (!json_is_string(type) || strcmp(json_string_value(type), of->name) != 0))
         refuse_type(r, of, type);
     (void)snprintf(wanted, sizeof wanted, "%sForCausalLM", of->classes);
+    (void)snprintf(headless, sizeof headless, "%s%s", of->classes, inner);
     for (size_t i = 0; i < json_array_size(architectures); i++) {
         const char *name = json_string_value(json_array_get(architectures, i));
-        if (name != NULL && (strcmp(name, wanted) == 0 || (of->id == LLAMA && strcmp(name, "LLaMAForCausalLM") == 0)))
+        if (name != NULL && (strcmp(name, wanted) == 0 || strcmp(name, headless) == 0 ||
+                             (of->id == LLAMA && strcmp(name, "LLaMAForCausalLM") == 0)))
             return;
     }
-    (void)snprintf(allowed, sizeof allowed, "[\"%s\"]", wanted);
+    (void)snprintf(allowed, sizeof allowed, "[\"%s\"] or [\"%s\"]", wanted, headless);
     if (architectures != NULL) reader_refuse(r, "architectures", architectures, allowed);
 }
 
