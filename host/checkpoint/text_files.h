@@ -21,8 +21,9 @@ typedef struct weft_text_files {
     weft_stop_ids others; /* of the run's model, for files that have none, such as those of an adapter */
 } weft_text_files;
 
-/* Lists the tokenizer's files and, if `reads`, reads them; text: NULL if there is no tokenizer. model: the directory that
- * the run's model came from. Fails if a name leads out of the directory. To be cleared also after a failure. [main] */
+/* Lists the tokenizer's files and, if `reads`, reads them; text: NULL if there is no tokenizer. model: the directory
+ * that the run's model came from. Fails if a name leads out of the directory. To be cleared also after a failure.
+ * [main] */
 weft_status weft_text_files_list(weft_text_files *out, const weft_text *text, bool reads, const char *model,
                                  weft_error *err);
 void weft_text_files_clear(weft_text_files *self);

@@ -110,10 +110,10 @@ typedef struct weft_text {
     uint32_t prompt_flags;   /* WEFT_ENCODE_BOS */
     const char *chat_source; /* of the template that the data name, for the saved model; NULL: they name none */
     const struct weft_text_files *files; /* read at the start of a run (checkpoint/text_files.h); NULL: not read yet */
-    const char *chat_named;  /* its name */
-    int32_t chats;           /* 1: the data have conversations that a chat template wrote */
-    char *end_token;         /* owned; what ends a saved model's text ([tokenizer] end); NULL: as its files say */
-    int32_t end;             /* its id */
+    const char *chat_named;              /* its name */
+    int32_t chats;                       /* 1: the data have conversations that a chat template wrote */
+    char *end_token; /* owned; what ends a saved model's text ([tokenizer] end); NULL: as its files say */
+    int32_t end;     /* its id */
 } weft_text;
 
 weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err);

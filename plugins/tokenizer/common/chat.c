@@ -194,8 +194,8 @@ static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error
     return status;
 }
 
-/* The bytes of a message are marked by its number; those of a role are the template's as much as the record's: templates
- * compose special tokens from them. */
+/* Marks the bytes of a message by its number. Those of a role get a label, because templates compose special tokens
+ * from them. */
 static uint32_t origin_of(void *context, size_t i, const char *key) {
     (void)context;
     return strcmp(key, "role") == 0 ? 1u | JINJA_LABEL : CHAT_ORIGIN(i);
