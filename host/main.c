@@ -1,5 +1,5 @@
 /* host/main.c: the process `weft`. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "plugin/crash.h"
 #include "plugin/ending.h"

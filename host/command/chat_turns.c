@@ -3,7 +3,7 @@
 
 #include "base/bytes.h"
 #include "plugin/enter.h"
-#include "session/data_job.h"
+#include "run/data_job.h"
 
 #include <errno.h>
 #include <stdlib.h>

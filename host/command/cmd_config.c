@@ -1,6 +1,6 @@
 /* host/command/cmd_config.c: weft config check | explain | describe. */
-#include "command/cli.h"
-#include "setup/paths.h"
+#include "cli/cli.h"
+#include "program/paths.h"
 
 /* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
 static weft_status is_for_training(bool *trains, const weft_args *args, weft_error *err) {

@@ -1,8 +1,8 @@
 /* host/command/cmd_data.c: weft data show | stats: what a run would learn from, before it learns. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "report/data_table.h"
-#include "session/session.h"
+#include "run/session.h"
 
 static const weft_flag show_flags[] = {
     {"n", "N", false, "How many rows (3)."},

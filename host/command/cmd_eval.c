@@ -1,11 +1,11 @@
 /* host/command/cmd_eval.c: `weft eval`. */
-#include "command/fit_flags.h"
+#include "cli/fit_flags.h"
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "engine/engine.h"
+#include "run/engine.h"
 #include "report/bar_line.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,13 +1,13 @@
 /* host/command/cmd_merge.c: `weft merge`. No device is opened, and nothing is planned but the model's tree. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "adapter/merge.h"
 #include "adapter/origin.h"
 #include "adapter/stack.h"
 #include "base/join.h"
-#include "checkpoint/staging.h"
-#include "plan/make_plan.h"
-#include "setup/token_files.h"
+#include "run/staging.h"
+#include "program/make_plan.h"
+#include "program/token_files.h"
 
 #include <errno.h>
 #include <stdlib.h>

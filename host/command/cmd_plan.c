@@ -1,11 +1,11 @@
 /* host/command/cmd_plan.c: `weft plan`: what a run will take and do, before it runs. */
-#include "command/fit_flags.h"
-#include "command/spawn.h"
+#include "cli/fit_flags.h"
+#include "cli/spawn.h"
 
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/voice.h"
-#include "plan/show.h"
+#include "program/show.h"
 #include "report/chosen.h"
 #include "report/contrast.h"
 #include "report/forecast.h"
@@ -18,7 +18,7 @@
 #include "report/survey_table.h"
 #include "report/world_line.h"
 #include "report/wrapping.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <jansson.h>
 

@@ -1,11 +1,11 @@
 /* host/command/cmd_plugins.c: weft plugins list | describe. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "config/config.h"
 #include "plugin/apart.h"
 #include "plugin/plugin.h"
 #include "plugin/scan.h"
-#include "setup/offers.h"
+#include "program/offers.h"
 #include <stdlib.h>
 
 /* --- list --- */

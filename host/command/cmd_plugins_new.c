@@ -1,6 +1,6 @@
 /* host/command/cmd_plugins_new.c: weft plugins new. */
 #include "base/templates.h"
-#include "command/cli.h"
+#include "cli/cli.h"
 #include "command/skeleton.h"
 #include "plugin/search.h"
 

@@ -1,5 +1,5 @@
 /* host/command/cmd_tokenize.c: `weft tokenize`: text to ids and back, between standard input and output. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "base/bytes.h"
 #include "config/config.h"

@@ -1,6 +1,6 @@
 /* host/command/cmd_train.c: `weft train`. */
-#include "command/fit_flags.h"
-#include "command/spawn.h"
+#include "cli/fit_flags.h"
+#include "cli/spawn.h"
 
 #include "plugin/services.h"
 #include "train/trainer.h"

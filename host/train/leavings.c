@@ -4,7 +4,7 @@
 #include "adapter/origin.h"
 #include "adapter/tensors.h"
 #include "base/words.h"
-#include "checkpoint/best.h"
+#include "run/best.h"
 
 #include <dirent.h>
 #include <stdbool.h>

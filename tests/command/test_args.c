@@ -4,7 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "command/cli.h"
+#include "cli/cli.h"
 
 static weft_exit never_run(const weft_args *args, weft_error *err) {
     (void)args;

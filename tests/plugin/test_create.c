@@ -11,9 +11,9 @@
 #endif
 
 #include "golden.h"
-#include "engine/engine.h"
-#include "session/opening.h"
-#include "session/session.h"
+#include "run/engine.h"
+#include "run/opening.h"
+#include "run/session.h"
 
 /* --- one part of a run whose create is another --- */
 

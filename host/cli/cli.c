@@ -1,0 +1,276 @@
+/* host/cli/cli.c: chooses the command, prints help, and turns what happened into an exit status. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/words.h"
+#include "config/nearest.h"
+#include "launch/world.h"
+#include "plugin/crash.h"
+
+#define WEFT_COMMAND(name) extern const weft_command weft_command_##name;
+#include "command/commands.def"
+#undef WEFT_COMMAND
+
+static const weft_command *const commands[] = {
+#define WEFT_COMMAND(name) &weft_command_##name,
+#include "command/commands.def"
+#undef WEFT_COMMAND
+};
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+const weft_command *weft_command_at(size_t i) {
+    return i < N_COMMANDS ? commands[i] : NULL;
+}
+
+/* Whether `word` is the first word of a name of two. */
+static bool is_group(const char *name, const char *word) {
+    const size_t n = strlen(word);
+    return strncmp(name, word, n) == 0 && name[n] == ' ';
+}
+
+static void print_commands(FILE *file, const char *group) {
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (group == NULL || is_group(commands[i]->name, group)) {
+            (void)fprintf(file, "  %-18s  %s\n", commands[i]->name, commands[i]->summary);
+        }
+    }
+}
+
+static void print_help(FILE *file) {
+    (void)fprintf(file, "usage: weft COMMAND [run.ini] [section.key=value ...] [--flags]\n\n"
+                        "Fine-tunes language models; what is trained, how and where are plugins.\n\n");
+    print_commands(file, NULL);
+    (void)fprintf(file, "\nweft COMMAND --help tells more, weft --version the version.\n"
+                        "Exit status: 0 done, 1 failed, 2 wrong usage, 10 to 22 an answer of ab or plugins check,\n"
+                        "75 stopped by a signal after saving.\n");
+}
+
+static void print_usage(FILE *file, const weft_command *command) {
+    (void)fprintf(file, "usage: weft %s", command->name);
+    if (*command->usage != '\0') (void)fprintf(file, " %s", command->usage);
+    for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
+        const char *value = flag->value == NULL ? "" : flag->value;
+        (void)fprintf(file,
+                      flag->value_optional ? " [--%s[=%s]]"
+                      : *value != '\0'     ? " [--%s %s]"
+                                           : " [--%s%s]",
+                      flag->name, value);
+    }
+    (void)fputc('\n', file);
+}
+
+static void print_command_help(FILE *file, const weft_command *command) {
+    print_usage(file, command);
+    (void)fprintf(file, "\n%s\n%s", command->summary, command->flags != NULL ? "\n" : "");
+    for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
+        char name[80];
+        (void)snprintf(name, sizeof name, "--%s%s%s%s", flag->name,
+                       flag->value == NULL    ? ""
+                       : flag->value_optional ? "[="
+                                              : " ",
+                       flag->value == NULL ? "" : flag->value, flag->value_optional ? "]" : "");
+        (void)fprintf(file, "  %-20s  %s\n", name, flag->help);
+    }
+    if (command->more != NULL) (void)fprintf(file, "\n%s\n", command->more);
+}
+
+/* The command of argv[1], or of argv[1] and argv[2]; *words: how many. NULL: none has that name. */
+static const weft_command *find_command(int argc, char **argv, int *words) {
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const char *name = commands[i]->name;
+        *words = 1;
+        if (strcmp(name, argv[1]) == 0) return commands[i];
+        *words = 2;
+        if (argc > 2 && is_group(name, argv[1]) && strcmp(name + strlen(argv[1]) + 1, argv[2]) == 0) return commands[i];
+    }
+    return NULL;
+}
+
+/* No command has that name. */
+static weft_exit unknown(const char *word) {
+    weft_nearest near = {word, "", 0};
+    char meant[96];
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        const char *name = commands[i]->name;
+        weft_nearest_offer(&near, name, strcspn(name, " "));
+    }
+    weft_nearest_print(&near, meant, sizeof meant);
+    (void)fprintf(stderr, "weft: there is no command %.80s%s\n", word, meant);
+    (void)fprintf(stderr, "weft --help lists the commands\n");
+    return WEFT_EXIT_USAGE;
+}
+
+static bool is_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+}
+
+static bool is_version(const char *word) {
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0;
+}
+
+/* `weft GROUP [word]` where no command of the group was named. */
+static weft_exit unknown_in_group(const char *group, const char *word) {
+    if (word != NULL && is_help(word)) {
+        (void)fprintf(stdout, "usage: weft %s ...\n\n", group);
+        print_commands(stdout, group);
+        return WEFT_EXIT_DONE;
+    }
+    if (word == NULL) (void)fprintf(stderr, "weft %s: what to do is missing\n", group);
+    else (void)fprintf(stderr, "weft %s: there is no command %s %.80s\n", group, group, word);
+    print_commands(stderr, group);
+    return WEFT_EXIT_USAGE;
+}
+
+/* Whether --help stands among the arguments before a `--`. */
+static bool wants_help(int argc, char **argv) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    }
+    return false;
+}
+
+/* Why stdout did not take all that was printed; NULL: it did. errno tells only where the failure is that of this flush,
+ * not one that a printf met before: then it is some later call's. */
+static const char *output_lost;
+static void flush_output(void) {
+    if (fflush(stdout) != 0) {
+        if (output_lost == NULL) output_lost = strerror(errno);
+    } else if (ferror(stdout) && output_lost == NULL) output_lost = "a part of it is lost";
+}
+
+static void print_error(const weft_command *command, weft_exit status, weft_error *err) {
+    if (status == WEFT_EXIT_DONE || weft_exit_answers(status)) return;
+    if (status == WEFT_EXIT_STOPPED && weft_world_get()->rank > 0) return; /* no error, and rank 0 says it */
+    if (*err->text == '\0' && err->code == WEFT_E_PEER) return;            /* rank 0 says it (model/peers.h) */
+    if (*err->text == '\0') {
+        (void)fprintf(stderr, "weft %s: failed without saying why, which is a defect of weft or of a plugin\n",
+                      command->name);
+    } else {
+        weft_words_tame(err->text);
+        (void)fprintf(stderr, "weft %s: %s\n", command->name, err->text);
+    }
+    if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);
+}
+
+/* MPICH's launcher forgets what it has not passed on yet when a rank ends badly: the last words of that very rank, and
+ * those of the ranks that it ends for it. */
+static void let_launcher_read(weft_exit status) {
+    const struct timespec moment = {0, 300000000};
+    const weft_world *world = weft_world_get();
+    if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
+}
+
+/* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the
+ * file that it names, and of ranks that are started here each one's to another one, a line each. Behind it stands
+ * whether standard output and error still are what they were. */
+static char code_file[256];
+static bool is_of_ranks;
+static struct stat streams[2];
+
+static void take_code_file(void) {
+    const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES");
+    is_of_ranks = named == NULL && ranks != NULL;
+    if (named != NULL || ranks != NULL)
+        (void)snprintf(code_file, sizeof code_file, "%s", named != NULL ? named : ranks);
+    (void)unsetenv("WEFT_CODE_FILE");
+    for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
+}
+
+/* For the same: which plugin's slot this process is in, in a file that it maps. An end past the C library leaves no
+ * other word. */
+static void share_call(void) {
+    const char *named = getenv("WEFT_CALL_FILE");
+    const int file = named == NULL ? -1 : open(named, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *call = MAP_FAILED;
+    (void)unsetenv("WEFT_CALL_FILE");
+    if (file < 0) return;
+    if (posix_fallocate(file, 0, sizeof(weft_crumb)) == 0) /* a page that is only promised could be missing later */
+        call = mmap(NULL, sizeof(weft_crumb), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    (void)close(file);
+    if (call != MAP_FAILED) weft_crash_crumb(call);
+}
+
+/* Ranks lead their own output elsewhere (launch/voice.h), but close it nowhere. */
+static bool keeps_streams(void) {
+    bool keeps = true;
+    for (int i = 0; i < 2; i++) {
+        const bool may_move = i == 0 && is_of_ranks;
+        struct stat now;
+        keeps = keeps && fstat(1 + i, &now) == 0 &&
+                (may_move || (now.st_dev == streams[i].st_dev && now.st_ino == streams[i].st_ino));
+    }
+    return keeps;
+}
+
+static void tell_code(weft_exit status, const weft_error *err) {
+    const bool keeps = keeps_streams(); /* as long as no file is opened in their place */
+    FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
+    if (file == NULL) return;
+    (void)fprintf(file, "%d%s\n",
+                  status == WEFT_EXIT_USAGE  ? WEFT_E_USER
+                  : status == WEFT_EXIT_DONE ? 0
+                                             : (int)err->code,
+                  keeps ? "" : " lost");
+    (void)fclose(file);
+}
+
+static weft_exit run_command(const weft_command *command, int argc, char **argv) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_args *args = NULL;
+    weft_exit status = WEFT_EXIT_USAGE;
+    if (wants_help(argc, argv)) {
+        print_command_help(stdout, command);
+        return WEFT_EXIT_DONE;
+    }
+    if (weft_args_parse(&args, command, argc, argv, &err))
+        status = weft_args_locate(args, &err) == WEFT_OK ? command->run(args, &err) : WEFT_EXIT_FAILED;
+    weft_args_free(args);
+    flush_output();
+    print_error(command, status, &err);
+    tell_code(status, &err);
+    let_launcher_read(status);
+    return status;
+}
+
+static weft_exit dispatch(int argc, char **argv) {
+    const weft_command *command = NULL;
+    int words = 0;
+    if (argc < 2) {
+        print_help(stderr);
+        return WEFT_EXIT_USAGE;
+    }
+    if (is_help(argv[1])) {
+        print_help(stdout);
+        return WEFT_EXIT_DONE;
+    }
+    if (is_version(argv[1])) {
+        (void)printf("weft %s (SDK %d.%d)\n", WEFT_VERSION, WEFT_SDK_HEADERS / 1000, WEFT_SDK_HEADERS % 1000);
+        return WEFT_EXIT_DONE;
+    }
+    command = find_command(argc, argv, &words);
+    if (command != NULL) return run_command(command, argc - 1 - words, argv + 1 + words);
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (is_group(commands[i]->name, argv[1])) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
+    }
+    return unknown(argv[1]);
+}
+
+int weft_cli_main(int argc, char **argv) {
+    weft_exit status = WEFT_EXIT_DONE;
+    take_code_file();
+    share_call();
+    status = dispatch(argc, argv);
+    flush_output();
+    if (output_lost != NULL && status == WEFT_EXIT_DONE) {
+        (void)fprintf(stderr, "weft: the output cannot be written: %s\n", output_lost);
+        status = WEFT_EXIT_FAILED;
+    }
+    return status;
+}
