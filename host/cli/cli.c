@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -10,24 +11,14 @@
 #include <unistd.h>
 
 #include "base/words.h"
+#include "cli/tools.h"
 #include "config/nearest.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
+#include "plugin/ending.h"
 
-#define WEFT_COMMAND(name) extern const weft_command weft_command_##name;
-#include "command/commands.def"
-#undef WEFT_COMMAND
-
-static const weft_command *const commands[] = {
-#define WEFT_COMMAND(name) &weft_command_##name,
-#include "command/commands.def"
-#undef WEFT_COMMAND
-};
-#define N_COMMANDS (sizeof commands / sizeof *commands)
-
-const weft_command *weft_command_at(size_t i) {
-    return i < N_COMMANDS ? commands[i] : NULL;
-}
+/* The commands of this program, ended by NULL. */
+static const weft_command *const *commands;
 
 /* Whether `word` is the first word of a name of two. */
 static bool is_group(const char *name, const char *word) {
@@ -35,12 +26,38 @@ static bool is_group(const char *name, const char *word) {
     return strncmp(name, word, n) == 0 && name[n] == ' ';
 }
 
-static void print_commands(FILE *file, const char *group) {
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (group == NULL || is_group(commands[i]->name, group)) {
-            (void)fprintf(file, "  %-18s  %s\n", commands[i]->name, commands[i]->summary);
-        }
+typedef struct row {
+    const char *name, *summary;
+} row;
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const row *)a)->name, ((const row *)b)->name);
+}
+
+enum { MOST_ROWS = 64 };
+
+/* The commands of this program and the built-in tools, those of `group` only if it is not NULL, ordered by name. */
+static size_t list_commands(row rows[MOST_ROWS], const char *group) {
+    size_t n = 0;
+    for (size_t i = 0; commands[i] != NULL && n < MOST_ROWS; i++)
+        if (commands[i]->summary != NULL) rows[n++] = (row){commands[i]->name, commands[i]->summary};
+    for (size_t i = 0; weft_tool_at(i) != NULL && n < MOST_ROWS; i++)
+        rows[n++] = (row){weft_tool_at(i)->name, weft_tool_at(i)->summary};
+    if (group != NULL) {
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++)
+            if (is_group(rows[i].name, group)) rows[kept++] = rows[i];
+        n = kept;
     }
+    qsort(rows, n, sizeof *rows, by_name);
+    return n;
+}
+
+static void print_commands(FILE *file, const char *group) {
+    row rows[MOST_ROWS];
+    const size_t n = list_commands(rows, group);
+    for (size_t i = 0; i < n; i++) (void)fprintf(file, "  %-18s  %s\n", rows[i].name, rows[i].summary);
+    if (group == NULL) weft_tool_print_foreign(file);
 }
 
 static void print_help(FILE *file) {
@@ -66,9 +83,15 @@ static void print_usage(FILE *file, const weft_command *command) {
     (void)fputc('\n', file);
 }
 
+static const char *summary_of(const weft_command *command) {
+    for (size_t i = 0; weft_tool_at(i) != NULL; i++)
+        if (strcmp(weft_tool_at(i)->name, command->name) == 0) return weft_tool_at(i)->summary;
+    return command->summary;
+}
+
 static void print_command_help(FILE *file, const weft_command *command) {
     print_usage(file, command);
-    (void)fprintf(file, "\n%s\n%s", command->summary, command->flags != NULL ? "\n" : "");
+    (void)fprintf(file, "\n%s\n%s", summary_of(command), command->flags != NULL ? "\n" : "");
     for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
         char name[80];
         (void)snprintf(name, sizeof name, "--%s%s%s%s", flag->name,
@@ -81,15 +104,22 @@ static void print_command_help(FILE *file, const weft_command *command) {
     if (command->more != NULL) (void)fprintf(file, "\n%s\n", command->more);
 }
 
-/* The command of argv[1], or of argv[1] and argv[2]; *words: how many. NULL: none has that name. */
+/* The number of words, 1 or 2, at the start of the command line that are `name`; 0: it begins otherwise. */
+static int count_name(const char *name, int argc, char **argv) {
+    if (strcmp(name, argv[1]) == 0) return 1;
+    return argc > 2 && is_group(name, argv[1]) && strcmp(name + strlen(argv[1]) + 1, argv[2]) == 0 ? 2 : 0;
+}
+
+/* The command that the command line names by its first *words words; NULL: this program has no such command. */
 static const weft_command *find_command(int argc, char **argv, int *words) {
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        const char *name = commands[i]->name;
-        *words = 1;
-        if (strcmp(name, argv[1]) == 0) return commands[i];
-        *words = 2;
-        if (argc > 2 && is_group(name, argv[1]) && strcmp(name + strlen(argv[1]) + 1, argv[2]) == 0) return commands[i];
-    }
+    for (size_t i = 0; commands[i] != NULL; i++)
+        if ((*words = count_name(commands[i]->name, argc, argv)) > 0) return commands[i];
+    return NULL;
+}
+
+static const weft_tool *find_tool(int argc, char **argv) {
+    for (size_t i = 0; weft_tool_at(i) != NULL; i++)
+        if (count_name(weft_tool_at(i)->name, argc, argv) > 0) return weft_tool_at(i);
     return NULL;
 }
 
@@ -97,10 +127,9 @@ static const weft_command *find_command(int argc, char **argv, int *words) {
 static weft_exit unknown(const char *word) {
     weft_nearest near = {word, "", 0};
     char meant[96];
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        const char *name = commands[i]->name;
-        weft_nearest_offer(&near, name, strcspn(name, " "));
-    }
+    row rows[MOST_ROWS];
+    const size_t n = list_commands(rows, NULL);
+    for (size_t i = 0; i < n; i++) weft_nearest_offer(&near, rows[i].name, strcspn(rows[i].name, " "));
     weft_nearest_print(&near, meant, sizeof meant);
     (void)fprintf(stderr, "weft: there is no command %.80s%s\n", word, meant);
     (void)fprintf(stderr, "weft --help lists the commands\n");
@@ -241,6 +270,7 @@ static weft_exit run_command(const weft_command *command, int argc, char **argv)
 
 static weft_exit dispatch(int argc, char **argv) {
     const weft_command *command = NULL;
+    row rows[MOST_ROWS];
     int words = 0;
     if (argc < 2) {
         print_help(stderr);
@@ -256,13 +286,19 @@ static weft_exit dispatch(int argc, char **argv) {
     }
     command = find_command(argc, argv, &words);
     if (command != NULL) return run_command(command, argc - 1 - words, argv + 1 + words);
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (is_group(commands[i]->name, argv[1])) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
-    }
-    return unknown(argv[1]);
+    if (list_commands(rows, argv[1]) > 0) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
+    return weft_tool_run_foreign(argv) ? WEFT_EXIT_FAILED : unknown(argv[1]);
 }
 
-int weft_cli_main(int argc, char **argv) {
+/* A device plugin's OpenMP reads its settings when it is loaded. By default its threads burn a core for milliseconds
+ * while they wait for work, which makes a step ten times slower on a machine that does anything else; a short spin
+ * costs nothing there and keeps the speed of a free machine. The user's own settings stay. */
+static void settle_openmp(void) {
+    if (getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL)
+        (void)setenv("GOMP_SPINCOUNT", "5000", 0);
+}
+
+static int run_guarded(int argc, char **argv) {
     weft_exit status = WEFT_EXIT_DONE;
     take_code_file();
     share_call();
@@ -272,5 +308,22 @@ int weft_cli_main(int argc, char **argv) {
         (void)fprintf(stderr, "weft: the output cannot be written: %s\n", output_lost);
         status = WEFT_EXIT_FAILED;
     }
+    return status;
+}
+
+int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
+    const weft_tool *tool = NULL;
+    int words = 0, status = 0;
+    commands = table;
+    if (argc > 1 && find_command(argc, argv, &words) == NULL && (tool = find_tool(argc, argv)) != NULL) {
+        weft_tool_run(tool, argv);
+        return WEFT_EXIT_FAILED;
+    }
+    settle_openmp();
+    weft_crash_install();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that exceeds its size limit is then a failed write, with an error */
+    weft_ending_guard();
+    status = run_guarded(argc, argv);
+    weft_ending_reached();
     return status;
 }

@@ -2,8 +2,8 @@
  *
  *     weft COMMAND [run.ini] [section.key=value ...] [--flags]
  *
- * A command is one file with one weft_command, and one line in commands.def. Overrides, flags and other arguments come
- * in any order. `--flag value` and `--flag=value` are the same; after `--` everything is an argument.
+ * A command is one file with one weft_command, and one name in command/commands.c; a tool is a program of its own
+ * (tools.h). Overrides, flags and other arguments come in any order. `--flag value` and `--flag=value` are the same; after `--` everything is an argument.
  *
  *     static weft_exit eval_run(const weft_args *args, weft_error *err) { ... }
  *     static const weft_flag eval_flags[] = {{"json", NULL, false, "Print an object instead of a table."}, {0}};
@@ -51,7 +51,7 @@ typedef enum weft_takes {
 
 typedef struct weft_command {
     const char *name;       /* "eval"; two words for a part of a command: "config check" */
-    const char *summary;    /* one line */
+    const char *summary;    /* one line; NULL for a tool, whose line is in tools.c */
     const char *usage;      /* after the name: "run.ini [section.key=value ...]"; flags are added by themselves */
     int32_t takes;          /* weft_takes */
     int32_t min_extra;      /* plain arguments (after the INI file) */
@@ -85,10 +85,8 @@ bool weft_args_parse(weft_args **out, const weft_command *command, int argc, cha
 weft_status weft_args_locate(weft_args *self, weft_error *err);
 void weft_args_free(weft_args *self);
 
-/* The i-th command of commands.def, in its order; NULL past the end. */
-const weft_command *weft_command_at(size_t i);
-
-/* The whole program: what to run, its errors on stderr, its exit status. */
-int weft_cli_main(int argc, char **argv);
+/* The whole program: runs the command of the table (ended by NULL) that the command line names, prints its error on stderr
+ * and returns the exit status. A command that is a tool (tools.h) is run by its own program. */
+int weft_cli_main(int argc, char **argv, const weft_command *const *table);
 
 #endif

@@ -1,6 +1,6 @@
 /* host/graph/operators.h: the table of operators.
  *
- * An operator is a row of functions, one file each in host/operators. What its backward must keep from forward is not
+ * An operator is a row of functions, one file each. What its backward must keep from forward is not
  * declared: the plan writes the backward first, and whatever value that reads is kept. */
 #ifndef WEFT_HOST_GRAPH_OPERATORS_H
 #define WEFT_HOST_GRAPH_OPERATORS_H

@@ -276,9 +276,8 @@ static weft_exit run_ab(const weft_args *args, weft_error *err) {
     return status;
 }
 
-const weft_command weft_command_ab = {
+static const weft_command weft_command_ab = {
     .name = "ab",
-    .summary = "Say which of several settings is better, and by how much.",
     .usage = "run.ini strategy.plugin=A,B [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .min_extra = 0,
@@ -293,3 +292,8 @@ const weft_command weft_command_ab = {
         "can be told, 10 A is better, 11 B, ..., 20 not comparable, 21 too few rounds to say, 22 an arm diverges.",
     .run = run_ab,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_ab, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

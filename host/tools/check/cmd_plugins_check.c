@@ -260,9 +260,9 @@ static const weft_flag check_flags[] = {
     {"json", NULL, false, "Print an array of objects instead of lines."},
     {NULL, NULL, false, NULL}};
 
-const weft_command weft_command_plugins_check = {
+static const weft_command weft_command_plugins_check = {
     "plugins check",
-    "Try a plugin's file by the rules of its kind, each in a process of its own.",
+    NULL,
     "FILE... [key=value ...]",
     WEFT_TAKES_ARGUMENTS,
     1,
@@ -276,3 +276,10 @@ const weft_command weft_command_plugins_check = {
     "these,\n"
     "and one could not be tried.",
     check_run};
+
+extern const weft_command weft_command_plugins_exchange;
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_plugins_check, &weft_command_plugins_exchange, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

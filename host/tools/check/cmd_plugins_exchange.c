@@ -44,7 +44,6 @@ static weft_exit run_exchange(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_plugins_exchange = {
     .name = "plugins exchange",
-    .summary = "Try every exchange of a communicator among its ranks.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,

@@ -2,6 +2,7 @@
 #include "tools/check/own_command.h"
 
 #include "base/clock.h"
+#include "base/installed.h"
 #include "tools/check/rule.h"
 #include "launch/lasting.h"
 #include "plugin/services.h"
@@ -39,6 +40,7 @@ static void read_end(char *out, size_t size, const char *path) {
 }
 
 static void become(const char *const *words) {
+    char program[WEFT_PATH_BYTES];
     const int answer = open("answer", O_WRONLY | O_CREAT | O_TRUNC, 0600);
     const int log = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0600);
     (void)dup2(answer, STDOUT_FILENO);
@@ -48,7 +50,7 @@ static void become(const char *const *words) {
     (void)setenv("WEFT_RANK_CODES", "code.ranks", 1);
     (void)setenv("WEFT_CALL_FILE", "call", 1);
     (void)setenv(WEFT_NO_NEWS, "1", 1);
-    (void)execv("/proc/self/exe", (char *const *)(uintptr_t)words);
+    if (weft_beside_program(program, "weft")) (void)execv(program, (char *const *)(uintptr_t)words);
     _exit(127);
 }
 

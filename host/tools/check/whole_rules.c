@@ -5,7 +5,7 @@
 #include "tools/check/usable.h"
 
 #include "base/safetensors.h"
-#include "tools/prove/prove.h"
+#include "tools/common/messages.h"
 
 /* Whoever got here has loaded it and filled its keys. One that cannot work on this machine can still be that. */
 static weft_status is_loaded(weft_subject *subject, weft_error *err) {

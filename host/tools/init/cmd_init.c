@@ -152,9 +152,8 @@ static weft_exit run_init(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_init = {
+static const weft_command weft_command_init = {
     .name = "init",
-    .summary = "Write a first configuration for a model and a data file.",
     .usage = "MODEL_DIR DATA",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 2,
@@ -167,3 +166,8 @@ const weft_command weft_command_init = {
             "fits as it is.",
     .run = run_init,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_init, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

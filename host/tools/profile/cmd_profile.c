@@ -78,9 +78,8 @@ static weft_exit run_profile(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_profile = {
+static const weft_command weft_command_profile = {
     .name = "profile",
-    .summary = "Show where the time of a training step goes.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
@@ -90,3 +89,8 @@ const weft_command weft_command_profile = {
         "attention, causal attention counted by half; bytes are what a kernel has to read and write.",
     .run = run_profile,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_profile, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

@@ -62,9 +62,8 @@ static weft_exit run_prove(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_prove = {
+static const weft_command weft_command_prove = {
     .name = "prove",
-    .summary = "Show that strategies, policies and splits give the same bits.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
@@ -74,3 +73,8 @@ const weft_command weft_command_prove = {
         "micro-batch and `reduce` stay. Exit status 1: what numbers.md says to be the same is not.",
     .run = run_prove,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_prove, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

@@ -1,6 +1,8 @@
 /* host/tools/prove/prove.c: see prove.h. */
 #include "tools/prove/prove.h"
 
+#include "tools/common/messages.h"
+
 #include "base/clock.h"
 #include "tools/prove/cell_room.h"
 #include "run/marks.h"

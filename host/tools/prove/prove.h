@@ -28,9 +28,6 @@ typedef struct weft_prove_options {
 
 enum { WEFT_PROVE_STEPS = 50 };
 
-/* In the sentence of a proof that has nothing to compare with: ranks differ that train by themselves. */
-#define WEFT_PROVE_APART "the two compute differently"
-
 typedef struct weft_proof {
     weft_course_spec spec;
     weft_meeting meeting; /* of all ranks, who compare what they are about to do */

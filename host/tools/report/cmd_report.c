@@ -148,9 +148,8 @@ static weft_exit run_report(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-const weft_command weft_command_report = {
+static const weft_command weft_command_report = {
     .name = "report",
-    .summary = "Look back at runs: what they came to, took, and in what they differ.",
     .usage = "RUN [RUN ...]",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 1,
@@ -160,3 +159,8 @@ const weft_command weft_command_report = {
             "needs nothing else. Factors of several runs are against the first.",
     .run = run_report,
 };
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_report, NULL};
+    return weft_cli_main(argc, argv, commands);
+}
