@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/words.h"
+#include "base/message.h"
 #include "cli/tools.h"
 #include "config/nearest.h"
 #include "launch/world.h"
@@ -56,31 +56,40 @@ static size_t list_commands(row rows[MOST_ROWS], const char *group) {
 static void print_commands(FILE *file, const char *group) {
     row rows[MOST_ROWS];
     const size_t n = list_commands(rows, group);
-    for (size_t i = 0; i < n; i++) (void)fprintf(file, "  %-18s  %s\n", rows[i].name, rows[i].summary);
+    for (size_t i = 0; i < n; i++) (void)fprintf(file, "  %-18s%s\n", rows[i].name, rows[i].summary);
     if (group == NULL) weft_tool_print_foreign(file);
 }
 
+/* Columns of all help. */
+enum { HELP_WIDTH = 80, HELP_COLUMN = 22 };
+
 static void print_help(FILE *file) {
     (void)fprintf(file, "usage: weft COMMAND [run.ini] [section.key=value ...] [--flags]\n\n"
-                        "Fine-tunes language models; what is trained, how and where are plugins.\n\n");
+                        "Fine-tunes language models. Models, data, optimizers, strategies and devices are\n"
+                        "plugins, selected in the INI file.\n\n");
     print_commands(file, NULL);
-    (void)fprintf(file, "\nweft COMMAND --help tells more, weft --version the version.\n"
-                        "Exit status: 0 done, 1 failed, 2 wrong usage, 10 to 22 an answer of ab or plugins check,\n"
-                        "75 stopped by a signal after saving.\n");
+    (void)fprintf(file, "\nExamples:\n"
+                        "  weft init /models/TinyLlama story.txt   # writes run.ini\n"
+                        "  weft train run.ini optimizer.lr=3e-5\n\n"
+                        "weft COMMAND --help describes a command; weft --version prints the version. A\n"
+                        "program weft-NAME on the PATH is the command NAME.\n\n"
+                        "Exit status: 0 success, 1 failure, 2 wrong usage, 10 to 22 a result of ab or\n"
+                        "plugins check, 75 stopped by a signal after saving.\n");
+}
+
+/* "--name VALUE" or "--name[=VALUE]" */
+static void format_flag(char *out, size_t size, const weft_flag *flag) {
+    if (flag->value == NULL) (void)snprintf(out, size, "--%s", flag->name);
+    else (void)snprintf(out, size, flag->value_optional ? "--%s[=%s]" : "--%s %s", flag->name, flag->value);
+}
+
+static bool has_flags(const weft_command *command) {
+    return command->flags != NULL && command->flags->name != NULL;
 }
 
 static void print_usage(FILE *file, const weft_command *command) {
-    (void)fprintf(file, "usage: weft %s", command->name);
-    if (*command->usage != '\0') (void)fprintf(file, " %s", command->usage);
-    for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
-        const char *value = flag->value == NULL ? "" : flag->value;
-        (void)fprintf(file,
-                      flag->value_optional ? " [--%s[=%s]]"
-                      : *value != '\0'     ? " [--%s %s]"
-                                           : " [--%s%s]",
-                      flag->name, value);
-    }
-    (void)fputc('\n', file);
+    (void)fprintf(file, "usage: weft %s%s%s%s\n", command->name, *command->usage != '\0' ? " " : "", command->usage,
+                  has_flags(command) ? " [--flags]" : "");
 }
 
 static const char *summary_of(const weft_command *command) {
@@ -91,17 +100,21 @@ static const char *summary_of(const weft_command *command) {
 
 static void print_command_help(FILE *file, const weft_command *command) {
     print_usage(file, command);
-    (void)fprintf(file, "\n%s\n%s", summary_of(command), command->flags != NULL ? "\n" : "");
+    (void)fprintf(file, "\n%s\n%s", summary_of(command), has_flags(command) ? "\n" : "");
     for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
         char name[80];
-        (void)snprintf(name, sizeof name, "--%s%s%s%s", flag->name,
-                       flag->value == NULL    ? ""
-                       : flag->value_optional ? "[="
-                                              : " ",
-                       flag->value == NULL ? "" : flag->value, flag->value_optional ? "]" : "");
-        (void)fprintf(file, "  %-20s  %s\n", name, flag->help);
+        format_flag(name, sizeof name, flag);
+        if (fprintf(file, "  %-*s", HELP_COLUMN - 2, name) > HELP_COLUMN)
+            (void)fprintf(file, "\n%*s", HELP_COLUMN, "");
+        weft_print_wrapped(file, flag->help, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
+        (void)fputc('\n', file);
     }
-    if (command->more != NULL) (void)fprintf(file, "\n%s\n", command->more);
+    if (command->more != NULL) {
+        (void)fputc('\n', file);
+        weft_print_wrapped(file, command->more, 0, 0, HELP_WIDTH);
+        (void)fputc('\n', file);
+    }
+    if (command->examples != NULL) (void)fprintf(file, "\nExamples:\n%s", command->examples);
 }
 
 /* The number of words, 1 or 2, at the start of the command line that are `name`; 0: it begins otherwise. */
@@ -132,7 +145,7 @@ static weft_exit unknown(const char *word) {
     for (size_t i = 0; i < n; i++) weft_nearest_offer(&near, rows[i].name, strcspn(rows[i].name, " "));
     weft_nearest_print(&near, meant, sizeof meant);
     (void)fprintf(stderr, "weft: there is no command %.80s%s\n", word, meant);
-    (void)fprintf(stderr, "weft --help lists the commands\n");
+    (void)fprintf(stderr, "usage: weft COMMAND [run.ini] [section.key=value ...] [--flags]; weft --help\n");
     return WEFT_EXIT_USAGE;
 }
 
@@ -175,16 +188,15 @@ static void flush_output(void) {
 }
 
 static void print_error(const weft_command *command, weft_exit status, weft_error *err) {
+    char prefix[80];
     if (status == WEFT_EXIT_DONE || weft_exit_answers(status)) return;
-    if (status == WEFT_EXIT_STOPPED && weft_world_get()->rank > 0) return; /* no error, and rank 0 says it */
-    if (*err->text == '\0' && err->code == WEFT_E_PEER) return;            /* rank 0 says it (model/peers.h) */
-    if (*err->text == '\0') {
-        (void)fprintf(stderr, "weft %s: failed without saying why, which is a defect of weft or of a plugin\n",
-                      command->name);
-    } else {
-        weft_words_tame(err->text);
-        (void)fprintf(stderr, "weft %s: %s\n", command->name, err->text);
-    }
+    if (status == WEFT_EXIT_STOPPED && weft_world_get()->rank > 0) return; /* rank 0 prints that the run stopped */
+    if (*err->text == '\0' && err->code == WEFT_E_PEER) return;            /* rank 0 prints the error (model/peers.h) */
+    (void)snprintf(prefix, sizeof prefix, "weft %s", command->name);
+    weft_message_print(WEFT_MESSAGE_ERROR, prefix,
+                       *err->text != '\0'
+                           ? err->text
+                           : "failed without an error message, which is a defect of weft or of a plugin");
     if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);
 }
 

@@ -57,7 +57,8 @@ typedef struct weft_command {
     int32_t min_extra;      /* plain arguments (after the INI file) */
     int32_t max_extra;      /* -1: any number */
     const weft_flag *flags; /* NULL: none */
-    const char *more;       /* further text of --help, or NULL */
+    const char *more;       /* further text of --help, wrapped when printed, or NULL */
+    const char *examples;   /* two lines "  weft NAME ...\n" */
     weft_exit (*run)(const weft_args *args, weft_error *err);
 } weft_command;
 

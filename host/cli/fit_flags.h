@@ -8,9 +8,9 @@
 
 /* Of a command's flags. */
 #define WEFT_FIT_FLAG                                                                                                  \
-    { "fit", "SIZE", false, "Hold what is planned against what one rank's device has: 80GB, 24GiB. Else it is asked." }
+    { "fit", "SIZE", false, "Available memory of a rank's device, as 80GB or 24GiB (default: query it)." }
 #define WEFT_NO_FIT_FLAG                                                                                               \
-    { "no-fit", NULL, false, "Start although what is planned does not fit." }
+    { "no-fit", NULL, false, "Start even if the plan does not fit." }
 
 /* What --fit says; 0: it is not given. False: WEFT_EXIT_USAGE. */
 bool weft_command_room(const weft_args *args, int64_t *bytes, weft_error *err);

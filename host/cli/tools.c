@@ -11,13 +11,13 @@
 #include "base/installed.h"
 
 static const weft_tool tools[] = {
-    {"ab", "weft-ab", "Say which of several settings is better, and by how much."},
-    {"init", "weft-init", "Write a first configuration for a model and a data file."},
-    {"plugins check", "weft-check", "Try a plugin by the rules of its kind, before it is trusted."},
-    {"plugins exchange", "weft-check", "Try every exchange of a communicator among its ranks."},
-    {"profile", "weft-profile", "Show where the time of a training step goes."},
-    {"prove", "weft-prove", "Show that strategies, policies and splits give the same bits."},
-    {"report", "weft-report", "Look back at runs: what they came to, took, and in what they differ."},
+    {"ab", "weft-ab", "Compare settings of a run: which is better, and by how much."},
+    {"init", "weft-init", "Write a configuration for a model and a data file."},
+    {"plugins check", "weft-check", "Check a plugin against the rules of its kind."},
+    {"plugins exchange", "weft-check", "Check every exchange of a communicator."},
+    {"profile", "weft-profile", "Measure the time of a training step by operator."},
+    {"prove", "weft-prove", "Prove that all strategies give the same bits."},
+    {"report", "weft-report", "Summarize and compare runs."},
 };
 
 const weft_tool *weft_tool_at(size_t i) {
@@ -102,7 +102,7 @@ static bool print_directory(void *context, const char *directory) {
     while (entries != NULL && (entry = readdir(entries)) != NULL) {
         if (strncmp(entry->d_name, "weft-", 5) != 0 || entry->d_name[5] == '\0' || is_built_in(entry->d_name)) continue;
         (void)snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-        if (is_program(path)) (void)fprintf(context, "  %-18s  %s\n", entry->d_name + 5, path);
+        if (is_program(path)) (void)fprintf(context, "  %-18s%s\n", entry->d_name + 5, path);
     }
     if (entries != NULL) (void)closedir(entries);
     return false;

@@ -76,37 +76,43 @@ static weft_exit describe_keys(const weft_args *args, weft_error *err) {
     return WEFT_EXIT_FAILED;
 }
 
-static const weft_flag explain_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
-                                          {NULL, NULL, false, NULL}};
+static const weft_flag explain_flags[] = {
+    {"json", NULL, false, "Print an array of objects instead of a table."},
+    {NULL, NULL, false, NULL},
+};
 
-const weft_command weft_command_config_check = {"config check",
-                                                "Judge a configuration and all its plugins' keys, and run nothing.",
-                                                "run.ini [section.key=value ...]",
-                                                WEFT_TAKES_CONFIG,
-                                                0,
-                                                0,
-                                                NULL,
-                                                "A file with a section [train] has to hold what weft train needs; one "
-                                                "without, what weft generate needs.",
-                                                check_config};
+const weft_command weft_command_config_check = {
+    .name = "config check",
+    .summary = "Validate a configuration and all its keys; train nothing.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .more =
+        "A file with a section [train] must hold what weft train needs; a file without it, what weft generate needs.",
+    .examples = "  weft config check run.ini\n"
+                "  weft config check run.ini data.context=512\n",
+    .run = check_config,
+};
 
-const weft_command weft_command_config_explain = {"config explain",
-                                                  "Print every key's value and where it comes from.",
-                                                  "run.ini [section.key=value ...]",
-                                                  WEFT_TAKES_CONFIG,
-                                                  0,
-                                                  0,
-                                                  explain_flags,
-                                                  NULL,
-                                                  explain};
+const weft_command weft_command_config_explain = {
+    .name = "config explain",
+    .summary = "Print every value and where it comes from.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = explain_flags,
+    .examples = "  weft config explain run.ini\n"
+                "  weft config explain run.ini --json\n",
+    .run = explain,
+};
 
 const weft_command weft_command_config_describe = {
-    "config describe",
-    "Print the host's own keys with default, range and help.",
-    "[SECTION]",
-    WEFT_TAKES_ARGUMENTS,
-    0,
-    1,
-    NULL,
-    "A plugin's keys stand in the same sections: weft plugins describe KIND:ID.",
-    describe_keys};
+    .name = "config describe",
+    .summary = "Print the host's keys with default, range and help.",
+    .usage = "[SECTION]",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 0,
+    .max_extra = 1,
+    .more = "A plugin's keys are in the same sections: weft plugins describe KIND:ID.",
+    .examples = "  weft config describe\n"
+                "  weft config describe train\n",
+    .run = describe_keys,
+};

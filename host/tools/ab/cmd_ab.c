@@ -15,17 +15,19 @@
 #include <unistd.h>
 
 static const weft_flag flags[] = {
-    {"ranks", "N", false, "Start N ranks of this program here, or check that a launcher started as many."},
-    {"vary", "KEY=V,V...", false, "The arms: this key at each of these values. Of a key `plugin` the list does it."},
-    {"minutes", "M", false, "Stop after so many; 5 by default. What is decided before ends it sooner."},
-    {"steps", "K", false, "Optimizer steps of a block; as many as half a second holds, by default."},
-    {"rounds", "N", false, "Stop after so many rounds; 1024 by default."},
-    {"seed", "S", false, "Of the order of blocks; 1 by default."},
+    {"ranks", "N", false, "Start N ranks on this machine, or check that a launcher started N."},
+    {"vary", "KEY=V,V...", false,
+     "The arms: this key with each of these values. A list of values for a key `plugin` means the same."},
+    {"minutes", "M", false, "Time limit (default 5); the run ends earlier when all arms are decided."},
+    {"steps", "K", false, "Optimizer steps of a block (default: half a second)."},
+    {"rounds", "N", false, "Maximum number of rounds (default 1024)."},
+    {"seed", "S", false, "Seed for the order of blocks (default 1)."},
     {"learn", "STEPS", false,
-     "Train each arm so long and compare what they learned; 100 by default, where their numbers part; 0: never."},
-    {"seeds", "N", false, "Do that with so many seeds, from [run] seed on; 1 by default."},
-    {"within", "P", false, "No answer where a difference of more than P % may be unseen; 10 by default."},
-    {"html", "FILE", false, "Write a page with drawings, too."},
+     "Train each arm for so many steps and compare the losses (default 100 if the arms compute different numbers); 0: "
+     "never."},
+    {"seeds", "N", false, "Repeat that with N seeds, from [run] seed on (default 1)."},
+    {"within", "P", false, "Report no result if a difference of more than P % could go unseen (default 10)."},
+    {"html", "FILE", false, "Write a page with charts too."},
     {"json", NULL, false, "Print an object instead of a table."},
     {NULL, NULL, false, NULL},
 };
@@ -283,13 +285,15 @@ static const weft_command weft_command_ab = {
     .min_extra = 0,
     .max_extra = WEFT_AB_MOST_ARMS - 1,
     .flags = flags,
-    .more =
-        "The arms are one configuration with each value of a list, or several INI files. They train by turns in one\n"
-        "launch, a block of steps each, in an order drawn by the seed. A runs against itself first and twice in each\n"
-        "round, which tells the machine's noise. Nothing is kept: [run] out is not touched. It ends as soon as each\n"
-        "arm is faster or slower than A by more than the noise, or within 1 % of it. Arms that learn something else\n"
-        "are trained once more, and compared leaf by leaf on [data] validation. Exit status: 0 no difference that\n"
-        "can be told, 10 A is better, 11 B, ..., 20 not comparable, 21 too few rounds to say, 22 an arm diverges.",
+    .more = "The arms are one configuration with each value of a list, or several INI files. They train by turns in "
+            "one process group, a block of steps each, in random order. A runs against itself first and twice in each "
+            "round, which measures the noise of the machine. No file is written: [run] out stays as it is. The run "
+            "ends as soon as each arm differs from A in speed by more than the noise, or is within 1 % of A. Arms that "
+            "compute different numbers are trained again and compared micro-batch by micro-batch on [data] "
+            "validation.\n\nExit status: 0 no difference found, 10 A is better, 11 B, ..., 20 not comparable, 21 too "
+            "few rounds, 22 an arm diverges.",
+    .examples = "  weft ab run.ini strategy.plugin=ddp,fsdp --ranks 2\n"
+                "  weft ab run.ini --vary optimizer.lr=1e-4,3e-4 --seeds 3\n",
     .run = run_ab,
 };
 

@@ -254,28 +254,30 @@ static weft_exit check_run(const weft_args *args, weft_error *err) {
 }
 
 static const weft_flag check_flags[] = {
-    {"directory", "DIR", false, "A small model with run.ini, to train with it; try/ beside the file by default."},
-    {"rule", "RN", false, "Try this rule alone."},
-    {"seconds", "N", false, "Longest time of a rule, 120 by default; ten times for those that train."},
-    {"json", NULL, false, "Print an array of objects instead of lines."},
-    {NULL, NULL, false, NULL}};
+    {"directory", "DIR", false,
+     "Directory of a small model with run.ini to train with (default: try/ next to the file)."},
+    {"rule", "RN", false, "Check this rule only."},
+    {"seconds", "N", false, "Time limit of a rule (default 120); ten times for rules that train."},
+    {"json", NULL, false, "Print an array of objects instead of text."},
+    {NULL, NULL, false, NULL},
+};
 
 static const weft_command weft_command_plugins_check = {
-    "plugins check",
-    NULL,
-    "FILE... [key=value ...]",
-    WEFT_TAKES_ARGUMENTS,
-    1,
-    -1,
-    check_flags,
-    "Rules are numbered as in docs/sdk-rules.md. Keys without a default are to be given. A warning is what a run says\n"
-    "of the file, and breaks no rule. Exit status: 0 all rules hold that apply; 1 a file cannot be tried, because it "
-    "is\n"
-    "no plugin for this host or a key is refused, whatever came of the others; 2 wrong usage, such as a --rule that\n"
-    "there is not; 10 a rule is broken, 11 one ends the process, 12 one hangs, the largest of these; 13 none of "
-    "these,\n"
-    "and one could not be tried.",
-    check_run};
+    .name = "plugins check",
+    .usage = "FILE... [key=value ...]",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 1,
+    .max_extra = -1,
+    .flags = check_flags,
+    .more =
+        "docs/sdk-rules.md lists the rules by number. Keys without a default must be given. A warning repeats what a "
+        "run warns about; it breaks no rule.\n\nExit status: 0 all applicable rules hold; 1 a file cannot be checked, "
+        "because it is no plugin for this host or a key is invalid; 2 wrong usage; 10 a rule is broken, 11 a rule ends "
+        "the process, 12 a rule hangs (the largest of these); 13 else, if a rule could not be checked.",
+    .examples = "  weft plugins check ./mine.so\n"
+                "  weft plugins check ./mine.so rank=4 --rule R27\n",
+    .run = check_run,
+};
 
 extern const weft_command weft_command_plugins_exchange;
 

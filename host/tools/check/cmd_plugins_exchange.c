@@ -6,10 +6,11 @@
 #include "plugin/services.h"
 
 static const weft_flag flags[] = {
-    {"ranks", "N", false, "Among N ranks: start them here, or check that a launcher started as many; 3 by default."},
-    {"seconds", "N", false, "Longest time of one exchange; 60 by default."},
-    {"at-once", NULL, false, "Sixteen under way at once, and not one after the other."},
-    {"later", NULL, false, "As a later host of the same major version, whose structs are longer."},
+    {"ranks", "N", false,
+     "Number of ranks (default 3): start them on this machine, or check that a launcher started N."},
+    {"seconds", "N", false, "Time limit of one exchange (default 60)."},
+    {"at-once", NULL, false, "Start sixteen exchanges before the first one is completed."},
+    {"later", NULL, false, "Act as a newer host of the same major version, whose structs are longer."},
     {NULL, NULL, false, NULL},
 };
 
@@ -47,12 +48,10 @@ const weft_command weft_command_plugins_exchange = {
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more = "Numbers that are known before go through each exchange, 0, 1 and odd counts of them, in the world and "
-            "between\n"
-            "two of its ranks, and each is ended by wait, by test and by join. With --at-once sixteen of them, in the "
-            "world\n"
-            "and between the two, are under way before the first is ended, in six orders and another on each rank. "
-            "Nothing\n"
-            "is said where all have come.",
+    .more = "Runs every exchange with known numbers, for 0, 1 and odd counts, among all ranks and between two of them, "
+            "and completes each by wait, by test and by join. With --at-once, sixteen of them are in flight, in six "
+            "orders that differ between ranks. Prints no output on success.",
+    .examples = "  weft plugins exchange run.ini --ranks 4\n"
+                "  weft plugins exchange run.ini --at-once\n",
     .run = run_exchange,
 };

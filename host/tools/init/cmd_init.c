@@ -12,9 +12,9 @@
 #include <unistd.h>
 
 static const weft_flag flags[] = {
-    {"out", "FILE", false, "Where it goes, also as -o FILE; run.ini by default, - prints it."},
-    {"overwrite", NULL, false, "Replace the file if there is one."},
-    {"fresh", NULL, false, "Begin from the model's config.json alone, without weights."},
+    {"out", "FILE", false, "File to write, also -o FILE; - prints it (default run.ini)."},
+    {"overwrite", NULL, false, "Replace an existing file."},
+    {"fresh", NULL, false, "Start from config.json with random weights."},
     WEFT_FIT_FLAG,
     {NULL, NULL, false, NULL},
 };
@@ -159,11 +159,11 @@ static const weft_command weft_command_init = {
     .min_extra = 2,
     .max_extra = 2,
     .flags = flags,
-    .more = "MODEL_DIR is a Hugging Face directory, or a run's, [run] out: its model/. An adapter, a run's or a\n"
-            "directory as PEFT writes it, is continued on its base. DATA is text, JSONL, PGN, or questions\n"
-            "with answers. Both are read; each line of the file says why it has its value, and what "
-            "it comes to\n"
-            "fits as it is.",
+    .more = "MODEL_DIR is a Hugging Face directory, or the directory of a run ([run] out), which means its model/. An "
+            "adapter, of a run or in PEFT's format, is continued on its base. DATA is text, JSONL, PGN, or questions "
+            "with answers. Each line of the file gives the reason for its value; the configuration fits this machine.",
+    .examples = "  weft init /models/TinyLlama story.txt\n"
+                "  weft init /models/TinyLlama chat.jsonl -o chat.ini\n",
     .run = run_init,
 };
 

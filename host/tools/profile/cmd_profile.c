@@ -8,9 +8,9 @@
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
-    {"roof", NULL, false, "Measure what the machine could give at the step's products, too."},
-    {"steps", "N", false, "Steps to measure; 10 by default."},
-    {"warmup", "N", false, "Steps before them that do not count; 2 by default."},
+    {"roof", NULL, false, "Also measure the machine's peak for the matmuls of the step."},
+    {"steps", "N", false, "Steps to measure (default 10)."},
+    {"warmup", "N", false, "Steps before the measurement (default 2)."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
@@ -83,10 +83,11 @@ static const weft_command weft_command_profile = {
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more =
-        "Trains for a few steps, from the weights that the configuration names, and keeps nothing: [run] out is not\n"
-        "touched. The parts of the step of median time add up to it. Matrix operations are those of products and\n"
-        "attention, causal attention counted by half; bytes are what a kernel has to read and write.",
+    .more = "Trains for a few steps from the configured weights and writes no file: [run] out stays as it is. The "
+            "times add up to the step of median time. FLOPs are those of matmuls and attention (causal attention "
+            "counts half); bytes are what a kernel must read and write.",
+    .examples = "  weft profile run.ini --roof\n"
+                "  weft profile run.ini --steps 3 --json\n",
     .run = run_profile,
 };
 

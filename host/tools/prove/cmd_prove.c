@@ -9,10 +9,10 @@
 #include <errno.h>
 
 static const weft_flag flags[] = {
-    {"grid", "small|full", false, "small: all pairs of settings, in a few dozen cells (the default); full: all cells."},
+    {"grid", "small|full", false, "small: all pairs of settings, in a few dozen cells (default); full: all cells."},
     {"ranks", "N", false,
-     "Up to N ranks a cell: start them here, or check that a launcher started as many; 4 if they can be started here."},
-    {"steps", "N", false, "Optimizer steps of each cell; those of the configuration, at most 50, by default."},
+     "Up to N ranks a cell: start them on this machine, or check that a launcher started N (default 4 if possible)."},
+    {"steps", "N", false, "Optimizer steps of each cell (default: those of the configuration, at most 50)."},
     {"json", NULL, false, "Print an object instead of a table."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,
@@ -67,10 +67,11 @@ static const weft_command weft_command_prove = {
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more =
-        "Trains the run for a few steps under each strategy that there is, with several policies, prefetch depths,\n"
-        "numbers of ranks and with activation checkpointing, and keeps nothing: [run] out is not touched. Batch,\n"
-        "micro-batch and `reduce` stay. Exit status 1: what numbers.md says to be the same is not.",
+    .more = "Trains the run for a few steps under each strategy, with several policies, prefetch depths, numbers of "
+            "ranks and activation checkpointing, and writes no file: [run] out stays as it is. Batch, micro-batch and "
+            "`reduce` do not change. Exit status 1: results differ that docs/numbers.md guarantees to be equal.",
+    .examples = "  weft prove run.ini\n"
+                "  weft prove run.ini --ranks 2 --grid full\n",
     .run = run_prove,
 };
 

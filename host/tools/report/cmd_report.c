@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 static const weft_flag flags[] = {
-    {"html", "FILE", false, "Where the page goes; RUN/report.html for one run, none for several, by default."},
-    {"markdown", NULL, false, "Print the tables as Markdown, and write no page unless --html says where."},
-    {"csv", NULL, false, "Print a line of bare numbers per run, and write no page unless --html says where."},
+    {"html", "FILE", false, "File of the page (default: RUN/report.html for one run, no page for several)."},
+    {"markdown", NULL, false, "Print the tables as Markdown; write a page only with --html."},
+    {"csv", NULL, false, "Print one line of plain numbers per run; write a page only with --html."},
     {NULL, NULL, false, NULL},
 };
 
@@ -155,8 +155,10 @@ static const weft_command weft_command_report = {
     .min_extra = 1,
     .max_extra = -1,
     .flags = flags,
-    .more = "RUN is the directory of a run, [run] out, also of one that is under way. The page is one HTML file that\n"
-            "needs nothing else. Factors of several runs are against the first.",
+    .more = "RUN is the directory of a run ([run] out), finished or not. The page is one self-contained HTML file. "
+            "Factors compare each run with the first.",
+    .examples = "  weft report runs/one\n"
+                "  weft report runs/one runs/two --csv\n",
     .run = run_report,
 };
 
