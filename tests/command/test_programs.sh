@@ -1,0 +1,69 @@
+#!/bin/sh
+# The command line as a whole: tools and commands of other programs, help, the manual page and completions.
+set -u
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+
+# A program weft-NAME on the PATH is a command. It gets the arguments, and the path of weft to call back.
+mkdir bin
+cat >bin/weft-count <<'SH'
+#!/bin/sh
+echo "count $*"
+"$WEFT_PROGRAM" --version
+exit 7
+SH
+chmod +x bin/weft-count
+status=0
+PATH=$dir/bin:$PATH "$weft" count a "b c" --json >out 2>err || status=$?
+[ $status = 7 ] || failed "weft count: exit status $status" out err
+says out "count a b c --json"
+says out "$("$weft" --version)"
+PATH=$dir/bin:$PATH "$weft" --help >out
+says out "$dir/bin/weft-count"
+PATH=bin:$PATH "$weft" count >out 2>err && failed "a relative directory of PATH is searched" out
+status=0
+PATH=$dir/bin:$PATH "$weft" ../count >out 2>err || status=$?
+[ $status = 2 ] || failed "a name with a slash: exit status $status" out err
+
+# Without its tools the program says which file is missing, and its own commands work.
+mkdir lone
+cp "$weft" lone/weft
+refused weft-prove lone/weft prove run.ini
+prints lone/weft --version
+
+# Each command's help fits 80 columns and has two examples that begin with the command itself.
+"$weft" --help >help
+[ "$(grep -c '^  weft ' help)" = 2 ] || failed "the help has not two examples" help
+sed -n 's/^  \([a-z]*\( [a-z]*\)\{0,1\}\)  *[A-Z].*\.$/\1/p' help >names
+[ "$(wc -l <names)" -gt 20 ] || failed "the help lists too few commands" help
+while read -r name; do
+    # shellcheck disable=SC2086  # a name may have two words
+    prints "$weft" $name --help
+    cat printed >>help
+    [ "$(sed -n '/^Examples:/,$p' printed | grep -c "weft $name")" = 2 ] || failed "weft $name --help has not two examples" printed
+done <names
+awk 'length > 80' help >long
+[ ! -s long ] || failed "help is wider than 80 columns" long
+
+# The manual page and the completions have all commands and flags of the help.
+manual=$WEFT_BUILD/manual
+while read -r name; do says "$manual/weft.1" ".SS \"weft $name\""; done <names
+grep -o '^  --[a-z-]*' help | sort -u | while read -r flag; do
+    grep -qF -- "$(echo "$flag" | sed 's/-/\\-/g')" "$manual/weft.1" && grep -qF -- "$flag" "$manual/weft.bash" &&
+        grep -qF -- "$flag" "$manual/_weft" || echo "$flag"
+done >missing
+[ ! -s missing ] || failed "flags are missing in the manual or a completion" missing
+if command -v groff >/dev/null; then
+    groff -man -ww -Tascii "$manual/weft.1" >page 2>err || failed "groff fails" err
+    [ ! -s err ] || failed "groff warns of the manual page" err
+fi
+if command -v bash >/dev/null; then
+    complete() { # complete WORD...: what bash offers for the last word
+        bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weft; echo "${COMPREPLY[*]}"' "$manual/weft.bash" "$@"
+    }
+    [ "$(complete weft tr)" = train ] || failed "completion of tr: $(complete weft tr)"
+    [ "$(complete weft plugins ch)" = check ] || failed "completion of plugins ch"
+    [ "$(complete weft train run.ini --over)" = --overwrite ] || failed "completion of --over"
+    [ "$(complete weft plugins check --se)" = --seconds ] || failed "completion of --se"
+fi
+exit "$failures"
