@@ -104,8 +104,7 @@ static void print_command_help(FILE *file, const weft_command *command) {
     for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
         char name[80];
         format_flag(name, sizeof name, flag);
-        if (fprintf(file, "  %-*s", HELP_COLUMN - 2, name) > HELP_COLUMN)
-            (void)fprintf(file, "\n%*s", HELP_COLUMN, "");
+        if (fprintf(file, "  %-*s", HELP_COLUMN - 2, name) > HELP_COLUMN) (void)fprintf(file, "\n%*s", HELP_COLUMN, "");
         weft_print_wrapped(file, flag->help, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
         (void)fputc('\n', file);
     }

@@ -1,14 +1,14 @@
 /* host/cli/cli.h: from the command line to one command.
- *
  *     weft COMMAND [run.ini] [section.key=value ...] [--flags]
  *
  * A command is one file with one weft_command, and one name in command/commands.c; a tool is a program of its own
- * (tools.h). Overrides, flags and other arguments come in any order. `--flag value` and `--flag=value` are the same; after `--` everything is an argument.
- *
+ * (tools.h). Overrides, flags and other arguments come in any order. `--flag value` and `--flag=value` are the same;
+ * after `--` everything is an argument.
  *     static weft_exit eval_run(const weft_args *args, weft_error *err) { ... }
  *     static const weft_flag eval_flags[] = {{"json", NULL, false, "Print an object instead of a table."}, {0}};
- *     const weft_command weft_command_eval = {"eval", "Measure the loss on data.", "run.ini [section.key=value ...]",
- *                                             WEFT_TAKES_CONFIG, 0, 0, eval_flags, NULL, eval_run};
+ *     const weft_command weft_command_eval = {
+ *         .name = "eval", .summary = "Measure the loss.", .usage = "run.ini [section.key=value ...]",
+ *         .takes = WEFT_TAKES_CONFIG, .flags = eval_flags, .examples = "  weft eval run.ini\n", .run = eval_run};
  */
 #ifndef WEFT_HOST_CLI_CLI_H
 #define WEFT_HOST_CLI_CLI_H
@@ -86,8 +86,8 @@ bool weft_args_parse(weft_args **out, const weft_command *command, int argc, cha
 weft_status weft_args_locate(weft_args *self, weft_error *err);
 void weft_args_free(weft_args *self);
 
-/* The whole program: runs the command of the table (ended by NULL) that the command line names, prints its error on stderr
- * and returns the exit status. A command that is a tool (tools.h) is run by its own program. */
+/* The whole program: runs the command of the table (ended by NULL) that the command line names, prints its error on
+ * stderr and returns the exit status. A command that is a tool (tools.h) is run by its own program. */
 int weft_cli_main(int argc, char **argv, const weft_command *const *table);
 
 #endif

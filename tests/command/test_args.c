@@ -17,9 +17,20 @@ static const weft_flag flags[] = {{"json", NULL, false, "An object."},
                                   {"temperature", "T", false, "How wild."},
                                   {"resume", "HOW", true, "Go on."},
                                   {NULL, NULL, false, NULL}};
-static const weft_command with_config = {"eval", "Evaluate.", "run.ini", WEFT_TAKES_CONFIG, 0,
-                                         0,      flags,       NULL,      never_run};
-static const weft_command with_words = {"cut", "Cut.", "A [B]", WEFT_TAKES_ARGUMENTS, 1, 2, flags, NULL, never_run};
+static const weft_command with_config = {.name = "eval",
+                                         .summary = "Evaluate.",
+                                         .usage = "run.ini",
+                                         .takes = WEFT_TAKES_CONFIG,
+                                         .flags = flags,
+                                         .run = never_run};
+static const weft_command with_words = {.name = "cut",
+                                        .summary = "Cut.",
+                                        .usage = "A [B]",
+                                        .takes = WEFT_TAKES_ARGUMENTS,
+                                        .min_extra = 1,
+                                        .max_extra = 2,
+                                        .flags = flags,
+                                        .run = never_run};
 
 static weft_args *args;
 static weft_error err;
