@@ -1,5 +1,5 @@
-/* host/program/answered.h: the answers of plugins (answers.h) noted in a plan, and held against those of another process.
- */
+/* host/program/answered.h: the answers of plugins (answers.h) noted in a plan, and held against those of another
+ * process. */
 #ifndef WEFT_HOST_PROGRAM_ANSWERED_H
 #define WEFT_HOST_PROGRAM_ANSWERED_H
 

@@ -1,5 +1,5 @@
-/* host/program/answers.h: what plugins have answered while a plan was made, a number for each question: two processes that
- * asked the same are to have the same of all. How they are noted and told apart stands in answered.h. */
+/* host/program/answers.h: what plugins have answered while a plan was made, a number for each question: two
+ * processes that asked the same are to have the same of all. How they are noted and told apart stands in answered.h. */
 #ifndef WEFT_HOST_PROGRAM_ANSWERS_H
 #define WEFT_HOST_PROGRAM_ANSWERS_H
 

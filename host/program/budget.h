@@ -1,4 +1,5 @@
-/* host/program/budget.h: the bytes that a plan comes to, line by line: one table of sizes for who counts and who takes. */
+/* host/program/budget.h: the bytes that a plan comes to, line by line: one table of sizes for who counts and who
+ * takes. */
 #ifndef WEFT_HOST_PROGRAM_BUDGET_H
 #define WEFT_HOST_PROGRAM_BUDGET_H
 

@@ -1,4 +1,5 @@
-/* host/program/make_plan.h: making a plan: the model and its layout first, then each mode's programs, then the bytes. */
+/* host/program/make_plan.h: making a plan: the model and its layout first, then each mode's programs, then the
+ * bytes. */
 #ifndef WEFT_HOST_PROGRAM_MAKE_PLAN_H
 #define WEFT_HOST_PROGRAM_MAKE_PLAN_H
 

@@ -1,5 +1,5 @@
-/* host/program/plan.h: all that is decided of a run before any memory is taken: the model and its layout, the programs of
- * its modes, what one rank keeps, and how many bytes that comes to.
+/* host/program/plan.h: all that is decided of a run before any memory is taken: the model and its layout, the programs
+ * of its modes, what one rank keeps, and how many bytes that comes to.
  *
  * `weft plan`, the survey of other ranks and the reports read a plan; `weft train` runs an engine (run/engine.h),
  * which holds one: what is printed cannot drift from what is run. A plan has no buffer and starts nothing. It needs a

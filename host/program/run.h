@@ -63,7 +63,7 @@ typedef struct weft_run {
     char *adapter;               /* the adapter plugins that nobody has to name (program/family.h) */
     weft_adapter_names adapters; /* those that are asked for (program/adapters.h) */
     char *trained;               /* what [train] trainable = auto stands for, where it is of this run's own; or NULL */
-    char *family;                /* the model plugin that nobody has to name (program/family.h); NULL: it must be named */
+    char *family; /* the model plugin that nobody has to name (program/family.h); NULL: it must be named */
 } weft_run;
 
 const char *weft_part_name(int32_t part);     /* "model" */

@@ -1,5 +1,5 @@
-/* host/program/sums.h: what a placement comes to in bytes: what a rank keeps, what units need on their way, and the sums
- * that wait for others. */
+/* host/program/sums.h: what a placement comes to in bytes: what a rank keeps, what units need on their way, and the
+ * sums that wait for others. */
 #ifndef WEFT_HOST_PROGRAM_SUMS_H
 #define WEFT_HOST_PROGRAM_SUMS_H
 

@@ -1,5 +1,5 @@
-/* host/program/tokens.h: [tokenizer] add and pad: tokens that a tokenizer gets beside its own, and rows of the model for
- * them. */
+/* host/program/tokens.h: [tokenizer] add and pad: tokens that a tokenizer gets beside its own, and rows of the model
+ * for them. */
 #ifndef WEFT_HOST_PROGRAM_TOKENS_H
 #define WEFT_HOST_PROGRAM_TOKENS_H
 

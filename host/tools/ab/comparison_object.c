@@ -1,5 +1,5 @@
-/* host/tools/ab/comparison_object.c: what a contest came to as an object. Shares of time are ratios less one; what is not
- * known or has no bound is null. */
+/* host/tools/ab/comparison_object.c: what a contest came to as an object. Shares of time are ratios less one; what
+ * is not known or has no bound is null. */
 #include "tools/ab/comparison_table.h"
 #include "tools/ab/comparison_words.h"
 

@@ -1,5 +1,5 @@
-/* host/tools/ab/contest.h: several configurations of one run trained side by side in one launch: their blocks of steps take
- * turns, so that what the machine does meanwhile happens to all of them alike.
+/* host/tools/ab/contest.h: several configurations of one run trained side by side in one launch: their blocks of steps
+ * take turns, so that what the machine does meanwhile happens to all of them alike.
  *
  * All arms live at once. Each starts from its own beginning, and in a round all take the same steps: the same rows at
  * the same learning rate. The first, which takes twice as many, goes through each of them twice. They share device and

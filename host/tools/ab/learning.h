@@ -1,5 +1,5 @@
-/* host/tools/ab/learning.h: what the arms learn: each trains the same number of steps from its beginning, once for each seed,
- * and both are held against each other on the leaves of validation (paired_losses.h).
+/* host/tools/ab/learning.h: what the arms learn: each trains the same number of steps from its beginning, once for
+ * each seed, and both are held against each other on the leaves of validation (paired_losses.h).
  *
  * Time is measured by arms that live at once and of which the first takes twice as many steps; so what is learned is
  * measured anew, one training after the other, when the others are gone. */

@@ -1,7 +1,8 @@
-/* host/tools/ab/median_interval.h: the median of paired differences, and an interval that holds the true one, whatever the
- * differences are distributed like: of n independent ones, how many lie above the median is binomial with p = 1/2, so
- * the k-th smallest and the k-th largest bound it with a chance of 1 - 2 P(B(n, 1/2) < k) (the interval of the sign
- * test; Conover, Practical Nonparametric Statistics, 3.2). A few wild differences move it by a place at most. */
+/* host/tools/ab/median_interval.h: the median of paired differences, and an interval that holds the true one,
+ * whatever the differences are distributed like: of n independent ones, how many lie above the median is binomial
+ * with p = 1/2, so the k-th smallest and the k-th largest bound it with a chance of 1 - 2 P(B(n, 1/2) < k) (the
+ * interval of the sign test; Conover, Practical Nonparametric Statistics, 3.2). A few wild differences move it by a
+ * place at most. */
 #ifndef WEFT_HOST_TOOLS_AB_MEDIAN_INTERVAL_H
 #define WEFT_HOST_TOOLS_AB_MEDIAN_INTERVAL_H
 

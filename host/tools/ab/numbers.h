@@ -1,5 +1,5 @@
-/* host/tools/ab/numbers.h: whether an arm computes the same bits as the first, and where not, at which step, leaf and unit
- * the two part first.
+/* host/tools/ab/numbers.h: whether an arm computes the same bits as the first, and where not, at which step, leaf and
+ * unit the two part first.
  *
  * Of each of the first steps are kept a mark of every leaf's gradient of every parameter (run/values.h), the leaves'
  * losses, and marks of parameters and optimizer states after it (run/marks.h); values are neither kept nor moved.

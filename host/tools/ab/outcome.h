@@ -1,5 +1,5 @@
-/* host/tools/ab/outcome.h: which of two arms is better, from what they took, whether they compute the same and what they
- * learned.
+/* host/tools/ab/outcome.h: which of two arms is better, from what they took, whether they compute the same and what
+ * they learned.
  *
  * Where an arm computes the same as the first, or differs only in how sums are rounded, time decides. Where it learns
  * something else, what it learned in the same steps decides together with time: better at one of the two and no worse

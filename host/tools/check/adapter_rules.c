@@ -1,5 +1,5 @@
-/* host/tools/check/adapter_rules.c: what an adapter has to keep to, on the small model; and what its files mean, tried by
- * this program's own commands. */
+/* host/tools/check/adapter_rules.c: what an adapter has to keep to, on the small model; and what its files mean,
+ * tried by this program's own commands. */
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
 

@@ -1,5 +1,5 @@
-/* host/tools/check/comm_rules.c: what a communicator has to keep to beyond what R28 proves: the sums that a run leaves to
- * it. */
+/* host/tools/check/comm_rules.c: what a communicator has to keep to beyond what R28 proves: the sums that a run
+ * leaves to it. */
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
 

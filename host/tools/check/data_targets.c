@@ -1,5 +1,5 @@
-/* host/tools/check/data_targets.c: what there is to learn: how many targets each split has, in which rows, and that they
- * are not what the model is given. */
+/* host/tools/check/data_targets.c: what there is to learn: how many targets each split has, in which rows, and that
+ * they are not what the model is given. */
 #include "tools/check/data_trial.h"
 
 enum { MOST_COUNTED = 200000, MOST_COMPARED = 20000 }; /* rows of a split */

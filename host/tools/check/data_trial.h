@@ -1,5 +1,5 @@
-/* host/tools/check/data_trial.h: data that are tried: instances, the leaves that they give, and those of which their rules
- * speak. */
+/* host/tools/check/data_trial.h: data that are tried: instances, the leaves that they give, and those of which their
+ * rules speak. */
 #ifndef WEFT_HOST_TOOLS_CHECK_DATA_TRIAL_H
 #define WEFT_HOST_TOOLS_CHECK_DATA_TRIAL_H
 

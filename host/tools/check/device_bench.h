@@ -1,5 +1,5 @@
-/* host/tools/check/device_bench.h: a device on its own, what was taken of it, and what any device has to do: each trial gives
- * WEFT_OK or a sentence that says what the device did. */
+/* host/tools/check/device_bench.h: a device on its own, what was taken of it, and what any device has to do: each
+ * trial gives WEFT_OK or a sentence that says what the device did. */
 #ifndef WEFT_HOST_TOOLS_CHECK_DEVICE_BENCH_H
 #define WEFT_HOST_TOOLS_CHECK_DEVICE_BENCH_H
 

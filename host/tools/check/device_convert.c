@@ -1,5 +1,5 @@
-/* host/tools/check/device_convert.c: what a device makes of numbers in another type: of each exponent and sign those between
- * which rounding decides, of 16 bits all that there are. */
+/* host/tools/check/device_convert.c: what a device makes of numbers in another type: of each exponent and sign those
+ * between which rounding decides, of 16 bits all that there are. */
 #include "tools/check/device_bench.h"
 
 #include "model/convert.h"

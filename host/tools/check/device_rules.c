@@ -1,5 +1,5 @@
-/* host/tools/check/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes beside
- * this project's own CPU device. */
+/* host/tools/check/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes
+ * beside this project's own CPU device. */
 #include "model/convert.h"
 #include "plugin/device_asks.h"
 #include "plugin/enter.h"

@@ -1,5 +1,5 @@
-/* host/tools/check/exchanges.h: every exchange of a communicator, among the ranks of a launch, with numbers that are known
- * before.
+/* host/tools/check/exchanges.h: every exchange of a communicator, among the ranks of a launch, with numbers that are
+ * known before.
  *
  * Counts are 0, 1 and odd ones, the group is the world and two of its ranks in another order, and each exchange is
  * ended once by `wait`, once by `test` and once by `join`. What goes to another place is in error as much as what does

@@ -1,5 +1,5 @@
-/* host/tools/check/later_struct.h: structs as a later host of the same major version has them: longer. What is behind the
- * end that SDK 1.0 has is a pattern, which nobody may touch. */
+/* host/tools/check/later_struct.h: structs as a later host of the same major version has them: longer. What is
+ * behind the end that SDK 1.0 has is a pattern, which nobody may touch. */
 #ifndef WEFT_HOST_TOOLS_CHECK_LATER_STRUCT_H
 #define WEFT_HOST_TOOLS_CHECK_LATER_STRUCT_H
 

@@ -1,5 +1,5 @@
-/* host/tools/check/later_tables.c: see later_tables.h. Each table copies the plugin's, so that a slot that is not exchanged
- * is its own and one that it lacks stays empty. */
+/* host/tools/check/later_tables.c: see later_tables.h. Each table copies the plugin's, so that a slot that is not
+ * exchanged is its own and one that it lacks stays empty. */
 #include "tools/check/later_tables.h"
 
 #include "tools/check/later_struct.h"

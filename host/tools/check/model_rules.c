@@ -1,5 +1,5 @@
-/* host/tools/check/model_rules.c: what a model has to keep to: what it declares and records, and what its forward and the
- * backward of its own operators compute. */
+/* host/tools/check/model_rules.c: what a model has to keep to: what it declares and records, and what its forward
+ * and the backward of its own operators compute. */
 #include "tools/check/rule.h"
 
 #include "base/file.h"

@@ -1,5 +1,5 @@
-/* host/tools/check/other_key.h: an instance keeps to its own keys, whatever instances with other ones are beside it, and
- * whatever rank the environment says that the process is. */
+/* host/tools/check/other_key.h: an instance keeps to its own keys, whatever instances with other ones are beside it,
+ * and whatever rank the environment says that the process is. */
 #ifndef WEFT_HOST_TOOLS_CHECK_OTHER_KEY_H
 #define WEFT_HOST_TOOLS_CHECK_OTHER_KEY_H
 

@@ -1,4 +1,5 @@
-/* host/tools/check/own_command.h: this program's own commands, run for a rule on the small model with the plugin chosen. */
+/* host/tools/check/own_command.h: this program's own commands, run for a rule on the small model with the plugin
+ * chosen. */
 #ifndef WEFT_HOST_TOOLS_CHECK_OWN_COMMAND_H
 #define WEFT_HOST_TOOLS_CHECK_OWN_COMMAND_H
 

@@ -1,5 +1,5 @@
-/* host/tools/check/played.h: a declared model that computes, without strategy, data or optimizer: its segments recorded for
- * training, with numbers of their own, and run one after the other on a device as one rank's leaf runs.
+/* host/tools/check/played.h: a declared model that computes, without strategy, data or optimizer: its segments
+ * recorded for training, with numbers of their own, and run one after the other on a device as one rank's leaf runs.
  *
  *     weft_played_create(&p, declared, kernels, device, 1, &err)
  *     weft_played_draw(p, 0, &leaf)

@@ -1,5 +1,5 @@
-/* host/tools/check/recorded.h: what a model, adapted or not, records of its segments: in each mode the operators that it
- * calls, with their arguments. */
+/* host/tools/check/recorded.h: what a model, adapted or not, records of its segments: in each mode the operators
+ * that it calls, with their arguments. */
 #ifndef WEFT_HOST_TOOLS_CHECK_RECORDED_H
 #define WEFT_HOST_TOOLS_CHECK_RECORDED_H
 

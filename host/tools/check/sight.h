@@ -1,4 +1,5 @@
-/* host/tools/check/sight.h: what a place's loss may depend on: the ids of its own document up to it, and nothing else. */
+/* host/tools/check/sight.h: what a place's loss may depend on: the ids of its own document up to it, and nothing
+ * else. */
 #ifndef WEFT_HOST_TOOLS_CHECK_SIGHT_H
 #define WEFT_HOST_TOOLS_CHECK_SIGHT_H
 

@@ -1,5 +1,5 @@
-/* host/tools/check/strategy_rules.c: what a strategy has to keep to. Its programs are proved by the checker that every run
- * goes through; here for jobs that no run has asked for. */
+/* host/tools/check/strategy_rules.c: what a strategy has to keep to. Its programs are proved by the checker that
+ * every run goes through; here for jobs that no run has asked for. */
 #include "tools/check/rule.h"
 
 #include "tools/check/jobs.h"

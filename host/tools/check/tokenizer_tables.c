@@ -1,5 +1,5 @@
-/* host/tools/check/tokenizer_tables.c: what a tokenizer's optional tables are there for: tokens that are added to those of
- * the files, and conversations. */
+/* host/tools/check/tokenizer_tables.c: what a tokenizer's optional tables are there for: tokens that are added to
+ * those of the files, and conversations. */
 #include "tools/check/tokenizer_trial.h"
 
 #include "plugin/enter.h"

@@ -1,5 +1,5 @@
-/* host/tools/check/tokenizer_trial.h: a tokenizer that is tried: an instance, texts that are drawn, sinks that take what it
- * gives, and those of which its rules speak. */
+/* host/tools/check/tokenizer_trial.h: a tokenizer that is tried: an instance, texts that are drawn, sinks that take
+ * what it gives, and those of which its rules speak. */
 #ifndef WEFT_HOST_TOOLS_CHECK_TOKENIZER_TRIAL_H
 #define WEFT_HOST_TOOLS_CHECK_TOKENIZER_TRIAL_H
 

@@ -1,6 +1,6 @@
-/* host/tools/check/twice.h: a model whose own operators are each computed twice from the same values, and make three quarters
- * and a quarter of what one makes: the sum is the same, and the inputs have two readers, so that backward is asked to
- * add to what is there (accumulate) whether the model's own forward does that or not. */
+/* host/tools/check/twice.h: a model whose own operators are each computed twice from the same values, and make three
+ * quarters and a quarter of what one makes: the sum is the same, and the inputs have two readers, so that backward
+ * is asked to add to what is there (accumulate) whether the model's own forward does that or not. */
 #ifndef WEFT_HOST_TOOLS_CHECK_TWICE_H
 #define WEFT_HOST_TOOLS_CHECK_TWICE_H
 

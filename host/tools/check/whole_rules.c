@@ -1,5 +1,5 @@
-/* host/tools/check/whole_rules.c: rules of every kind: it is loaded, and runs with it are what runs have to be. Those are
- * this program's own commands, on a small model. */
+/* host/tools/check/whole_rules.c: rules of every kind: it is loaded, and runs with it are what runs have to be.
+ * Those are this program's own commands, on a small model. */
 #include "tools/check/own_command.h"
 #include "tools/check/rule.h"
 #include "tools/check/usable.h"

@@ -1,5 +1,5 @@
-/* host/tools/init/peek.h: a look at the begin of a data file, to say how it is to be read. Whether it can be read at all, and
- * what is wrong with it, is the data plugin's to say. */
+/* host/tools/init/peek.h: a look at the begin of a data file, to say how it is to be read. Whether it can be read at
+ * all, and what is wrong with it, is the data plugin's to say. */
 #ifndef WEFT_HOST_TOOLS_INIT_PEEK_H
 #define WEFT_HOST_TOOLS_INIT_PEEK_H
 

@@ -1,4 +1,5 @@
-/* host/tools/profile/profile.h: optimizer steps timed device call by device call, and added up by what the calls are for.
+/* host/tools/profile/profile.h: optimizer steps timed device call by device call, and added up by what the calls are
+ * for.
  *
  * A profile listens to a stepper while it lives. What it times is the training step as it is: the same program, buffers
  * and kernels; two readings of a clock around each call are all that is added. */

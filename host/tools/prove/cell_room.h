@@ -1,5 +1,5 @@
-/* host/tools/prove/cell_room.h: whether a rank's device has the room for each cell, before the first of them is started. A
- * cell is judged by itself: how many run at once on one machine is no part of it. */
+/* host/tools/prove/cell_room.h: whether a rank's device has the room for each cell, before the first of them is
+ * started. A cell is judged by itself: how many run at once on one machine is no part of it. */
 #ifndef WEFT_HOST_TOOLS_PROVE_CELL_ROOM_H
 #define WEFT_HOST_TOOLS_PROVE_CELL_ROOM_H
 

@@ -1,4 +1,5 @@
-/* host/tools/prove/grid.h: the cells of a proof: which settings of strategy, policy and split are tried with one another.
+/* host/tools/prove/grid.h: the cells of a proof: which settings of strategy, policy and split are tried with one
+ * another.
  *
  * A cell is what is put in place of the configuration's own [strategy], [policy] and activation checkpointing, and on
  * how many ranks. Axes that do not apply to a strategy are not multiplied. The order of the cells, and what is chosen

@@ -1,5 +1,5 @@
-/* host/tools/prove/spec.h: which settings make sense for a configuration: its own policy and three others, the strategies
- * that there are plugins of, and what all of them are told. */
+/* host/tools/prove/spec.h: which settings make sense for a configuration: its own policy and three others, the
+ * strategies that there are plugins of, and what all of them are told. */
 #ifndef WEFT_HOST_TOOLS_PROVE_SPEC_H
 #define WEFT_HOST_TOOLS_PROVE_SPEC_H
 

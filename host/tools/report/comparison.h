@@ -1,4 +1,5 @@
-/* host/tools/report/comparison.h: runs side by side: what they took and came to, and in what they were told to differ. */
+/* host/tools/report/comparison.h: runs side by side: what they took and came to, and in what they were told to
+ * differ. */
 #ifndef WEFT_HOST_TOOLS_REPORT_COMPARISON_H
 #define WEFT_HOST_TOOLS_REPORT_COMPARISON_H
 

@@ -1,5 +1,5 @@
-/* host/tools/report/page.h: one or several runs as one HTML page that needs nothing else: style and drawings are in it, no
- * script, nothing is fetched. */
+/* host/tools/report/page.h: one or several runs as one HTML page that needs nothing else: style and drawings are in
+ * it, no script, nothing is fetched. */
 #ifndef WEFT_HOST_TOOLS_REPORT_PAGE_H
 #define WEFT_HOST_TOOLS_REPORT_PAGE_H
 

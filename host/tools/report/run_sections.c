@@ -1,4 +1,5 @@
-/* host/tools/report/run_sections.c: what is told of one run alone: evaluations and saves, its configuration, its starts. */
+/* host/tools/report/run_sections.c: what is told of one run alone: evaluations and saves, its configuration, its
+ * starts. */
 #include "tools/report/page_sections.h"
 
 #include "base/units.h"
