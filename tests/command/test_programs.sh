@@ -34,7 +34,7 @@ prints lone/weft --version
 # Each command's help fits 80 columns and has two examples that begin with the command itself.
 "$weft" --help >help
 [ "$(grep -c '^  weft ' help)" = 2 ] || failed "the help has not two examples" help
-sed -n 's/^  \([a-z]*\( [a-z]*\)\{0,1\}\)  *[A-Z].*\.$/\1/p' help >names
+sed -n 's/^  \([a-z]*\( [a-z]*\)\{0,1\}\)  *[A-Z].*\.$/\1/p' help | sed 's/ *$//' >names
 [ "$(wc -l <names)" -gt 20 ] || failed "the help lists too few commands" help
 while read -r name; do
     # shellcheck disable=SC2086  # a name may have two words
@@ -58,12 +58,58 @@ if command -v groff >/dev/null; then
     [ ! -s err ] || failed "groff warns of the manual page" err
 fi
 if command -v bash >/dev/null; then
-    complete() { # complete WORD...: what bash offers for the last word
+    offered() { # offered WORD...: what bash offers for the last word
         bash -c '. "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _weft; echo "${COMPREPLY[*]}"' "$manual/weft.bash" "$@"
     }
-    [ "$(complete weft tr)" = train ] || failed "completion of tr: $(complete weft tr)"
-    [ "$(complete weft plugins ch)" = check ] || failed "completion of plugins ch"
-    [ "$(complete weft train run.ini --over)" = --overwrite ] || failed "completion of --over"
-    [ "$(complete weft plugins check --se)" = --seconds ] || failed "completion of --se"
+    [ "$(offered weft tr)" = train ] || failed "completion of tr: $(offered weft tr)"
+    [ "$(offered weft plugins ch)" = check ] || failed "completion of plugins ch"
+    [ "$(offered weft train run.ini --over)" = --overwrite ] || failed "completion of --over"
+    [ "$(offered weft plugins check --se)" = --seconds ] || failed "completion of --se"
 fi
+
+# One run of each command that the help lists: this is what runs under the sanitizers.
+make_run <<'INI'
+steps = 2
+[optimizer]
+lr = 1e-3
+[checkpoint]
+every = 2
+[strategy]
+plugin = single
+INI
+run() { # run NAME ARGUMENT...: it succeeds
+    echo "$1" >>ran
+    words=$1
+    shift
+    # shellcheck disable=SC2086  # a name may have two words
+    prints limit "$weft" $words "$@"
+}
+run "config check" run.ini
+run "config describe" train
+run "config explain" run.ini --json
+run "data show" run.ini --n 1
+run "data stats" run.ini
+run plan run.ini --print-program
+run train run.ini run.out=base
+run train run.ini model.path=base/model model.start=weights adapter.plugin=lora adapter.r=2 run.out=learned
+run eval learned
+run generate learned --prompt "1. e4" --tokens 4
+run merge base/model learned/model merged
+run report learned base
+run profile run.ini --steps 1 --warmup 0
+run prove run.ini --ranks 1 --steps 1
+echo ab >>ran
+status=0
+limit "$weft" ab run.ini --vary train.micro_batch=1,2 --rounds 2 --steps 1 --learn 0 >printed 2>printed.err || status=$?
+[ $status -ge 10 ] || [ $status = 0 ] || failed "ab: exit status $status" printed printed.err
+run init base/model games.txt -o first.ini
+run tokenize model <games.txt
+run "plugins list"
+run "plugins describe" optimizer:adamw
+run "plugins new" policy mine
+run "plugins check" "$WEFT_BUILD/plugins/weft-policy-block.so" --rule R26
+if has mpich; then run "plugins exchange" run.ini --ranks 2; else echo "plugins exchange" >>ran; fi
+sort -u ran >ran.names
+sort -u names >listed
+cmp -s ran.names listed || failed "commands were not run" listed ran.names
 exit "$failures"
