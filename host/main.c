@@ -1,37 +1,6 @@
-/* host/main.c: the process `weft`. */
-#include "command/cli.h"
-
-#include "plugin/crash.h"
-#include "plugin/ending.h"
-
-#include <fcntl.h>
-#include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-/* A device plugin's OpenMP reads its settings when it is loaded. By default its threads burn a core for milliseconds
- * while they wait for work, which on a machine that does anything else makes a step ten times slower; a short spin
- * costs nothing there and keeps the speed of a free machine. What the user has set stays. */
-static void settle_openmp(void) {
-    if (getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL)
-        (void)setenv("GOMP_SPINCOUNT", "5000", 0);
-}
-
-/* The first files that are opened would take the numbers of descriptors 0, 1 and 2 that the caller has closed, and
- * receive what is printed. They are held by one that fails to read or to write, as a closed one does. */
-static void hold_closed_streams(void) {
-    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
-        if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
+/* host/main.c: the program `weft`: its commands and nothing else. */
+#include "command/commands.h"
 
 int main(int argc, char **argv) {
-    int status = 0;
-    hold_closed_streams();
-    settle_openmp();
-    weft_crash_install();
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a write that fails, and is told as one */
-    weft_ending_guard();
-    status = weft_cli_main(argc, argv);
-    weft_ending_reached();
-    return status;
+    return weft_cli_main(argc, argv, weft_commands);
 }

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "base/tree.h"
 #include "base/words.h"
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/config_json.h"
 #include "model/convert.h"
 #include "model/packed.h"
@@ -217,7 +217,7 @@ static weft_status refuse_type(const merge *self, const weft_tensor *tensor, wef
                           self->what->base, tensor->name, weft_tensor_dtype_name(tensor->dtype));
 }
 
-/* Elements from `first` on that the file has, and the mean of its rows behind them (setup/tokens.h). */
+/* Elements from `first` on that the file has, and the mean of its rows behind them (program/tokens.h). */
 static weft_status read_numbers(const merge *self, const weft_tensor *tensor, int64_t row, int64_t first, int64_t n,
                                 weft_error *err) {
     const int64_t width = weft_dtype_bytes(tensor->dtype), left = tensor->numel - first;

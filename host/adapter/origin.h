@@ -8,7 +8,7 @@
 #ifndef WEFT_HOST_ADAPTER_ORIGIN_H
 #define WEFT_HOST_ADAPTER_ORIGIN_H
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/declare.h"
 
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* host/adapter/sites.c: see sites.h. */
 #include "adapter/sites.h"
 
-#include "tensor/operators.h"
+#include "graph/operators.h"
 
 #include <stdlib.h>
 

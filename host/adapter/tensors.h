@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_ADAPTER_TENSORS_H
 #define WEFT_HOST_ADAPTER_TENSORS_H
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/declare.h"
 
 #define WEFT_ADAPTER_WEIGHTS "adapter_model.safetensors"

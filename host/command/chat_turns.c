@@ -3,7 +3,7 @@
 
 #include "base/bytes.h"
 #include "plugin/enter.h"
-#include "session/text_end.h"
+#include "run/text_end.h"
 
 #include <errno.h>
 #include <stdlib.h>

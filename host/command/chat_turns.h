@@ -3,8 +3,8 @@
 #ifndef WEFT_HOST_COMMAND_CHAT_TURNS_H
 #define WEFT_HOST_COMMAND_CHAT_TURNS_H
 
-#include "session/generate.h"
-#include "setup/run.h"
+#include "run/generate.h"
+#include "program/run.h"
 
 typedef struct weft_chat_options {
     const char *named;  /* a template by name; NULL: the model's own */

@@ -1,7 +1,7 @@
 /* host/command/cmd_config.c: weft config check | explain | describe. */
-#include "command/cli.h"
-#include "session/session.h"
-#include "setup/paths.h"
+#include "cli/cli.h"
+#include "run/session.h"
+#include "program/paths.h"
 
 /* *trains: whether the file or an override has a section [train]; a file without one is for `weft generate`. */
 static weft_status is_for_training(bool *trains, const weft_args *args, weft_error *err) {
@@ -78,38 +78,43 @@ static weft_exit describe_keys(const weft_args *args, weft_error *err) {
     return WEFT_EXIT_FAILED;
 }
 
-static const weft_flag explain_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
-                                          {NULL, NULL, false, NULL}};
+static const weft_flag explain_flags[] = {
+    {"json", NULL, false, "Print an array of objects instead of a table."},
+    {NULL, NULL, false, NULL},
+};
 
 const weft_command weft_command_config_check = {
-    "config check",
-    "Validate a configuration, its plugins (which it loads), model and data.",
-    "run.ini [section.key=value ...]",
-    WEFT_TAKES_CONFIG,
-    0,
-    0,
-    NULL,
-    "A file with a section [train] has to hold what weft train needs; one "
-    "without, what weft generate needs.",
-    check_config};
+    .name = "config check",
+    .summary = "Validate a configuration, its plugins (loaded), model and data.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .more =
+        "A file with a section [train] must hold what weft train needs; a file without it, what weft generate needs.",
+    .examples = "  weft config check run.ini\n"
+                "  weft config check run.ini data.context=512\n",
+    .run = check_config,
+};
 
-const weft_command weft_command_config_explain = {"config explain",
-                                                  "Print every key's value and where it comes from.",
-                                                  "run.ini [section.key=value ...]",
-                                                  WEFT_TAKES_CONFIG,
-                                                  0,
-                                                  0,
-                                                  explain_flags,
-                                                  NULL,
-                                                  explain};
+const weft_command weft_command_config_explain = {
+    .name = "config explain",
+    .summary = "Print every value and where it comes from.",
+    .usage = "run.ini [section.key=value ...]",
+    .takes = WEFT_TAKES_CONFIG,
+    .flags = explain_flags,
+    .examples = "  weft config explain run.ini\n"
+                "  weft config explain run.ini --json\n",
+    .run = explain,
+};
 
 const weft_command weft_command_config_describe = {
-    "config describe",
-    "Print the host's own keys with default, range and help.",
-    "[SECTION]",
-    WEFT_TAKES_ARGUMENTS,
-    0,
-    1,
-    NULL,
-    "A plugin's keys stand in the same sections: weft plugins describe KIND:ID.",
-    describe_keys};
+    .name = "config describe",
+    .summary = "Print the host's keys with default, range and help.",
+    .usage = "[SECTION]",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 0,
+    .max_extra = 1,
+    .more = "A plugin's keys are in the same sections: weft plugins describe KIND:ID.",
+    .examples = "  weft config describe\n"
+                "  weft config describe train\n",
+    .run = describe_keys,
+};

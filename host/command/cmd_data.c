@@ -1,14 +1,14 @@
 /* host/command/cmd_data.c: weft data show | stats: what a run would learn from, before it learns. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "report/data_table.h"
-#include "session/session.h"
+#include "run/session.h"
 
 static const weft_flag show_flags[] = {
-    {"n", "N", false, "How many rows (3)."},
-    {"first", "ROW", false, "Row to begin with, from 0 (0)."},
-    {"validation", NULL, false, "Rows of the validation split."},
-    {"tokens", NULL, false, "A line per token: place, id, weight as a target, text."},
+    {"n", "N", false, "Number of sequences (default 3)."},
+    {"first", "ROW", false, "First sequence, from 0 (default 0)."},
+    {"validation", NULL, false, "Print sequences of the validation split."},
+    {"tokens", NULL, false, "Print one line per token: position, id, weight as a target, text."},
     {NULL, NULL, false, NULL},
 };
 
@@ -41,20 +41,23 @@ static weft_exit print_stats(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_data_show = {
     .name = "data show",
-    .summary = "Print rows as the model will see them, and what of them is learned.",
+    .summary = "Print sequences as the model sees them, with their targets.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = show_flags,
-    .more =
-        "What is learned stands in green on a terminal and between [[ and ]] elsewhere; special tokens are written as\n"
-        "their names. Rows come in the order in which training takes them.",
+    .more = "Targets are green on a terminal and between [[ and ]] elsewhere. Special tokens are printed by name. "
+            "Sequences have the order in which training reads them.",
+    .examples = "  weft data show run.ini --n 5\n"
+                "  weft data show run.ini --tokens --validation\n",
     .run = show_rows,
 };
 
 const weft_command weft_command_data_stats = {
     .name = "data stats",
-    .summary = "Count documents and tokens, how long they are, what is cut and what packing saves.",
+    .summary = "Print document counts, lengths, truncation and packing gain.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
+    .examples = "  weft data stats run.ini\n"
+                "  weft data stats run.ini data.context=1024\n",
     .run = print_stats,
 };

@@ -1,19 +1,19 @@
 /* host/command/cmd_eval.c: `weft eval`. */
-#include "command/fit_flags.h"
+#include "cli/fit_flags.h"
 
 #include "base/clock.h"
 #include "base/units.h"
-#include "engine/engine.h"
+#include "run/engine.h"
 #include "report/bar_line.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <unistd.h>
 
 static const weft_flag flags[] = {
-    {"adapter", "NAME|DIR", false, "With this adapter: a directory, or one of [adapter] named."},
-    {"json", NULL, false, "Print an object instead of lines for people."},
+    {"adapter", "NAME|DIR", false, "Use this adapter: a directory, or a name in [adapter]."},
+    {"json", NULL, false, "Print an object instead of text."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
@@ -101,12 +101,14 @@ static weft_exit run_eval(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_eval = {
     .name = "eval",
-    .summary = "Measure a model's loss and perplexity.",
+    .summary = "Measure the loss and perplexity of a model.",
     .usage = "run.ini|DIR [section.key=value ...]",
     .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,
-    .more =
-        "Measures the validation documents of [data], or all of [data] path where validation = none. DIR is a model's\n"
-        "directory, which needs data.path=FILE, or a run's, [run] out: its model/ on its own validation documents.",
+    .more = "Evaluates the validation documents of [data], or all of [data] path if validation = none. DIR is the "
+            "directory of a model, which needs data.path=FILE, or of a run ([run] out): its model/ on its own "
+            "validation documents.",
+    .examples = "  weft eval runs/one\n"
+                "  weft eval /models/TinyLlama data.path=story.txt\n",
     .run = run_eval,
 };

@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "command/chat_turns.h"
 #include "plugin/enter.h"
-#include "session/text_end.h"
+#include "run/text_end.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -12,22 +12,20 @@
 #include <unistd.h>
 
 static const weft_flag flags[] = {
-    {"prompt", "TEXT", false, "Text to continue; what stands on standard input by default."},
-    {"tokens", "N", false, "How many ids to make at most (100)."},
-    {"temperature", "T", false, "0 takes the likeliest id; above 0 samples (0.8)."},
-    {"top-k", "K", false, "Sample among the K likeliest ids; 0: all (0)."},
-    {"top-p", "P", false, "Sample among the likeliest ids that hold this probability (1)."},
-    {"repetition-penalty", "P", false,
-     "Make the ids that the text has less likely by P, as transformers does; 1: off (1)."},
-    {"ignore-eos", NULL, false, "Go on after the model ends its text."},
-    {"no-cache", NULL, false, "Compute the whole text again for each id: slow, for comparison."},
+    {"prompt", "TEXT", false, "Text to continue; standard input by default."},
+    {"tokens", "N", false, "Maximum number of new tokens (default 100)."},
+    {"temperature", "T", false, "Sampling temperature; 0 takes the most likely token (default 0.8)."},
+    {"top-k", "K", false, "Sample among the K most likely tokens; 0: all (default 0)."},
+    {"top-p", "P", false, "Sample among the most likely tokens of this total probability (default 1)."},
+    {"repetition-penalty", "P", false, "Divide the logits of earlier tokens by P, as transformers does (default 1)."},
+    {"ignore-eos", NULL, false, "Continue after the end-of-sequence token."},
+    {"no-cache", NULL, false, "Compute the whole sequence again for each token: slow, for comparison."},
     {"chat", NULL, false,
-     "Answer by the chat template: --prompt, or each line of standard input, is what the user says."},
-    {"template", "NAME", false,
-     "With --chat: a template by name, as [data] template has them; without it the model's own."},
-    {"system", "TEXT", false, "With --chat: a system message that comes first."},
-    {"adapter", "NAME|DIR", false, "With this adapter: a directory, or one of [adapter] named."},
-    {"json", NULL, false, "Print ids and text of the continuation as an object."},
+     "Answer through the chat template: --prompt, or each line of standard input, is a user message."},
+    {"template", "NAME", false, "With --chat: a built-in template, as in [data] template; default: the model's own."},
+    {"system", "TEXT", false, "With --chat: the system message."},
+    {"adapter", "NAME|DIR", false, "Use this adapter: a directory, or a name in [adapter]."},
+    {"json", NULL, false, "Print ids and text as an object."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,
     {NULL, NULL, false, NULL},
@@ -243,14 +241,13 @@ done:
 
 const weft_command weft_command_generate = {
     .name = "generate",
-    .summary = "Continue a prompt with a model.",
+    .summary = "Continue a prompt with a model, or chat.",
     .usage = "run.ini|DIR [section.key=value ...]",
     .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,
-    .more = "DIR is a model's directory, or a run's, [run] out, which stands for its model/. A prompt on standard "
-            "input is read\n"
-            "to its end, without its last line end; a terminal is not waited for. The random numbers of sampling come "
-            "from\n"
-            "[run] seed.",
+    .more = "DIR is the directory of a model, or of a run ([run] out), which means its model/. A prompt on standard "
+            "input is read to its end, without its last line end; a terminal is not read. Sampling uses [run] seed.",
+    .examples = "  weft generate runs/one --prompt \"Once\" --temperature 0\n"
+                "  weft generate runs/instruct --chat\n",
     .run = run_generate,
 };

@@ -1,22 +1,22 @@
 /* host/command/cmd_merge.c: `weft merge`. No device is opened, and nothing is planned but the model's tree. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "adapter/merge.h"
 #include "adapter/origin.h"
 #include "adapter/stack.h"
 #include "base/file.h"
 #include "base/join.h"
-#include "checkpoint/staging.h"
-#include "plan/make_plan.h"
-#include "setup/token_files.h"
+#include "run/staging.h"
+#include "program/make_plan.h"
+#include "program/token_files.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 static const weft_flag flags[] = {
-    {"dtype", "TYPE", false, "Type of the merged weights: fp32, bf16 or fp16; by default each tensor's own."},
-    {"any-base", NULL, false, "Merge although the adapter was made on other weights."},
+    {"dtype", "TYPE", false, "Type of the merged weights: fp32, bf16 or fp16; default: each tensor's own."},
+    {"any-base", NULL, false, "Merge even if the adapter was trained on other weights."},
     {NULL, NULL, false, NULL},
 };
 
@@ -162,14 +162,16 @@ static weft_exit run_merge(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_merge = {
     .name = "merge",
-    .summary = "Make one model of a base and an adapter.",
+    .summary = "Merge an adapter into its base.",
     .usage = "BASE ADAPTER OUT",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 3,
     .max_extra = 3,
     .flags = flags,
-    .more = "BASE is a model's directory, ADAPTER one with adapter_config.json, as PEFT or a run's model/ has it. OUT "
-            "is made as\n"
-            "a whole, file by file as BASE has them; no device is needed. Sums are formed in fp32 and rounded once.",
+    .more =
+        "BASE is the directory of a model. ADAPTER holds adapter_config.json, as written by PEFT or a run. OUT is "
+        "created atomically, with the files of BASE; no device is needed. Sums are computed in fp32 and rounded once.",
+    .examples = "  weft merge /models/TinyLlama runs/lora/model merged\n"
+                "  weft merge base adapter merged --dtype bf16\n",
     .run = run_merge,
 };

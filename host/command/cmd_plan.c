@@ -1,11 +1,11 @@
 /* host/command/cmd_plan.c: `weft plan`: what a run will take and do, before it runs. */
-#include "command/fit_flags.h"
-#include "command/spawn.h"
+#include "cli/fit_flags.h"
+#include "cli/spawn.h"
 
 #include "base/units.h"
 #include "launch/find.h"
 #include "launch/voice.h"
-#include "plan/show.h"
+#include "program/show.h"
 #include "report/chosen.h"
 #include "report/contrast.h"
 #include "report/forecast.h"
@@ -18,25 +18,25 @@
 #include "report/survey_table.h"
 #include "report/world_line.h"
 #include "report/wrapping.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <jansson.h>
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
-    {"ranks", "N", false, "Plan for N ranks; nothing is started without --time."},
-    {"nodes", "M", false, "Plan for ranks on M machines, as many on each; 1 by default."},
-    {"diff", "OTHER.ini", false, "Show what another configuration would change instead; overrides count for both."},
-    {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict a step's time."},
-    {"rates", "FILE", false, "Predict it from what an earlier --time --json has measured."},
+    {"ranks", "N", false, "Plan for N ranks; only --time starts them."},
+    {"nodes", "M", false, "Plan for M machines with equal numbers of ranks (default 1)."},
+    {"diff", "OTHER.ini", false, "Show what another configuration would change; overrides apply to both."},
+    {"time", NULL, false, "Start the ranks, measure this machine for some seconds, and predict the time of a step."},
+    {"rates", "FILE", false, "Predict the time from an earlier --time --json."},
     WEFT_FIT_FLAG,
     {"print-program", NULL, false,
-     "Print every event of a program with its buffers; of one that is refused, with a mark where."},
-    {"mode", "MODE", false, "Which program that is: of training, evaluation or generation; training by default."},
-    {"print-wrapping", NULL, false, "Print every module with the unit that it travels in."},
-    {"print-links", NULL, false, "Print how many bytes each rank sends to each other one in a step."},
+     "Print every instruction of a program with its buffers, or mark the one that fails the check."},
+    {"mode", "MODE", false, "Program to print: train, eval or generate (default train)."},
+    {"print-wrapping", NULL, false, "Print every module with its unit."},
+    {"print-links", NULL, false, "Print how many bytes each rank sends to each other rank in a step."},
     {"print-sharding", NULL, false, "Print how much of each parameter a rank keeps."},
-    {"rank", "R", false, "Which rank --print-program and --print-sharding are about; 0 by default."},
+    {"rank", "R", false, "Rank for --print-program and --print-sharding (default 0)."},
     {NULL, NULL, false, NULL},
 };
 
@@ -420,8 +420,9 @@ const weft_command weft_command_plan = {
     .usage = "run.ini|DIR [section.key=value ...]",
     .takes = WEFT_TAKES_DIRECTORY,
     .flags = flags,
-    .more =
-        "DIR is a model's directory, which needs data.path=FILE and is planned for one epoch where nothing else is\n"
-        "said, or a run's, [run] out: its configuration with its model/.",
+    .more = "DIR is the directory of a model, which needs data.path=FILE and is planned for one epoch by default, or "
+            "of a run ([run] out): its configuration with its model/.",
+    .examples = "  weft plan run.ini --ranks 4\n"
+                "  weft plan run.ini --print-program --mode eval\n",
     .run = run_plan,
 };

@@ -1,12 +1,12 @@
 /* host/command/cmd_plugins.c: weft plugins list | describe. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "base/words.h"
 #include "config/config.h"
 #include "plugin/apart.h"
 #include "plugin/plugin.h"
 #include "plugin/scan.h"
-#include "setup/offers.h"
+#include "program/offers.h"
 #include <stdlib.h>
 
 /* --- list --- */
@@ -163,30 +163,40 @@ static weft_exit describe_plugin(const weft_args *args, weft_error *err) {
     return weft_exit_from(status);
 }
 
-static const weft_flag list_flags[] = {{"json", NULL, false, "Print an array of objects instead of a table."},
-                                       {NULL, NULL, false, NULL}};
-static const weft_flag describe_flags[] = {{"json", NULL, false, "Print an object instead of a page."},
-                                           {NULL, NULL, false, NULL}};
+static const weft_flag list_flags[] = {
+    {"json", NULL, false, "Print an array of objects instead of a table."},
+    {NULL, NULL, false, NULL},
+};
+static const weft_flag describe_flags[] = {
+    {"json", NULL, false, "Print an object instead of a page."},
+    {NULL, NULL, false, NULL},
+};
 
 const weft_command weft_command_plugins_list = {
-    "plugins list",
-    "Print all plugins that are found, and why one cannot be used.",
-    "",
-    WEFT_TAKES_ARGUMENTS,
-    0,
-    0,
-    list_flags,
-    "Each file is loaded in a process of its own. Directories in order: "
-    "WEFT_PLUGIN_PATH, ~/.local/share/weft/plugins,\n"
-    "~/.local/lib/weft/plugins, those of the installation. [plugins] path of a run comes before them.",
-    list};
+    .name = "plugins list",
+    .summary = "List all plugins, with a reason for each that is unusable.",
+    .usage = "",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 0,
+    .max_extra = 0,
+    .flags = list_flags,
+    .more = "Each file is loaded in a subprocess. Search order: WEFT_PLUGIN_PATH, ~/.local/share/weft/plugins, "
+            "~/.local/lib/weft/plugins, the directories of the installation. [plugins] path of a run comes first.",
+    .examples = "  weft plugins list\n"
+                "  WEFT_PLUGIN_PATH=$PWD weft plugins list\n",
+    .run = list,
+};
 
-const weft_command weft_command_plugins_describe = {"plugins describe",
-                                                    "Print what a plugin is and its keys with default, range and help.",
-                                                    "KIND:ID",
-                                                    WEFT_TAKES_ARGUMENTS,
-                                                    1,
-                                                    1,
-                                                    describe_flags,
-                                                    "ID may be the path of a file.",
-                                                    describe_plugin};
+const weft_command weft_command_plugins_describe = {
+    .name = "plugins describe",
+    .summary = "Print a plugin and its keys with default, range and help.",
+    .usage = "KIND:ID",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 1,
+    .max_extra = 1,
+    .flags = describe_flags,
+    .more = "ID may be the path of a file.",
+    .examples = "  weft plugins describe optimizer:adamw\n"
+                "  weft plugins describe policy:./mine.so\n",
+    .run = describe_plugin,
+};

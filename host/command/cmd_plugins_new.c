@@ -1,6 +1,6 @@
 /* host/command/cmd_plugins_new.c: weft plugins new. */
 #include "base/templates.h"
-#include "command/cli.h"
+#include "cli/cli.h"
 #include "command/skeleton.h"
 #include "plugin/search.h"
 
@@ -33,17 +33,23 @@ static weft_exit new_plugin(const weft_args *args, weft_error *err) {
     return WEFT_EXIT_DONE;
 }
 
-static const weft_flag new_flags[] = {{"into", "DIR", false, "The directory to make, in place of ./ID."},
-                                      {NULL, NULL, false, NULL}};
+static const weft_flag new_flags[] = {
+    {"into", "DIR", false, "Directory to create (default ./ID)."},
+    {NULL, NULL, false, NULL},
+};
 
 const weft_command weft_command_plugins_new = {
-    "plugins new",
-    "Write a plugin of one's own, to be changed: source, build, test.",
-    "KIND ID",
-    WEFT_TAKES_ARGUMENTS,
-    2,
-    2,
-    new_flags,
-    "KIND is model, policy, strategy, optimizer, data, tokenizer, adapter, device or comm; the last two wrap another\n"
-    "of their kind. What is written builds with make or CMake, and its check trains, resumes and proves with it.",
-    new_plugin};
+    .name = "plugins new",
+    .summary = "Write the source of a new plugin, with build and test.",
+    .usage = "KIND ID",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 2,
+    .max_extra = 2,
+    .flags = new_flags,
+    .more = "KIND is model, policy, strategy, optimizer, data, tokenizer, adapter, device or comm; the last two wrap "
+            "another plugin of their kind. The result builds with make or CMake; `make check` trains, resumes and "
+            "proves with it.",
+    .examples = "  weft plugins new policy mine\n"
+                "  weft plugins new optimizer lion2 --into lion2-plugin\n",
+    .run = new_plugin,
+};

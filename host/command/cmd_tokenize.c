@@ -1,5 +1,5 @@
 /* host/command/cmd_tokenize.c: `weft tokenize`: text to ids and back, between standard input and output. */
-#include "command/cli.h"
+#include "cli/cli.h"
 
 #include "base/bytes.h"
 #include "config/config.h"
@@ -14,10 +14,9 @@
 #include <stdlib.h>
 
 static const weft_flag flags[] = {
-    {"bos", NULL, false, "Put the tokenizer's BOS first."},
-    {"eos", NULL, false, "Put the tokenizer's EOS last."},
-    {"decode", NULL, false,
-     "The other way: read ids, write the bytes that they stand for, special tokens as their names."},
+    {"bos", NULL, false, "Add the beginning-of-sequence token."},
+    {"eos", NULL, false, "Add the end-of-sequence token."},
+    {"decode", NULL, false, "Read ids and write their bytes, special tokens by name."},
     {NULL, NULL, false, NULL},
 };
 
@@ -175,14 +174,15 @@ static weft_exit tokenize_input(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_tokenize = {
     .name = "tokenize",
-    .summary = "Turn text into ids, or ids into text.",
+    .summary = "Convert text to token ids, or ids to text.",
     .usage = "DIR < text",
     .takes = WEFT_TAKES_ARGUMENTS,
     .min_extra = 1,
     .max_extra = 1,
     .flags = flags,
-    .more = "DIR holds tokenizer.json. The ids stand on one line with blanks between them; nothing is added to them "
-            "unless\n"
-            "it is asked for. Every byte of the input counts, the end of its last line too.",
+    .more = "DIR holds tokenizer.json. The ids are printed on one line, separated by blanks. No token is added without "
+            "--bos or --eos. Every byte of the input counts, its last line end too.",
+    .examples = "  weft tokenize /models/TinyLlama < story.txt\n"
+                "  echo \"1 306\" | weft tokenize /models/TinyLlama --decode\n",
     .run = tokenize_input,
 };

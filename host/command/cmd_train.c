@@ -1,23 +1,23 @@
 /* host/command/cmd_train.c: `weft train`. */
-#include "command/fit_flags.h"
-#include "command/spawn.h"
+#include "cli/fit_flags.h"
+#include "cli/spawn.h"
 
 #include "plugin/services.h"
 #include "train/trainer.h"
 
 static const weft_flag flags[] = {
     {"resume", "inexact", true,
-     "Go on from the newest valid checkpoint in [run] out; =inexact accepts what differs, and says so."},
-    {"overwrite", NULL, false, "Remove what a run left in [run] out, and start anew."},
-    {"ranks", "N", false, "Train on N ranks: start them on this machine, or check that a launcher started as many."},
+     "Continue from the newest valid checkpoint in [run] out; =inexact accepts and prints differences."},
+    {"overwrite", NULL, false, "Delete the files of the earlier run in [run] out and start again."},
+    {"ranks", "N", false, "Train on N ranks: start them on this machine, or check that a launcher started N."},
     WEFT_FIT_FLAG,
     WEFT_NO_FIT_FLAG,
     {"quiet", NULL, false, "Print warnings and errors only."},
-    {"verbose", NULL, false, "Print plugins, wrapping, world, sums and each rank's memory too."},
-    {"print-wrapping", NULL, false, "Print every module with the unit that it travels in, before the first step."},
+    {"verbose", NULL, false, "Print plugins, wrapping, ranks, sums and memory of each rank too."},
+    {"print-wrapping", NULL, false, "Print every module with its unit before the first step."},
     {"print-sharding", NULL, false, "Print how much of the first and last 15 units and parameters the rank keeps."},
-    {"print-batches", NULL, false, "Print which rows of the first step each rank takes, and how they begin."},
-    {"print-values", "N", false, "Print what each event of the first N steps computes; for one rank."},
+    {"print-batches", NULL, false, "Print the sequences of the first step of each rank."},
+    {"print-values", "N", false, "Print the result of each instruction of the first N steps; for one rank."},
     {NULL, NULL, false, NULL},
 };
 
@@ -72,10 +72,12 @@ static weft_exit run_train(const weft_args *args, weft_error *err) {
 
 const weft_command weft_command_train = {
     .name = "train",
-    .summary = "Fine-tune a model as an INI file says.",
+    .summary = "Fine-tune a model as an INI file configures it.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .flags = flags,
-    .more = "Exit status 75: a signal stopped the run after its step was saved; --resume goes on.",
+    .more = "Exit status 75: a signal stopped the run after it saved its step; --resume continues.",
+    .examples = "  weft train run.ini --ranks 4 strategy.plugin=fsdp\n"
+                "  weft train run.ini train.steps=500 --resume\n",
     .run = run_train,
 };

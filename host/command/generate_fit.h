@@ -2,8 +2,8 @@
 #ifndef WEFT_HOST_COMMAND_GENERATE_FIT_H
 #define WEFT_HOST_COMMAND_GENERATE_FIT_H
 
-#include "command/fit_flags.h"
-#include "session/generate.h"
+#include "cli/fit_flags.h"
+#include "run/generate.h"
 
 typedef struct weft_generate_fit {
     const weft_args *args;

@@ -101,7 +101,7 @@
     K(STR, use, "", "", "", WEFT_SAME, "Which of named stands for from.")                                              \
     K(BOOL, any_base, "no", "", "", WEFT_SAME, "yes: an adapter that was made on other weights is taken as well.")
 
-/* These count where the plugin offers them (setup/offers.h). */
+/* These count where the plugin offers them (program/offers.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
     K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
       "How leaf gradients are added up: ordered and tree give the same bits on any number of ranks.")                  \

@@ -1,7 +1,7 @@
 /* host/model/packed.c: see packed.h. */
 #include "model/packed.h"
 
-#include "files/joined.h"
+#include "base/joined.h"
 
 /* Of one whose blocks end with the rows; the rows of the others are not seen. */
 enum { RANK = 3, FLAT_RANK = 2 };

@@ -4,7 +4,7 @@
 #ifndef WEFT_HOST_MODEL_PACKED_H
 #define WEFT_HOST_MODEL_PACKED_H
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/declare.h"
 
 /* A parameter's tensor in a file of numbers of `dtype`: name, type and shape. */

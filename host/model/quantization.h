@@ -1,6 +1,6 @@
 /* host/model/quantization.h: quantization_config of config.json, by which a directory says that another program has
  * packed its weights. How weights lie in files is no affair of a model plugin's: of bitsandbytes, whose tensors are
- * read as they are (files/bitsandbytes.h), the key is taken out before the plugin sees the text, and what is saved
+ * read as they are (base/bitsandbytes.h), the key is taken out before the plugin sees the text, and what is saved
  * from then on, in numbers or in blocks of Weft's, does not have it. Of other programs it stays, and the plugin refuses
  * it. */
 #ifndef WEFT_HOST_MODEL_QUANTIZATION_H

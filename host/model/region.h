@@ -4,7 +4,7 @@
 #ifndef WEFT_HOST_MODEL_REGION_H
 #define WEFT_HOST_MODEL_REGION_H
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/hold.h"
 #include "model/peers.h"
 #include "model/staged.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/words.h"
-#include "files/joined.h"
+#include "base/joined.h"
 #include "model/convert.h"
 #include "model/packed.h"
 #include "plugin/services.h"

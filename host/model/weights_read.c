@@ -4,7 +4,7 @@
  * count as this process's memory beside the region. */
 #include <stdlib.h>
 
-#include "files/ahead.h"
+#include "base/ahead.h"
 #include "model/convert.h"
 #include "model/packing.h"
 #include "model/weights.h"

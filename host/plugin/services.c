@@ -1,7 +1,7 @@
 /* host/plugin/services.c: see services.h. Memory that is handed out carries a short record of itself in front. */
 #include "plugin/services.h"
 
-#include "base/words.h"
+#include "base/message.h"
 #include "plugin/parallel.h"
 
 #include <stdatomic.h>
@@ -23,15 +23,12 @@ static void services_log(const weft_host *host, int32_t level, const char *text)
 }
 
 void weft_services_say(int32_t level, const char *text) {
-    static const char *const names[] = {"error: ", "warning: ", "", ""};
-    char *tame = NULL;
+    static const char *const prefixes[] = {"weft: error", "weft: warning", "weft", "weft"};
+    static const weft_message_kind kinds[] = {WEFT_MESSAGE_ERROR, WEFT_MESSAGE_WARNING, WEFT_MESSAGE_NOTE,
+                                              WEFT_MESSAGE_NOTE};
     if (level < WEFT_LOG_ERROR || level > WEFT_LOG_DEBUG) return;
     if (level > WEFT_LOG_WARN && getenv(WEFT_NO_NEWS) != NULL) return;
-    tame = strdup(text);
-    if (tame == NULL) return;
-    weft_words_tame(tame);
-    (void)fprintf(stderr, "weft: %s%s\n", names[level], tame); /* one call: lines of several threads do not mix */
-    free(tame);
+    weft_message_print(kinds[level], prefixes[level], text);
 }
 
 static void count_bytes(int64_t bytes) {

@@ -2,7 +2,7 @@
  *
  * A cut lies where nothing is under way: every event of another queue that has started has had its WAIT, no gathered
  * unit is live, and no leaf is worked on before it and behind it. What lies between two cuts is a slice. Whoever
- * records passes (step/recorder.h) keeps each slice by the lengths of its own leaves: few lists, where those of a whole
+ * records passes (run/recorder.h) keeps each slice by the lengths of its own leaves: few lists, where those of a whole
  * step are as many as there are ways to put them together.
  *
  * Several ranks have to record and to replay the same exchanges at the same time, so they are cut alike: at the same

@@ -1,7 +1,7 @@
 /* host/report/batches.c: which rows each rank takes, and how they begin; see world.h. */
 #include "report/world_line.h"
 
-#include "session/row.h"
+#include "run/row.h"
 
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
-/* host/report/chosen.h: what devices have chosen for all ranks (engine/choices.h): nothing where a device chooses
+/* host/report/chosen.h: what devices have chosen for all ranks (run/choices.h): nothing where a device chooses
  * nothing. */
 #ifndef WEFT_HOST_REPORT_CHOSEN_H
 #define WEFT_HOST_REPORT_CHOSEN_H
 
-#include "engine/choices.h"
+#include "run/choices.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
 #ifndef WEFT_HOST_REPORT_CONTRAST_H
 #define WEFT_HOST_REPORT_CONTRAST_H
 
-#include "measure/survey.h"
-#include "session/session.h"
+#include "report/survey.h"
+#include "run/session.h"
 
 #include <jansson.h>
 

@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "base/terminal.h"
 #include "plugin/enter.h"
-#include "session/row_reader.h"
+#include "run/row_reader.h"
 
 #include <jansson.h>
 #include <stdlib.h>

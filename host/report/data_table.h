@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_DATA_TABLE_H
 #define WEFT_HOST_REPORT_DATA_TABLE_H
 
-#include "session/session.h"
+#include "run/session.h"
 
 /* n rows from `first` on; tokens: a line each. */
 weft_status weft_data_show(const weft_session *session, int32_t split, uint64_t first, uint64_t n, bool tokens,

@@ -1,7 +1,7 @@
 /* host/report/fit_table.c: see fit_table.h. */
 #include "report/fit_table.h"
 
-#include "fit/fit_words.h"
+#include "report/fit_words.h"
 
 enum { COLUMNS = 80, BYTES = 12 };
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_FIT_TABLE_H
 #define WEFT_HOST_REPORT_FIT_TABLE_H
 
-#include "fit/judge_fit.h"
+#include "report/judge_fit.h"
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_FORECAST_H
 #define WEFT_HOST_REPORT_FORECAST_H
 
-#include "measure/cost.h"
+#include "report/cost.h"
 
 #include <jansson.h>
 

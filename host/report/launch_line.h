@@ -1,9 +1,9 @@
-/* host/report/launch_line.h: what a training step starts on the device (measure/launches.h); nothing where a device
+/* host/report/launch_line.h: what a training step starts on the device (report/launches.h); nothing where a device
  * cannot say. */
 #ifndef WEFT_HOST_REPORT_LAUNCH_LINE_H
 #define WEFT_HOST_REPORT_LAUNCH_LINE_H
 
-#include "measure/launches.h"
+#include "report/launches.h"
 
 #include <jansson.h>
 #include <stdio.h>

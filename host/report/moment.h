@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_MOMENT_H
 #define WEFT_HOST_REPORT_MOMENT_H
 
-#include "session/session.h"
+#include "run/session.h"
 
 /* Of one rank, bytes. */
 typedef struct weft_moment {

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/resident.h"
 #include "base/units.h"
-#include "plan/budget.h"
+#include "program/budget.h"
 #include "report/summary.h"
 
 #include <jansson.h>

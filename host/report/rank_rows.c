@@ -2,7 +2,7 @@
 #include "report/rank_rows.h"
 
 #include "base/resident.h"
-#include "plan/budget.h"
+#include "program/budget.h"
 
 #include <stdlib.h>
 

@@ -4,7 +4,7 @@
 #define WEFT_HOST_REPORT_RANK_ROWS_H
 
 #include "program/phases.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_RATE_TABLE_H
 #define WEFT_HOST_REPORT_RATE_TABLE_H
 
-#include "measure/rates.h"
+#include "report/rates.h"
 
 #include <jansson.h>
 

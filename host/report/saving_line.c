@@ -2,7 +2,7 @@
 #include "report/saving_line.h"
 
 #include "base/units.h"
-#include "plan/save_place.h"
+#include "program/save_place.h"
 
 /* Why auto saves in place; NULL: it does not, or was not asked. */
 static const char *why_in_place(const weft_plan *plan) {

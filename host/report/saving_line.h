@@ -1,9 +1,9 @@
 /* host/report/saving_line.h: how the checkpoints of a run leave that are due before its last step: beside training or
- * in place, and why (plan/save_place.h). Nothing where none is due. */
+ * in place, and why (program/save_place.h). Nothing where none is due. */
 #ifndef WEFT_HOST_REPORT_SAVING_LINE_H
 #define WEFT_HOST_REPORT_SAVING_LINE_H
 
-#include "plan/plan.h"
+#include "program/plan.h"
 
 #include <jansson.h>
 #include <stdio.h>

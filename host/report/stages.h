@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_REPORT_STAGES_H
 #define WEFT_HOST_REPORT_STAGES_H
 
-#include "measure/survey.h"
+#include "report/survey.h"
 
 #include <stdio.h>
 

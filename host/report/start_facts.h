@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_START_FACTS_H
 #define WEFT_HOST_REPORT_START_FACTS_H
 
-#include "session/session.h"
+#include "run/session.h"
 
 #include <jansson.h>
 

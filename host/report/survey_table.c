@@ -2,7 +2,7 @@
 #include "report/survey_table.h"
 
 #include "base/units.h"
-#include "plan/budget.h"
+#include "program/budget.h"
 
 #include <stdlib.h>
 

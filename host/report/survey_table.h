@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_REPORT_SURVEY_TABLE_H
 #define WEFT_HOST_REPORT_SURVEY_TABLE_H
 
-#include "measure/survey.h"
+#include "report/survey.h"
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_TABLES_H
 #define WEFT_HOST_REPORT_TABLES_H
 
-#include "session/session.h"
+#include "run/session.h"
 
 /* A mask of these. */
 typedef enum weft_shown {

@@ -1,8 +1,8 @@
-/* host/report/value_rows.h: what the events of a step compute (step/values.h), as lines for people who follow it. */
+/* host/report/value_rows.h: what the events of a step compute (run/values.h), as lines for people who follow it. */
 #ifndef WEFT_HOST_REPORT_VALUE_ROWS_H
 #define WEFT_HOST_REPORT_VALUE_ROWS_H
 
-#include "step/values.h"
+#include "run/values.h"
 
 /* Prints each value on a line of stdout: step, event, what it is of, and its first numbers. */
 const weft_value_sink *weft_value_rows_to_stdout(void);

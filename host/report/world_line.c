@@ -2,10 +2,10 @@
 #include "report/world_line.h"
 
 #include "base/units.h"
-#include "measure/precision.h"
-#include "measure/threads.h"
-#include "setup/adapters.h"
-#include "setup/offers.h"
+#include "report/precision.h"
+#include "report/threads.h"
+#include "program/adapters.h"
+#include "program/offers.h"
 
 #include <math.h>
 #include <stdlib.h>

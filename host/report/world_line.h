@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_REPORT_WORLD_LINE_H
 #define WEFT_HOST_REPORT_WORLD_LINE_H
 
-#include "session/session.h"
+#include "run/session.h"
 
 #include <jansson.h>
 
@@ -23,10 +23,10 @@ json_t *weft_run_object(const weft_session *session, const weft_run_result *resu
 void weft_world_print(const weft_session *session, int width, FILE *to);
 /* A notice where a strategy for several ranks has one. */
 void weft_world_tell_alone(const weft_session *session);
-/* A notice where one thread would be faster than the device's several. Measures, where that may be (measure/threads.h):
+/* A notice where one thread would be faster than the device's several. Measures, where that may be (report/threads.h):
  * before the session is started. [rank 0] */
 void weft_world_tell_threads(const weft_session *session);
-/* The same where 16 bits, in which the run computes, are slower than fp32 (measure/precision.h). [rank 0] */
+/* The same where 16 bits, in which the run computes, are slower than fp32 (report/precision.h). [rank 0] */
 void weft_world_tell_precision(const weft_session *session);
 /* How the leaves' gradients are summed, and whether that is covered by the contract of equal bits. */
 void weft_sums_print(const weft_session *session, int width, FILE *to);

@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_TRAIN_JOURNAL_H
 #define WEFT_HOST_TRAIN_JOURNAL_H
 
-#include "checkpoint/checkpoint.h"
+#include "run/checkpoint.h"
 #include "report/rank_rows.h"
 #include "train/event_file.h"
 #include "train/records.h"

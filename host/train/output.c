@@ -3,7 +3,7 @@
 
 #include "base/file.h"
 #include "base/tree.h"
-#include "checkpoint/leavings.h"
+#include "run/leavings.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #include "train/saver.h"
 
 #include "base/clock.h"
-#include "checkpoint/best.h"
+#include "run/best.h"
 
 #include <math.h>
 

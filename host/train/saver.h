@@ -1,10 +1,10 @@
 /* host/train/saver.h: the checkpoints of a training run: in place, where training stands until one is whole, or
- * beside training, where the plan has room for it (plan/save_place.h). Which old ones go, which is the best, and the
+ * beside training, where the plan has room for it (program/save_place.h). Which old ones go, which is the best, and the
  * lines that records have of saves. */
 #ifndef WEFT_HOST_TRAIN_SAVER_H
 #define WEFT_HOST_TRAIN_SAVER_H
 
-#include "checkpoint/beside.h"
+#include "run/beside.h"
 #include "report/progress.h"
 #include "train/journal.h"
 #include "train/output.h"

@@ -2,14 +2,14 @@
  *
  *     1 - cosine(mean last hidden state now, mean last hidden state before the first step)
  *
- * over the places of the evaluation split that have a target (step/hidden.h): 0 is the same direction, 2 the opposite
+ * over the places of the evaluation split that have a target (run/hidden.h): 0 is the same direction, 2 the opposite
  * one. The mean of the beginning stays in similarity.json of the run's directory, so that a run that goes on is held
  * against its own beginning. */
 #ifndef WEFT_HOST_TRAIN_SIMILARITY_H
 #define WEFT_HOST_TRAIN_SIMILARITY_H
 
-#include "session/session.h"
-#include "step/hidden.h"
+#include "run/session.h"
+#include "run/hidden.h"
 
 #define WEFT_SIMILARITY_NAME "similarity.json"
 

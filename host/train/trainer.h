@@ -3,7 +3,7 @@
 #define WEFT_HOST_TRAIN_TRAINER_H
 
 #include "report/tables.h"
-#include "session/session.h"
+#include "run/session.h"
 #include "train/output.h"
 
 typedef struct weft_train_options {

@@ -4,10 +4,10 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "ab/contest.h"
-#include "ab/outcome.h"
-#include "ab/paired_losses.h"
-#include "ab/verdict.h"
+#include "tools/ab/contest.h"
+#include "tools/ab/outcome.h"
+#include "tools/ab/paired_losses.h"
+#include "tools/ab/verdict.h"
 
 enum { TRIALS = 1000, ROUNDS = 92 };
 

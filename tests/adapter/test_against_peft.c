@@ -6,8 +6,8 @@
 #include "golden.h"
 #include "scratch.h"
 #include "suite.h"
-#include "session/generate.h"
-#include "step/hidden.h"
+#include "run/generate.h"
+#include "run/hidden.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* `weft merge` streams: what it holds does not grow with the base. A base of four files is merged, and at no time is as
  * much as one of them held beyond what merging next to nothing takes. */
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "scratch.h"
 #include "suite.h"
 

@@ -9,8 +9,8 @@
 #include "adapter/adapter_load.h"
 #include "adapter/merge.h"
 #include "model/weights.h"
-#include "plan/make_plan.h"
-#include "session/generate.h"
+#include "program/make_plan.h"
+#include "run/generate.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -3,9 +3,9 @@
 #ifndef WEFT_TEST_CHECKPOINT_RIG_H
 #define WEFT_TEST_CHECKPOINT_RIG_H
 
-#include "checkpoint/checkpoint.h"
+#include "run/checkpoint.h"
 #include "model/fixture.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <math.h>
 

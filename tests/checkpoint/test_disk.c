@@ -1,7 +1,7 @@
 /* Which checkpoints stay, and what happens when the disk or the device gives up in the middle of a save. */
 #include "rig.h"
 
-#include "checkpoint/staging.h"
+#include "run/staging.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* What a resume refuses, what it lets pass, and what stays on record. */
 #include "rig.h"
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/convert.h"
 
 static char two[65], four[65];

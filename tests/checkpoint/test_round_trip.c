@@ -1,7 +1,7 @@
 /* What is saved comes back: to the bit, in every type, with and without frozen parts; and the directory is a model. */
 #include "rig.h"
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/convert.h"
 #include "model/weights.h"
 

@@ -4,7 +4,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "command/cli.h"
+#include "command/commands.h"
 
 static weft_exit never_run(const weft_args *args, weft_error *err) {
     (void)args;
@@ -17,9 +17,20 @@ static const weft_flag flags[] = {{"json", NULL, false, "An object."},
                                   {"temperature", "T", false, "How wild."},
                                   {"resume", "HOW", true, "Go on."},
                                   {NULL, NULL, false, NULL}};
-static const weft_command with_config = {"eval", "Evaluate.", "run.ini", WEFT_TAKES_CONFIG, 0,
-                                         0,      flags,       NULL,      never_run};
-static const weft_command with_words = {"cut", "Cut.", "A [B]", WEFT_TAKES_ARGUMENTS, 1, 2, flags, NULL, never_run};
+static const weft_command with_config = {.name = "eval",
+                                         .summary = "Evaluate.",
+                                         .usage = "run.ini",
+                                         .takes = WEFT_TAKES_CONFIG,
+                                         .flags = flags,
+                                         .run = never_run};
+static const weft_command with_words = {.name = "cut",
+                                        .summary = "Cut.",
+                                        .usage = "A [B]",
+                                        .takes = WEFT_TAKES_ARGUMENTS,
+                                        .min_extra = 1,
+                                        .max_extra = 2,
+                                        .flags = flags,
+                                        .run = never_run};
 
 static weft_args *args;
 static weft_error err;
@@ -196,14 +207,15 @@ END_TEST
 /* Every command of the program can print its own help, and no two have a name in common. */
 START_TEST(the_registry_is_sound) {
     size_t n = 0;
-    for (const weft_command *command = weft_command_at(0); command != NULL; command = weft_command_at(++n)) {
+    for (; weft_commands[n] != NULL; n++) {
+        const weft_command *command = weft_commands[n];
         ck_assert(command->run != NULL && *command->name != '\0' && *command->summary != '\0');
         ck_assert(command->takes >= WEFT_TAKES_CONFIG && command->takes <= WEFT_TAKES_DIRECTORY);
         ck_assert(command->max_extra < 0 || command->min_extra <= command->max_extra);
         for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
             ck_assert(strncmp(flag->name, "--", 2) != 0 && *flag->help != '\0');
         }
-        for (size_t k = 0; k < n; k++) ck_assert_str_ne(command->name, weft_command_at(k)->name);
+        for (size_t k = 0; k < n; k++) ck_assert_str_ne(command->name, weft_commands[k]->name);
     }
     ck_assert_uint_ge(n, 3);
 }

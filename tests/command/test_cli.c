@@ -52,7 +52,7 @@ START_TEST(help_and_version_go_to_stdout) {
     ck_assert_int_eq(weft("config --help"), 0);
     ck_assert_has(out, "config check");
     ck_assert_int_eq(weft("config explain --help"), 0);
-    ck_assert_has(out, "usage: weft config explain run.ini [section.key=value ...] [--json]\n");
+    ck_assert_has(out, "usage: weft config explain run.ini [section.key=value ...] [--flags]\n");
 }
 END_TEST
 

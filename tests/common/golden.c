@@ -1,7 +1,7 @@
 /* tests/common/golden.c: see golden.h. */
 #include "golden.h"
 #include "device_choice.h"
-#include "session/opening.h"
+#include "run/opening.h"
 
 #include <check.h>
 #include <jansson.h>

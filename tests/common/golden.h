@@ -2,8 +2,8 @@
 #ifndef WEFT_TEST_GOLDEN_H
 #define WEFT_TEST_GOLDEN_H
 
-#include "files/safetensors.h"
-#include "step/step.h"
+#include "base/safetensors.h"
+#include "run/step.h"
 
 typedef struct golden_batch {
     weft_safetensors *file; /* expected.safetensors */

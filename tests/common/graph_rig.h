@@ -11,7 +11,7 @@
 #ifndef WEFT_TESTS_GRAPH_RIG_H
 #define WEFT_TESTS_GRAPH_RIG_H
 
-#include "tensor/graph.h"
+#include "graph/graph.h"
 
 enum { RIG_WEIGHTS = 20, RIG_SEGMENTS = 4, RIG_BUFFERS = 1024 };
 enum { RIG_REFERENCE = 0, RIG_CPU = 1, RIG_DEVICES = 2 };

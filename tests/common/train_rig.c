@@ -2,7 +2,7 @@
 #include "train_rig.h"
 
 #include "golden.h"
-#include "session/opening.h"
+#include "run/opening.h"
 
 #include <check.h>
 #include <stdlib.h>

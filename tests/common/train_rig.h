@@ -3,7 +3,7 @@
 #ifndef WEFT_TEST_TRAIN_RIG_H
 #define WEFT_TEST_TRAIN_RIG_H
 
-#include "step/step.h"
+#include "run/step.h"
 
 /* Rows in memory as a data plugin. Row i of the stream is row i modulo `rows`; it counts what it was asked for. */
 typedef struct row_data {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint/manifest.h"
-#include "files/safetensors.h"
+#include "run/manifest.h"
+#include "base/safetensors.h"
 #include "model/declare.h"
 #include "plugin/services.h"
 #include <weft/plugin.h>

@@ -1,7 +1,7 @@
 /* manifest.c: a checkpoint's manifest.json beside a file "a" of four bytes. */
 #include "fuzz.h"
 
-#include "checkpoint/manifest.h"
+#include "run/manifest.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     weft_error err = WEFT_ERROR_INIT;

@@ -1,7 +1,7 @@
 /* safetensors.c: a file's header; of what is accepted each byte is there. */
 #include "fuzz.h"
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 
 static volatile unsigned char seen;
 

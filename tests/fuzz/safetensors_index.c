@@ -1,7 +1,7 @@
 /* safetensors_index.c: model.safetensors.index.json beside two files of one tensor each, "a" and "b". */
 #include "fuzz.h"
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 
 #include <string.h>
 

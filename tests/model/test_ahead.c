@@ -1,6 +1,6 @@
 /* tests/model/test_ahead.c: reading ahead: what was waited for is in the kernel's cache; nobody waits for ever,
  * whatever is asked for first and whatever becomes of the files; and it does not run away. */
-#include "files/ahead.h"
+#include "base/ahead.h"
 #include "scratch.h"
 #include "suite.h"
 

@@ -1,7 +1,7 @@
 /* Directories that transformers has saved with bitsandbytes (tests/golden/make_bitsandbytes.py) as blocks: every code
  * and scale as the files have it, whatever stretch is asked for; and what is damaged, or has no blocks here, is refused
  * by file, tensor and key. */
-#include "files/joined.h"
+#include "base/joined.h"
 #include "golden.h"
 #include "model/packing.h"
 #include "scratch.h"

@@ -2,8 +2,8 @@
  * transformers, or the run is refused with the key's name. */
 #include "llama.h"
 
-#include "files/safetensors.h"
-#include "session/generate.h"
+#include "base/safetensors.h"
+#include "run/generate.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * quantisation and without, int8 by rows, fp8; and a matrix is packed alike however it is cut. */
 #include <weft/blocks.h>
 
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "fixture.h"
 #include "model/convert.h"
 #include "model/packing.h"

@@ -8,7 +8,7 @@
 #include "fixture.h"
 #include "suite.h"
 #include "model/convert.h"
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 
 static void setup(void) {
     scratch_make();

@@ -12,7 +12,7 @@
 #include "model/config_json.h"
 #include "model/config_spelling.h"
 #include "model/convert.h"
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/weights.h"
 
 /* Everything outside parameters is zero. */

@@ -1,5 +1,5 @@
 /* What an optimizer declares is judged before anything is planned by it. The plugin is a table of this file. */
-#include "engine/judge_optimizer.h"
+#include "run/judge_optimizer.h"
 #include "suite.h"
 
 #include <check.h>

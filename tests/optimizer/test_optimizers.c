@@ -9,7 +9,7 @@
 
 #include "common/instruction_set.h"
 #include "config/config.h"
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "plugin/plugin.h"
 #include "plugin/services.h"
 #include <weft/optimizer.h>

@@ -1,10 +1,10 @@
 /* tests/plan/test_exchange.c: what travels in an event, by numbers worked out by hand: groups of parameters that ranks
  * share unevenly, of several storage types, sums that all ranks want and sums that are cut; and that what one rank
  * gives is what the others expect. */
-#include "plan/exchange.h"
+#include "program/exchange.h"
 
-#include "plan/norm_nodes.h"
-#include "plan/sums.h"
+#include "program/norm_nodes.h"
+#include "program/sums.h"
 #include "suite.h"
 
 enum { GRID = 64, N_UNITS = 2, N_GROUPS = 4, N_PARAMETERS = 5, N_SEGMENTS = 2 };

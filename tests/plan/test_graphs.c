@@ -1,7 +1,7 @@
 /* The graphs of several leaf lengths: a segment reads the same parameters, in the same order, for each of them, or is
  * refused by its name. */
 #include "graph_models.h"
-#include "plan/graphs.h"
+#include "program/graphs.h"
 #include "suite.h"
 
 #include <check.h>

@@ -11,10 +11,10 @@
 #endif
 
 #include "golden.h"
-#include "engine/engine.h"
+#include "run/engine.h"
 #include "plugin/enter.h"
-#include "session/opening.h"
-#include "session/session.h"
+#include "run/opening.h"
+#include "run/session.h"
 
 /* --- one part of a run whose create is another --- */
 

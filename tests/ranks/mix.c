@@ -3,7 +3,7 @@
  *     rank_mix FROM.safetensors TO.safetensors
  *
  * FROM holds fp32 alone. Fails unless layer 1, which is a unit, then has both types. */
-#include "files/safetensors.h"
+#include "base/safetensors.h"
 #include "model/convert.h"
 
 #include <stdlib.h>

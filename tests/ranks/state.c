@@ -2,9 +2,9 @@
  * bits and by how many KiB it grew while all of them saved:
  *
  *     state DIRECTORY STEPS run.ini [section.key=value ...] */
-#include "checkpoint/checkpoint.h"
+#include "run/checkpoint.h"
 #include "launch/find.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <math.h>
 #include <stdlib.h>

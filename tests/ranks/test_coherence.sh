@@ -123,7 +123,7 @@ proof="$weft prove $dir/run.ini --steps 1 strategy.plugin=single"
 differ "another rate in a proof" "$proof" "$proof optimizer.lr=0.5"
 row '\[optimizer\] lr' 0.001 0.5
 mkdir few few/plugins # the program looks for plugins beside itself
-cp "$weft" few/
+cp -r "$weft" "$WEFT_BUILD/libexec" few/
 for plugin in "$WEFT_BUILD"/plugins/*.so; do ln -s "$plugin" few/plugins/; done
 rm few/plugins/weft-strategy-fsdp.so
 differ "no fsdp for a proof" "$proof" "env WEFT_PLUGIN_PATH= few/$(basename "$weft") ${proof#"$weft "}"

@@ -1,5 +1,5 @@
 /* tests/ranks/test_grid.c: the cells of a proof: their numbers, what the small grid covers, and who runs when. */
-#include "prove/grid.h"
+#include "tools/prove/grid.h"
 #include "suite.h"
 
 #include <stdlib.h>

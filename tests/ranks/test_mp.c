@@ -3,13 +3,13 @@
  *
  * A cell is a launch of this program under MPICH, whose ranks train a small model for a few steps; rank 0 prints a hash
  * of all parameters and optimizer states, and an evaluation's loss. Leaves differ in length. */
-#include "checkpoint/checkpoint.h"
+#include "run/checkpoint.h"
 #include "launch/find.h"
 #include "report/stages.h"
 #include "suite.h"
-#include "measure/survey.h"
+#include "report/survey.h"
 #include "train_rig.h"
-#include "session/opening.h"
+#include "run/opening.h"
 
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -4,7 +4,7 @@
  * other ends in an alarm. */
 #include "common/reference_device.h"
 #include "model/peers.h"
-#include "ranks/post.h"
+#include "run/post.h"
 #include "suite.h"
 
 #include <fcntl.h>

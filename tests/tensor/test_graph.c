@@ -2,7 +2,7 @@
  * same bit by bit. Both devices where bits are at stake. */
 #include "graph_models.h"
 #include "suite.h"
-#include "tensor/calls.h"
+#include "graph/calls.h"
 
 #include <check.h>
 #include <math.h>
@@ -534,7 +534,7 @@ static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_op
     return none;
 }
 
-/* Whether it may be recorded (host/step/recorder.h) is the operator's word. */
+/* Whether it may be recorded (host/run/recorder.h) is the operator's word. */
 static weft_value queueing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     static const weft_custom_op op = {.struct_size = (uint32_t)sizeof op,
                                       .flags = WEFT_CUSTOM_QUEUES,

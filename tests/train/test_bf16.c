@@ -4,9 +4,9 @@
 #include "model/convert.h"
 #include "reference_device.h"
 #include "suite.h"
-#include "session/generate.h"
-#include "session/opening.h"
-#include "ranks/platform.h"
+#include "run/generate.h"
+#include "run/opening.h"
+#include "run/platform.h"
 #include "train_rig.h"
 
 #include <check.h>

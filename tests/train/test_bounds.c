@@ -4,7 +4,7 @@
  * real models here. */
 #include "suite.h"
 #include "train_rig.h"
-#include "session/opening.h"
+#include "run/opening.h"
 
 #include <check.h>
 

@@ -4,7 +4,7 @@
 #include "suite.h"
 
 #include "plugin/crash.h"
-#include "session/session.h"
+#include "run/session.h"
 
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -1,9 +1,9 @@
 /* tests/train/test_fp16.c: [train] precision = fp16: near fp32's numbers; losses scaled as PyTorch's GradScaler scales
  * them, by golden files that it made; a step that is skipped changes nothing. */
-#include "engine/loss_scale.h"
+#include "run/loss_scale.h"
 #include "golden.h"
-#include "session/opening.h"
-#include "session/schedule.h"
+#include "run/opening.h"
+#include "run/schedule.h"
 #include "suite.h"
 #include "train_rig.h"
 

@@ -4,7 +4,7 @@
 #include "golden.h"
 #include "suite.h"
 #include "base/bytes.h"
-#include "session/generate.h"
+#include "run/generate.h"
 
 #include <check.h>
 #include <math.h>

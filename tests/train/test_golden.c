@@ -4,8 +4,8 @@
 #include "device_choice.h"
 #include "golden.h"
 #include "suite.h"
-#include "session/generate.h"
-#include "step/hidden.h"
+#include "run/generate.h"
+#include "run/hidden.h"
 
 #include <check.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * before it is used, at next to no cost. */
 #include "base/clock.h"
 #include "plugin/enter.h"
-#include "session/judge_data.h"
-#include "step/judge_leaf.h"
+#include "run/judge_data.h"
+#include "run/judge_leaf.h"
 #include "suite.h"
 #include "train_rig.h"
 

@@ -6,14 +6,14 @@
  * outside the process' own books. */
 #include "golden.h"
 #include "base/sizes.h"
-#include "plan/budget.h"
-#include "plan/copies.h"
+#include "program/budget.h"
+#include "program/copies.h"
 #include "suite.h"
-#include "measure/arrival.h"
-#include "engine/buffers.h"
-#include "engine/compute.h"
+#include "tools/profile/arrival.h"
+#include "run/buffers.h"
+#include "run/compute.h"
 #include "train_rig.h"
-#include "session/opening.h"
+#include "run/opening.h"
 
 #include <check.h>
 #include <malloc.h>

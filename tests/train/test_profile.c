@@ -1,7 +1,7 @@
 /* tests/train/test_profile.c: the profile of a step counts what a hand counts, adds up to the step, and changes no bit;
  * the roof is measured at the products that the step makes. */
-#include "measure/profile.h"
-#include "measure/roof.h"
+#include "tools/profile/profile.h"
+#include "tools/profile/roof.h"
 #include "suite.h"
 #include "train_rig.h"
 

@@ -8,7 +8,7 @@
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
-#include "plan/sums.h"
+#include "program/sums.h"
 #include "train_rig.h"
 
 #include <check.h>

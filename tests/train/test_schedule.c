@@ -2,7 +2,7 @@
  * schedulers (tests/golden/schedule.json). */
 #include "golden.h"
 #include "suite.h"
-#include "session/schedule.h"
+#include "run/schedule.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* tests/train/test_step.c: what one step does and leaves alone: the choice of what is trained, numbers that are not
  * finite, and a step without a target. */
 #include "golden.h"
-#include "engine/engine.h"
+#include "run/engine.h"
 #include "suite.h"
 #include "train_rig.h"
 

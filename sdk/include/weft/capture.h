@@ -22,7 +22,7 @@
  * drives cannot be recorded.
  *
  * The host runs the first pass of each such list call by call, so that whatever a library sets up when it is
- * first called is there, and records the second one (host/step/recorder.h; [run] replay in its configuration).
+ * first called is there, and records the second one (host/run/recorder.h; [run] replay in its configuration).
  *
  * How CUDA serves it: cudaStreamBeginCapture with the mode for one thread, cudaStreamEndCapture and
  * cudaGraphInstantiate, cudaGraphLaunch. A device that has nothing to gain, as that of the processors, does without it.

@@ -1,0 +1,344 @@
+/* host/cli/args.c: the words behind a command become its INI file, overrides, flags and plain arguments. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/words.h"
+#include "cli/cli.h"
+#include "cli/directory.h"
+#include "config/foreign.h"
+#include "config/nearest.h"
+#include "config/number.h"
+
+struct weft_args {
+    const weft_command *command;
+    const char *config;
+    const char **overrides;
+    size_t n_overrides;
+    const char **extra;
+    size_t n_extra;
+    bool *given; /* by flag */
+    const char **values;
+    char *adapter;            /* --adapter as an override; NULL: not given */
+    weft_directory directory; /* what stands for the INI file; empty: an INI file does */
+};
+
+weft_exit weft_exit_from(weft_status status) {
+    if (status == WEFT_OK) return WEFT_EXIT_DONE;
+    return status == WEFT_E_STOPPED ? WEFT_EXIT_STOPPED : WEFT_EXIT_FAILED;
+}
+
+static size_t count_flags(const weft_command *command) {
+    size_t n = 0;
+    while (command->flags != NULL && command->flags[n].name != NULL) n++;
+    return n;
+}
+
+/* Index of the flag of that name, n letters; count_flags if there is none. */
+static size_t find_flag(const weft_command *command, const char *name, size_t n) {
+    const size_t count = count_flags(command);
+    for (size_t i = 0; i < count; i++) {
+        const char *known = command->flags[i].name;
+        if (strlen(known) == n && memcmp(known, name, n) == 0) return i;
+    }
+    return count;
+}
+
+static bool unknown_flag(const weft_command *command, const char *name, size_t n, weft_error *err) {
+    char word[64], meant[400], override[200] = "";
+    weft_nearest near = {word, "", 0};
+    const weft_foreign *foreign = weft_foreign_find(NULL, name, n);
+    (void)snprintf(word, sizeof word, "%.*s", (int)(n < 60 ? n : 60), name);
+    if (strcmp(word, "ranks") == 0) {
+        (void)weft_error_set(err, WEFT_E_USER, "%s runs on one rank; train and plan take --ranks", command->name);
+        return false;
+    }
+    if (strcmp(word, "config") == 0 && command->takes != WEFT_TAKES_ARGUMENTS) {
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --config: the file stands by itself, weft %s run.ini",
+                             command->name);
+        return false;
+    }
+    if (foreign != NULL) {
+        weft_foreign_print(foreign, meant, sizeof meant);
+        (void)weft_foreign_override(foreign, name[n] == '=' ? name + n + 1 : "VALUE", override, sizeof override);
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; %s%s%s", word, meant,
+                             *override != '\0' ? ": " : "", override);
+        return false;
+    }
+    for (size_t i = 0; i < count_flags(command); i++) {
+        weft_nearest_offer(&near, command->flags[i].name, strlen(command->flags[i].name));
+    }
+    weft_nearest_offer(&near, "help", 4);
+    if (command->takes != WEFT_TAKES_ARGUMENTS && weft_foreign_home(name, n) != NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s; it is a key: %s.%s=VALUE", word,
+                             weft_foreign_home(name, n), word);
+        return false;
+    }
+    (void)snprintf(meant, sizeof meant, "%s%s%s", *near.best != '\0' ? "; did you mean --" : "", near.best,
+                   *near.best != '\0' ? "?" : "");
+    (void)weft_error_set(err, WEFT_E_USER, "there is no flag --%s%s", word, meant);
+    return false;
+}
+
+/* argv[*i] is "--name" or "--name=value", or -o, which is --out, or -n, which is --n; *i moves to the value where
+ * that is a word of its own. */
+static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error *err) {
+    const char *name = argv[*i][1] == '-' ? argv[*i] + 2 : argv[*i][1] == 'o' ? "out" : "n";
+    const size_t n = strcspn(name, "=");
+    const size_t at = find_flag(self->command, name, n);
+    const weft_flag *flag = NULL;
+    if (at == count_flags(self->command)) return unknown_flag(self->command, name, n, err);
+    flag = &self->command->flags[at];
+    if (self->given[at]) {
+        (void)weft_error_set(err, WEFT_E_USER, "--%s is given twice", flag->name);
+        return false;
+    }
+    self->given[at] = true;
+    if (name[n] == '=') self->values[at] = name + n + 1;
+    if (name[n] == '=' && flag->value == NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "--%s takes no value", flag->name);
+        return false;
+    }
+    if (name[n] == '=' || flag->value == NULL || flag->value_optional) return true;
+    if (*i + 1 == argc) {
+        (void)weft_error_set(err, WEFT_E_USER, "--%s needs a value: --%s %s", flag->name, flag->name, flag->value);
+        return false;
+    }
+    self->values[at] = argv[++*i];
+    return true;
+}
+
+/* The words are of a command that takes overrides, and this one is `--section.key`, with or without `=`. */
+static bool is_dotted_flag(const weft_command *command, const char *word) {
+    const size_t n = strcspn(word + 2, "=");
+    return command->takes != WEFT_TAKES_ARGUMENTS && memchr(word + 2, '.', n) != NULL;
+}
+
+/* letters.anything= before any slash: a path such as ./a.b=c is none. */
+static bool is_override(const char *word) {
+    const size_t n = strcspn(word, ".=/");
+    return n > 0 && word[n] == '.' && word[n + strcspn(word + n, "=/")] == '=';
+}
+
+/* "--optimizer.lr=3e-4", as others write it, is optimizer.lr=3e-4. */
+static bool take_dotted_flag(weft_args *self, const char *word, weft_error *err) {
+    if (is_override(word + 2)) {
+        self->overrides[self->n_overrides++] = word + 2;
+        return true;
+    }
+    (void)weft_error_set(err, WEFT_E_USER, "%.100s needs its value behind an equals sign: %.100s=VALUE", word,
+                         word + 2);
+    return false;
+}
+
+static bool take_words(weft_args *self, int argc, char **argv, weft_error *err) {
+    const bool with_config = self->command->takes != WEFT_TAKES_ARGUMENTS;
+    bool only_words = false;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (!only_words && strcmp(word, "--") == 0) {
+            only_words = true;
+        } else if (!only_words && word[0] == '-' && word[1] == '-' && is_dotted_flag(self->command, word)) {
+            if (!take_dotted_flag(self, word, err)) return false;
+        } else if (!only_words && word[0] == '-' && word[1] == '-') {
+            if (!take_flag(self, argc, argv, &i, err)) return false;
+        } else if (!only_words && ((strcmp(word, "-o") == 0 && weft_args_declares(self, "out")) ||
+                                   (strcmp(word, "-n") == 0 && weft_args_declares(self, "n")))) {
+            if (!take_flag(self, argc, argv, &i, err)) return false;
+        } else if (!only_words && word[0] == '-' && word[1] != '\0') {
+            (void)weft_error_set(err, WEFT_E_USER, "there is no flag %s; flags begin with two dashes", word);
+            return false;
+        } else if (with_config && is_override(word)) {
+            self->overrides[self->n_overrides++] = word;
+        } else if (with_config && self->config == NULL) {
+            self->config = word;
+        } else {
+            self->extra[self->n_extra++] = word;
+        }
+    }
+    return true;
+}
+
+static bool is_file(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/* What a word without an equals sign was meant for, where that can be known. */
+static void advise_word(char *out, size_t size, const weft_args *self, const char *word) {
+    const size_t n = strcspn(word, ".");
+    if (is_file(word) && !weft_words_end(word, ".ini"))
+        (void)snprintf(out, size, "; data.path=%.100s makes it the data", word);
+    else if (weft_args_declares(self, "prompt"))
+        (void)snprintf(out, size, "; a text to continue stands behind --prompt");
+    else if (word[n] == '.' && weft_foreign_home(word + n + 1, strlen(word + n + 1)) != NULL)
+        (void)snprintf(out, size, "; an override has no blanks: %.100s=VALUE", word);
+}
+
+/* "; an override is section.key=value", with section and key where the name is known. */
+static void advise_override(char *out, size_t size, const weft_args *self, const char *word) {
+    const size_t n = strcspn(word, "=");
+    const weft_foreign *foreign = weft_foreign_find(NULL, word, n);
+    char meant[400];
+    const char *home = weft_foreign_home(word, n);
+    if (word[n] != '=') {
+        advise_word(out, size, self, word);
+        return;
+    }
+    if (foreign != NULL && weft_foreign_override(foreign, word + n + 1, meant, sizeof meant))
+        (void)snprintf(out, size, "; an override is section.key=value: %s", meant);
+    else if (foreign != NULL) {
+        weft_foreign_print(foreign, meant, sizeof meant);
+        (void)snprintf(out, size, "; %s", meant);
+    } else if (home != NULL) (void)snprintf(out, size, "; an override is section.key=value: %s.%.100s", home, word);
+    else (void)snprintf(out, size, "; an override is section.key=value");
+}
+
+static bool check_counts(const weft_args *self, weft_error *err) {
+    const weft_command *command = self->command;
+    if (command->takes != WEFT_TAKES_ARGUMENTS && self->config == NULL) {
+        (void)weft_error_set(err, WEFT_E_USER, "the configuration file%s is missing",
+                             command->takes == WEFT_TAKES_DIRECTORY ? ", or a model's directory," : "");
+    } else if (self->n_extra < (size_t)command->min_extra) {
+        (void)weft_error_set(err, WEFT_E_USER, "an argument is missing");
+    } else if (command->max_extra >= 0 && self->n_extra > (size_t)command->max_extra) {
+        const char *first = self->extra[command->max_extra];
+        char advice[460] = "";
+        if (command->takes != WEFT_TAKES_ARGUMENTS) advise_override(advice, sizeof advice, self, first);
+        (void)weft_error_set(err, WEFT_E_USER, "'%.200s' is one argument too many%s", first, advice);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool overrides_have(const weft_args *self, const char *begin) {
+    for (size_t i = 0; i < self->n_overrides; i++) {
+        if (strncmp(self->overrides[i], begin, strlen(begin)) == 0) return true;
+    }
+    return false;
+}
+
+/* A directory becomes the INI file that is in it, or none, and what it says, before what the user says. */
+weft_status weft_args_locate(weft_args *self, weft_error *err) {
+    const weft_directory *directory = &self->directory;
+    const bool takes = self->command->takes == WEFT_TAKES_DIRECTORY;
+    weft_status status = WEFT_OK;
+    if (self->config == NULL) return WEFT_OK;
+    if (!takes || !weft_is_directory(self->config))
+        return weft_directory_judge(self->config, self->command->name, takes, err);
+    const bool has_length = overrides_have(self, "train.steps=") || overrides_have(self, "train.epochs=");
+    status = weft_directory_read(&self->directory, self->config, has_length, err);
+    if (status != WEFT_OK) return status;
+    memmove(self->overrides + directory->n, self->overrides, self->n_overrides * sizeof *self->overrides);
+    for (size_t i = 0; i < directory->n; i++) self->overrides[i] = directory->says[i];
+    self->n_overrides += directory->n;
+    self->config = directory->ini;
+    return WEFT_OK;
+}
+
+/* --adapter DIR is adapter.from=DIR, --adapter NAME one of [adapter] named. */
+static bool take_adapter(weft_args *self, weft_error *err) {
+    const char *given = weft_args_declares(self, "adapter") ? weft_args_value(self, "adapter") : NULL;
+    if (given == NULL) return true;
+    if (asprintf(&self->adapter, "adapter.%s=%s", weft_is_directory(given) ? "from" : "use", given) < 0) {
+        self->adapter = NULL;
+        (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
+        return false;
+    }
+    self->overrides[self->n_overrides++] = self->adapter;
+    return true;
+}
+
+bool weft_args_parse(weft_args **out, const weft_command *command, int argc, char **argv, weft_error *err) {
+    const size_t n_flags = count_flags(command);
+    const size_t room = (size_t)argc + 2 + WEFT_DIRECTORY_SAYS;
+    weft_args *self = calloc(1, sizeof *self);
+    *out = self;
+    if (self != NULL) {
+        self->command = command;
+        self->overrides = calloc(room, sizeof *self->overrides);
+        self->extra = calloc(room, sizeof *self->extra);
+        self->given = calloc(n_flags + 1, sizeof *self->given);
+        self->values = calloc(n_flags + 1, sizeof *self->values);
+    }
+    if (self == NULL || self->overrides == NULL || self->extra == NULL || self->given == NULL || self->values == NULL) {
+        (void)weft_error_set(err, WEFT_E_MEMORY, "no memory left for the arguments");
+        return false;
+    }
+    return take_words(self, argc, argv, err) && check_counts(self, err) && take_adapter(self, err);
+}
+
+void weft_args_free(weft_args *self) {
+    if (self == NULL) return;
+    free(self->overrides);
+    free(self->extra);
+    free(self->given);
+    free(self->values);
+    free(self->adapter);
+    weft_directory_clear(&self->directory);
+    free(self);
+}
+
+const char *weft_args_config(const weft_args *self) {
+    return self->config;
+}
+
+const char *const *weft_args_overrides(const weft_args *self, size_t *n) {
+    *n = self->n_overrides;
+    return self->overrides;
+}
+
+const char *weft_args_extra(const weft_args *self, size_t i) {
+    return i < self->n_extra ? self->extra[i] : NULL;
+}
+
+bool weft_args_declares(const weft_args *self, const char *flag) {
+    return find_flag(self->command, flag, strlen(flag)) < count_flags(self->command);
+}
+
+bool weft_args_has(const weft_args *self, const char *flag) {
+    return self->given[find_flag(self->command, flag, strlen(flag))];
+}
+
+const char *weft_args_value(const weft_args *self, const char *flag) {
+    return self->values[find_flag(self->command, flag, strlen(flag))];
+}
+
+static bool bad_number(const char *flag, const char *value, const char *range, int32_t type, weft_error *err) {
+    weft_bounds parsed;
+    char advice[240];
+    if (!weft_bounds_parse(&parsed, range, type)) {
+        (void)weft_error_set(err, WEFT_E_HOST, "--%s: its range '%s' cannot be read", flag, range);
+        return false;
+    }
+    weft_bounds_advise(&parsed, advice, sizeof advice);
+    (void)weft_error_set(err, WEFT_E_USER, "--%s '%.80s' is not in %s: give %s", flag, value, range, advice);
+    return false;
+}
+
+bool weft_args_i64(const weft_args *self, int64_t *out, const char *flag, const char *range, int64_t fallback,
+                   weft_error *err) {
+    const char *text = weft_args_value(self, flag);
+    weft_bounds parsed;
+    int64_t value = fallback;
+    if (text != NULL && (!weft_bounds_parse(&parsed, range, WEFT_KEY_I64) || !weft_number_i64(&value, text) ||
+                         !weft_bounds_has_i64(&parsed, value))) {
+        return bad_number(flag, text, range, WEFT_KEY_I64, err);
+    }
+    *out = value;
+    return true;
+}
+
+bool weft_args_f64(const weft_args *self, double *out, const char *flag, const char *range, double fallback,
+                   weft_error *err) {
+    const char *text = weft_args_value(self, flag);
+    weft_bounds parsed;
+    double value = fallback;
+    if (text != NULL && (!weft_bounds_parse(&parsed, range, WEFT_KEY_F64) || !weft_number_f64(&value, text) ||
+                         !weft_bounds_has_f64(&parsed, value))) {
+        return bad_number(flag, text, range, WEFT_KEY_F64, err);
+    }
+    *out = value;
+    return true;
+}

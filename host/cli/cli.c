@@ -1,0 +1,360 @@
+/* host/cli/cli.c: chooses the command, prints help, and turns what happened into an exit status. */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/message.h"
+#include "cli/tools.h"
+#include "config/nearest.h"
+#include "launch/find.h"
+#include "launch/world.h"
+#include "plugin/crash.h"
+#include "plugin/ending.h"
+#include "run/platform.h"
+
+/* The commands of this program, ended by NULL. */
+static const weft_command *const *commands;
+
+/* Whether `word` is the first word of a name of two. */
+static bool is_group(const char *name, const char *word) {
+    const size_t n = strlen(word);
+    return strncmp(name, word, n) == 0 && name[n] == ' ';
+}
+
+typedef struct row {
+    const char *name, *summary;
+} row;
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const row *)a)->name, ((const row *)b)->name);
+}
+
+enum { MOST_ROWS = 64 };
+
+/* The commands of this program and the built-in tools, those of `group` only if it is not NULL, ordered by name. */
+static size_t list_commands(row rows[MOST_ROWS], const char *group) {
+    size_t n = 0;
+    for (size_t i = 0; commands[i] != NULL && n < MOST_ROWS; i++)
+        if (commands[i]->summary != NULL) rows[n++] = (row){commands[i]->name, commands[i]->summary};
+    for (size_t i = 0; weft_tool_at(i) != NULL && n < MOST_ROWS; i++)
+        rows[n++] = (row){weft_tool_at(i)->name, weft_tool_at(i)->summary};
+    if (group != NULL) {
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++)
+            if (is_group(rows[i].name, group)) rows[kept++] = rows[i];
+        n = kept;
+    }
+    qsort(rows, n, sizeof *rows, by_name);
+    return n;
+}
+
+static void print_commands(FILE *file, const char *group) {
+    row rows[MOST_ROWS];
+    const size_t n = list_commands(rows, group);
+    for (size_t i = 0; i < n; i++) (void)fprintf(file, "  %-18s%s\n", rows[i].name, rows[i].summary);
+    if (group == NULL) weft_tool_print_foreign(file);
+}
+
+/* Columns of all help. */
+enum { HELP_WIDTH = 80, HELP_COLUMN = 22 };
+
+static void print_help(FILE *file) {
+    (void)fprintf(file, "usage: weft COMMAND [run.ini] [section.key=value ...] [--flags]\n\n"
+                        "Fine-tunes language models. Models, data, optimizers, strategies and devices are\n"
+                        "plugins, selected in the INI file.\n\n");
+    print_commands(file, NULL);
+    (void)fprintf(file, "\nExamples:\n"
+                        "  weft init /models/TinyLlama story.txt   # writes run.ini\n"
+                        "  weft train run.ini optimizer.lr=3e-5\n\n"
+                        "weft COMMAND --help describes a command; weft --version prints the version. A\n"
+                        "program weft-NAME on the PATH is the command NAME.\n\n"
+                        "Exit status: 0 success, 1 failure, 2 wrong usage, 10 to 22 a result of ab or\n"
+                        "plugins check, 75 stopped by a signal after saving.\n");
+}
+
+/* "--name VALUE" or "--name[=VALUE]" */
+static void format_flag(char *out, size_t size, const weft_flag *flag) {
+    if (flag->value == NULL) (void)snprintf(out, size, "--%s", flag->name);
+    else (void)snprintf(out, size, flag->value_optional ? "--%s[=%s]" : "--%s %s", flag->name, flag->value);
+}
+
+static bool has_flags(const weft_command *command) {
+    return command->flags != NULL && command->flags->name != NULL;
+}
+
+static void print_usage(FILE *file, const weft_command *command) {
+    (void)fprintf(file, "usage: weft %s%s%s%s\n", command->name, *command->usage != '\0' ? " " : "", command->usage,
+                  has_flags(command) ? " [--flags]" : "");
+}
+
+static const char *summary_of(const weft_command *command) {
+    for (size_t i = 0; weft_tool_at(i) != NULL; i++)
+        if (strcmp(weft_tool_at(i)->name, command->name) == 0) return weft_tool_at(i)->summary;
+    return command->summary;
+}
+
+static void print_command_help(FILE *file, const weft_command *command) {
+    print_usage(file, command);
+    (void)fprintf(file, "\n%s\n%s", summary_of(command), has_flags(command) ? "\n" : "");
+    for (const weft_flag *flag = command->flags; flag != NULL && flag->name != NULL; flag++) {
+        char name[80];
+        format_flag(name, sizeof name, flag);
+        if (fprintf(file, "  %-*s", HELP_COLUMN - 2, name) > HELP_COLUMN) (void)fprintf(file, "\n%*s", HELP_COLUMN, "");
+        weft_print_wrapped(file, flag->help, HELP_COLUMN, HELP_COLUMN, HELP_WIDTH);
+        (void)fputc('\n', file);
+    }
+    if (command->more != NULL) {
+        (void)fputc('\n', file);
+        weft_print_wrapped(file, command->more, 0, 0, HELP_WIDTH);
+        (void)fputc('\n', file);
+    }
+    if (command->examples != NULL) (void)fprintf(file, "\nExamples:\n%s", command->examples);
+}
+
+/* The number of words, 1 or 2, at the start of the command line that are `name`; 0: it begins otherwise. */
+static int count_name(const char *name, int argc, char **argv) {
+    if (strcmp(name, argv[1]) == 0) return 1;
+    return argc > 2 && is_group(name, argv[1]) && strcmp(name + strlen(argv[1]) + 1, argv[2]) == 0 ? 2 : 0;
+}
+
+/* The command that the command line names by its first *words words; NULL: this program has no such command. */
+static const weft_command *find_command(int argc, char **argv, int *words) {
+    for (size_t i = 0; commands[i] != NULL; i++)
+        if ((*words = count_name(commands[i]->name, argc, argv)) > 0) return commands[i];
+    return NULL;
+}
+
+static const weft_tool *find_tool(int argc, char **argv) {
+    for (size_t i = 0; weft_tool_at(i) != NULL; i++)
+        if (count_name(weft_tool_at(i)->name, argc, argv) > 0) return weft_tool_at(i);
+    return NULL;
+}
+
+/* No command has that name. */
+static weft_exit unknown(const char *word) {
+    weft_nearest near = {word, "", 0};
+    char meant[96];
+    row rows[MOST_ROWS];
+    const size_t n = list_commands(rows, NULL);
+    for (size_t i = 0; i < n; i++) weft_nearest_offer(&near, rows[i].name, strcspn(rows[i].name, " "));
+    weft_nearest_print(&near, meant, sizeof meant);
+    (void)fprintf(stderr, "weft: there is no command %.80s%s\n", word, meant);
+    (void)fprintf(stderr, "usage: weft COMMAND [run.ini] [section.key=value ...] [--flags]; weft --help\n");
+    return WEFT_EXIT_USAGE;
+}
+
+static bool is_help(const char *word) {
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0;
+}
+
+static bool is_version(const char *word) {
+    return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0;
+}
+
+/* `weft GROUP [word]` where no command of the group was named. */
+static weft_exit unknown_in_group(const char *group, const char *word) {
+    if (word != NULL && is_help(word)) {
+        (void)fprintf(stdout, "usage: weft %s ...\n\n", group);
+        print_commands(stdout, group);
+        return WEFT_EXIT_DONE;
+    }
+    if (word == NULL) (void)fprintf(stderr, "weft %s: what to do is missing\n", group);
+    else (void)fprintf(stderr, "weft %s: there is no command %s %.80s\n", group, group, word);
+    print_commands(stderr, group);
+    return WEFT_EXIT_USAGE;
+}
+
+/* Whether --help stands among the arguments before a `--`. */
+static bool wants_help(int argc, char **argv) {
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
+    }
+    return false;
+}
+
+/* Why stdout did not take all that was printed; NULL: it did. errno tells only where the failure is that of this flush,
+ * not one that a printf met before: then it is some later call's. */
+static const char *output_lost;
+static void flush_output(void) {
+    if (fflush(stdout) != 0) {
+        if (output_lost == NULL) output_lost = strerror(errno);
+    } else if (ferror(stdout) && output_lost == NULL) output_lost = "a part of it is lost";
+}
+
+static void print_error(const weft_command *command, weft_exit status, weft_error *err) {
+    char prefix[80];
+    if (status == WEFT_EXIT_DONE || weft_exit_answers(status)) return;
+    if (status == WEFT_EXIT_STOPPED && weft_world_get()->rank > 0) return; /* rank 0 prints that the run stopped */
+    if (*err->text == '\0' && err->code == WEFT_E_PEER) return;            /* rank 0 prints the error (model/peers.h) */
+    (void)snprintf(prefix, sizeof prefix, "weft %s", command->name);
+    weft_message_print(WEFT_MESSAGE_ERROR, prefix,
+                       *err->text != '\0'
+                           ? err->text
+                           : "failed without an error message, which is a defect of weft or of a plugin");
+    if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);
+}
+
+/* MPICH's launcher forgets what it has not passed on yet when a rank ends badly: the last words of that very rank, and
+ * those of the ranks that it ends for it. */
+static void let_launcher_read(weft_exit status) {
+    const struct timespec moment = {0, 300000000};
+    const weft_world *world = weft_world_get();
+    if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
+}
+
+/* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the
+ * file that it names, and of ranks that are started here each one's to another one, a line each. Behind it stands
+ * whether standard output and error still are what they were. */
+static char code_file[256];
+static bool is_of_ranks;
+static struct stat streams[2];
+
+static void take_code_file(void) {
+    const char *named = getenv("WEFT_CODE_FILE"), *ranks = getenv("WEFT_RANK_CODES");
+    is_of_ranks = named == NULL && ranks != NULL;
+    if (named != NULL || ranks != NULL)
+        (void)snprintf(code_file, sizeof code_file, "%s", named != NULL ? named : ranks);
+    (void)unsetenv("WEFT_CODE_FILE");
+    for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
+}
+
+/* For the same: which plugin's slot this process is in, in a file that it maps. An end past the C library leaves no
+ * other word. */
+static void share_call(void) {
+    const char *named = getenv("WEFT_CALL_FILE");
+    const int file = named == NULL ? -1 : open(named, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    void *call = MAP_FAILED;
+    (void)unsetenv("WEFT_CALL_FILE");
+    if (file < 0) return;
+    if (posix_fallocate(file, 0, sizeof(weft_crumb)) == 0) /* a page that is only promised could be missing later */
+        call = mmap(NULL, sizeof(weft_crumb), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    (void)close(file);
+    if (call != MAP_FAILED) weft_crash_crumb(call);
+}
+
+/* Ranks lead their own output elsewhere (launch/voice.h), but close it nowhere. */
+static bool keeps_streams(void) {
+    bool keeps = true;
+    for (int i = 0; i < 2; i++) {
+        const bool may_move = i == 0 && is_of_ranks;
+        struct stat now;
+        keeps = keeps && fstat(1 + i, &now) == 0 &&
+                (may_move || (now.st_dev == streams[i].st_dev && now.st_ino == streams[i].st_ino));
+    }
+    return keeps;
+}
+
+static void tell_code(weft_exit status, const weft_error *err) {
+    const bool keeps = keeps_streams(); /* as long as no file is opened in their place */
+    FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
+    if (file == NULL) return;
+    (void)fprintf(file, "%d%s\n",
+                  status == WEFT_EXIT_USAGE  ? WEFT_E_USER
+                  : status == WEFT_EXIT_DONE ? 0
+                                             : (int)err->code,
+                  keeps ? "" : " lost");
+    (void)fclose(file);
+}
+
+/* A command that ranks run has failed: a rank that has not met the others yet lets its launcher know. */
+static void fail_rank(const weft_args *args) {
+    size_t n = 0;
+    const char *const *overrides = weft_args_overrides(args, &n);
+    if (!weft_args_declares(args, "ranks")) return;
+    weft_launch_want(WEFT_RANKS_TRAINED, 0);
+    weft_platform_meet_failed(weft_args_config(args), overrides, n);
+}
+
+static weft_exit run_command(const weft_command *command, int argc, char **argv) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_args *args = NULL;
+    weft_exit status = WEFT_EXIT_USAGE;
+    if (wants_help(argc, argv)) {
+        print_command_help(stdout, command);
+        return WEFT_EXIT_DONE;
+    }
+    if (weft_args_parse(&args, command, argc, argv, &err))
+        status = weft_args_locate(args, &err) == WEFT_OK ? command->run(args, &err) : WEFT_EXIT_FAILED;
+    flush_output();
+    print_error(command, status, &err);
+    tell_code(status, &err);
+    let_launcher_read(status);
+    if (status == WEFT_EXIT_FAILED) fail_rank(args);
+    weft_args_free(args);
+    return status;
+}
+
+static weft_exit dispatch(int argc, char **argv) {
+    const weft_command *command = NULL;
+    row rows[MOST_ROWS];
+    int words = 0;
+    if (argc < 2) {
+        print_help(stderr);
+        return WEFT_EXIT_USAGE;
+    }
+    if (is_help(argv[1])) {
+        print_help(stdout);
+        return WEFT_EXIT_DONE;
+    }
+    if (is_version(argv[1])) {
+        (void)printf("weft %s (SDK %d.%d)\n", WEFT_VERSION, WEFT_SDK_HEADERS / 1000, WEFT_SDK_HEADERS % 1000);
+        return WEFT_EXIT_DONE;
+    }
+    command = find_command(argc, argv, &words);
+    if (command != NULL) return run_command(command, argc - 1 - words, argv + 1 + words);
+    if (list_commands(rows, argv[1]) > 0) return unknown_in_group(argv[1], argc > 2 ? argv[2] : NULL);
+    return weft_tool_run_foreign(argv) ? WEFT_EXIT_FAILED : unknown(argv[1]);
+}
+
+/* A device plugin's OpenMP reads its settings when it is loaded. By default its threads burn a core for milliseconds
+ * while they wait for work, which makes a step ten times slower on a machine that does anything else; a short spin
+ * costs nothing there and keeps the speed of a free machine. The user's own settings stay. */
+static void settle_openmp(void) {
+    if (getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL)
+        (void)setenv("GOMP_SPINCOUNT", "5000", 0);
+}
+
+static int run_guarded(int argc, char **argv) {
+    weft_exit status = WEFT_EXIT_DONE;
+    take_code_file();
+    share_call();
+    status = dispatch(argc, argv);
+    flush_output();
+    if (output_lost != NULL && status == WEFT_EXIT_DONE) {
+        (void)fprintf(stderr, "weft: the output cannot be written: %s\n", output_lost);
+        status = WEFT_EXIT_FAILED;
+    }
+    return status;
+}
+
+/* The first files that are opened would take the numbers of descriptors 0, 1 and 2 if the caller has closed these, and
+ * receive what is printed. This holds them by files that fail to read or to write, as closed ones do. */
+static void hold_closed_streams(void) {
+    for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
+        if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
+    const weft_tool *tool = NULL;
+    int words = 0, status = 0;
+    commands = table;
+    hold_closed_streams();
+    if (argc > 1 && find_command(argc, argv, &words) == NULL && (tool = find_tool(argc, argv)) != NULL) {
+        weft_tool_run(tool, argv);
+        return WEFT_EXIT_FAILED;
+    }
+    settle_openmp();
+    weft_crash_install();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that exceeds its size limit is then a failed write, with an error */
+    weft_ending_guard();
+    status = run_guarded(argc, argv);
+    weft_ending_reached();
+    return status;
+}

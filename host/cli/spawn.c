@@ -1,0 +1,127 @@
+/* host/cli/spawn.c: see spawn.h. */
+#include "cli/spawn.h"
+
+#include "run/engine.h"
+#include "launch/start.h"
+#include "launch/watch.h"
+#include "model/weights.h"
+#include "plugin/services.h"
+#include "run/opening.h"
+#include "program/sections.h"
+
+/* What the configuration is opened with. */
+typedef struct settings {
+    const char *const *overrides;
+    size_t n;
+} settings;
+
+static settings settings_of(const weft_args *args) {
+    settings out = {NULL, 0};
+    out.overrides = weft_args_overrides(args, &out.n);
+    return out;
+}
+
+/* Where a run is resumed a checkpoint may take the weights' place. */
+static bool reads_weights(const weft_args *args, const weft_run *run) {
+    const bool resumes = weft_args_declares(args, "resume") && weft_args_has(args, "resume");
+    return run->settings.model.start != WEFT_START_FRESH && !resumes;
+}
+
+/* Whether strategy, batch and ranks go together. No data has been read, so leaves have any length: it matters to sizes,
+ * which are not judged here. */
+static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft_error *err) {
+    enum { SOME_LENGTH = 16 };
+    const weft_train_settings *keys = &run->settings.train;
+    const int64_t most = engine->plan.declared->info.max_context;
+    weft_plan_spec spec = {.training = true, .n_lengths = 1};
+    weft_status status = weft_settings_for_steps(&run->settings, run->config, err);
+    if (status != WEFT_OK) return status;
+    spec.rows = spec.evaluate_rows = (int32_t)keys->micro_batch;
+    spec.leaves = (int32_t)(keys->global_batch / keys->micro_batch);
+    spec.lengths[0] = most < SOME_LENGTH ? (int32_t)most : SOME_LENGTH;
+    return weft_opening_prepare(engine, &spec, err);
+}
+
+/* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
+ * configuration, in the files of tokenizer and model (of its weights, unless a checkpoint may take their place), and,
+ * where it is run as it stands, in what strategy, batch and number of ranks are together.
+ * What is wanted and how much is told are not set back: all that this process does after it is to start the ranks and
+ * to watch them. */
+static weft_status judge_run(const weft_args *args, const settings *with, int32_t n, weft_ranks_purpose purpose,
+                             weft_error *err) {
+    weft_run *run = NULL;
+    weft_text text = {0};
+    weft_engine *engine = NULL;
+    weft_status status = WEFT_OK;
+    weft_launch_want(WEFT_RANKS_PLANNED, n);
+    (void)weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
+    status = weft_run_open(&run, weft_args_config(args), with->overrides, with->n, WEFT_NEEDS_ALL, err);
+    if (status == WEFT_OK) weft_watch_output(run->settings.run.out);
+    if (status == WEFT_OK) status = weft_text_open(&text, run, err);
+    if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);
+    if (status == WEFT_OK && reads_weights(args, run))
+        status = weft_weights_check(engine->plan.declared, run->settings.model.path, err);
+    if (status == WEFT_OK && purpose == WEFT_RANKS_RUN_ONE) status = judge_programs(run, engine, err);
+    weft_engine_close(engine);
+    weft_text_close(&text);
+    weft_run_close(run);
+    return status;
+}
+
+/* This process starts the ranks; they have said what there is to say. */
+static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, const settings *with,
+                             weft_ranks_purpose purpose, weft_error *err) {
+    const int32_t n = ranks->world.size;
+    int ended = 0;
+    if (ranks->why[0] != '\0') weft_log(weft_services(), WEFT_LOG_DEBUG, "%s", ranks->why);
+    if (judge_run(args, with, n, purpose, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (weft_launch_start(&ended, ranks, err) != WEFT_OK) return WEFT_EXIT_FAILED;
+    if (ended == WEFT_EXIT_DONE) return WEFT_EXIT_DONE;
+    if (weft_exit_answers(ended)) return (weft_exit)ended;
+    if (ended == WEFT_EXIT_STOPPED) {
+        (void)weft_error_set(err, WEFT_E_STOPPED, "the %d ranks were stopped by a signal%s", (int)n,
+                             weft_args_declares(args, "resume") ? ": --resume goes on" : "; nothing is kept");
+        return WEFT_EXIT_STOPPED;
+    }
+    (void)weft_error_set(err, WEFT_E_PEER, "the %d ranks ended with status %d; what they said stands above", (int)n,
+                         ended);
+    return WEFT_EXIT_FAILED;
+}
+
+/* As in weft_command_is_rank, once the command has said what it wants. */
+static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const settings *with,
+                       weft_ranks_purpose purpose, weft_error *err) {
+    *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), with->overrides, with->n, err));
+    if (*status != WEFT_EXIT_DONE) return false;
+    if (ranks->must_launch) *status = start_ranks(ranks, args, with, purpose, err);
+    return !ranks->must_launch;
+}
+
+bool weft_command_is_rank(weft_exit *status, const weft_args *args, int32_t asked, weft_ranks_purpose purpose,
+                          weft_error *err) {
+    const settings with = settings_of(args);
+    return weft_command_is_rank_of(status, args, with.overrides, with.n, asked, purpose, err);
+}
+
+bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const char *const *overrides, size_t n_overrides,
+                             int32_t asked, weft_ranks_purpose purpose, weft_error *err) {
+    const settings with = {overrides, n_overrides};
+    weft_launch ranks;
+    weft_launch_want(WEFT_RANKS_TRAINED, asked);
+    weft_watch_resumes(weft_args_declares(args, "resume"));
+    if (asked < 2) return true; /* the run finds its world by itself */
+    return find_ranks(status, &ranks, args, &with, purpose, err);
+}
+
+bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const weft_args *args, int32_t n,
+                               weft_error *err) {
+    const settings with = settings_of(args);
+    weft_launch ranks;
+    bool is_rank = false;
+    *why = '\0';
+    weft_launch_want(WEFT_RANKS_OFFERED, n);
+    is_rank = find_ranks(status, &ranks, args, &with, WEFT_RANKS_RUN_MANY, err);
+    if (is_rank && ranks.world.size == 1) (void)snprintf(why, size, "%s", ranks.why);
+    weft_launch_want(WEFT_RANKS_TRAINED, 0); /* what was found is found again */
+    return is_rank;
+}

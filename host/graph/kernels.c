@@ -1,0 +1,258 @@
+/* host/graph/kernels.c: see kernels.h. */
+#include "graph/kernels.h"
+
+#define INVOKE(name, field)                                                                                            \
+    static weft_status invoke_##name(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {            \
+        return run->kernels->name(run->device, run->stream, &args->field, err);                                        \
+    }
+#define WORKSPACE(name, field)                                                                                         \
+    static int64_t workspace_##name(const weft_kernel_run *run, const weft_kernel_args *args) {                        \
+        return run->kernels->name##_workspace(run->device, &args->field);                                              \
+    }
+
+INVOKE(matmul, matmul)
+INVOKE(sum_rows, sum_rows)
+INVOKE(norm, norm)
+INVOKE(norm_backward, norm)
+INVOKE(rope, rope)
+INVOKE(attention, attention)
+INVOKE(attention_backward, attention)
+INVOKE(activation, activation)
+INVOKE(activation_backward, activation)
+INVOKE(embedding, embedding)
+INVOKE(embedding_backward, embedding)
+INVOKE(head_loss, head)
+INVOKE(head_loss_grad, head)
+INVOKE(scale, scale)
+INVOKE(add, add)
+INVOKE(multiply, multiply)
+INVOKE(multiply_backward, multiply)
+INVOKE(dropout, dropout)
+INVOKE(row_norms, row_norms)
+INVOKE(prefix, prefix)
+INVOKE(prefix_backward, prefix)
+WORKSPACE(matmul, matmul)
+WORKSPACE(sum_rows, sum_rows)
+WORKSPACE(norm_backward, norm)
+WORKSPACE(attention, attention)
+WORKSPACE(attention_backward, attention)
+WORKSPACE(embedding_backward, embedding)
+WORKSPACE(multiply_backward, multiply)
+WORKSPACE(row_norms, row_norms)
+WORKSPACE(prefix, prefix)
+WORKSPACE(prefix_backward, prefix)
+WORKSPACE(head_loss, head)
+WORKSPACE(head_loss_grad, head)
+
+static weft_status invoke_copy(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
+    return run->kernels->copy(run->device, run->stream, args->copy.to, args->copy.from, args->copy.bytes, err);
+}
+
+static weft_status invoke_zero(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
+    return run->kernels->fill(run->device, run->stream, args->zero.to, 0u, args->zero.words, err);
+}
+
+static weft_custom_call custom_call(const weft_kernel_run *run, const weft_custom_args *args) {
+    const weft_custom_call call = {.struct_size = (uint32_t)sizeof call,
+                                   .device = run->device,
+                                   .kernels = run->kernels,
+                                   .stream = run->stream,
+                                   .dtype = args->dtype,
+                                   .args = args->args,
+                                   .inputs = args->inputs,
+                                   .output = args->output};
+    return call;
+}
+
+static weft_status invoke_custom(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
+    const weft_custom_call call = custom_call(run, &args->custom);
+    return args->custom.op->forward(&call, err);
+}
+
+static weft_status invoke_custom_backward(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err) {
+    weft_custom_call call = custom_call(run, &args->custom);
+    call.d_output = args->custom.d_output;
+    call.d_inputs = args->custom.d_inputs;
+    call.accumulate = args->custom.accumulate;
+    return args->custom.op->backward(&call, err);
+}
+
+/* ---- what calls cost ---- */
+
+static int32_t matmul_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    const weft_matmul *a = &args->matmul;
+    const weft_product_shape product = {a->m, a->n, a->k, a->transpose_a != 0, a->transpose_b != 0};
+    out[0] = product;
+    return 1;
+}
+
+/* Pairs of a query and a key that it sees: of all places before it half of (T, T), and of a window's fewer. With a
+ * cache all that it holds, or the window, is an upper bound for what a longer and longer past costs. */
+static double attention_pairs(const weft_attention *a) {
+    const double length = (double)a->length;
+    const double reach = a->cache_rows > 0 ? (double)a->cache_rows : length;
+    const double window = a->window > 0 && (double)a->window < reach ? (double)a->window : reach;
+    return a->cache_rows > 0 ? length * window : length * window - window * window / 2.0;
+}
+
+/* Two products of (T, d) by (d, S) per head. */
+static double attention_flops(const weft_kernel_args *args) {
+    const weft_attention *a = &args->attention;
+    return 4.0 * (double)a->batch * (double)a->heads * (double)a->head_dim * attention_pairs(a);
+}
+
+/* The two products over a prefix, of which every query sees all. */
+static double prefix_flops(const weft_kernel_args *args) {
+    const weft_prefix *a = &args->prefix;
+    return 4.0 * (double)a->batch * (double)a->length * (double)a->heads * (double)a->head_dim * (double)a->places;
+}
+
+static double prefix_backward_flops(const weft_kernel_args *args) {
+    return 2.0 * prefix_flops(args);
+}
+
+/* U D; what the sum and its squares take is read along with W. */
+static double row_norms_flops(const weft_kernel_args *args) {
+    const weft_row_norms *a = &args->row_norms;
+    return 2.0 * (double)a->rows * (double)a->width * (double)(a->rank + 1);
+}
+
+/* Four products: dv, dp, dq, dk. Scores made again are the kernel's own affair. */
+static double attention_backward_flops(const weft_kernel_args *args) {
+    return 2.0 * attention_flops(args);
+}
+
+/* x W^T, dlogits W, dlogits^T x */
+static weft_product_shape head_logits(const weft_head *a) {
+    const weft_product_shape product = {a->rows, a->vocab, a->width, false, true};
+    return product;
+}
+static weft_product_shape head_dx(const weft_head *a) {
+    const weft_product_shape product = {a->rows, a->width, a->vocab, false, false};
+    return product;
+}
+static weft_product_shape head_dw(const weft_head *a) {
+    const weft_product_shape product = {a->vocab, a->width, a->rows, true, false};
+    return product;
+}
+
+static int32_t head_loss_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    out[0] = head_logits(&args->head);
+    return 1;
+}
+
+static int32_t head_loss_dx_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    out[0] = head_logits(&args->head);
+    out[1] = head_dx(&args->head);
+    return 2;
+}
+
+static int32_t head_loss_dw_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    out[0] = head_logits(&args->head);
+    out[1] = head_dw(&args->head);
+    return 2;
+}
+
+static int32_t head_loss_grad_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
+    out[0] = head_logits(&args->head);
+    out[1] = head_dx(&args->head);
+    out[2] = head_dw(&args->head);
+    return 3;
+}
+
+/* Rows that are looked up, not the table. */
+static double embedding_traffic(const weft_kernel_args *args) {
+    const weft_embedding *a = &args->embedding;
+    const double row = (double)a->width * (double)(weft_dtype_bytes(a->dtype) + weft_dtype_bytes(a->dtype_table));
+    return (double)a->rows * (row + 4.0);
+}
+
+double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args) {
+    weft_product_shape products[WEFT_CALL_PRODUCTS];
+    const int32_t n = kernel->products == NULL ? 0 : kernel->products(args, products);
+    double sum = kernel->flops == NULL ? 0.0 : kernel->flops(args);
+    for (int32_t i = 0; i < n; i++) sum += 2.0 * (double)products[i].m * (double)products[i].n * (double)products[i].k;
+    return sum;
+}
+
+/* One row per kernel: how it is called, what scratch it needs, what it costs. */
+#define SCRATCH(name, type) .workspace = workspace_##name, .workspace_field = offsetof(type, workspace)
+
+const weft_kernel weft_kernel_matmul = {
+    .name = "matmul", .invoke = invoke_matmul, SCRATCH(matmul, weft_matmul), .products = matmul_products};
+const weft_kernel weft_kernel_matmul_dx = {.name = "matmul",
+                                           .part = "input gradient",
+                                           .invoke = invoke_matmul,
+                                           SCRATCH(matmul, weft_matmul),
+                                           .products = matmul_products};
+const weft_kernel weft_kernel_matmul_dw = {.name = "matmul",
+                                           .part = "weight gradient",
+                                           .invoke = invoke_matmul,
+                                           SCRATCH(matmul, weft_matmul),
+                                           .products = matmul_products};
+const weft_kernel weft_kernel_sum_rows = {
+    .name = "sum_rows", .part = "bias gradient", .invoke = invoke_sum_rows, SCRATCH(sum_rows, weft_sum_rows)};
+const weft_kernel weft_kernel_norm = {.name = "norm", .invoke = invoke_norm};
+const weft_kernel weft_kernel_norm_backward = {.name = "norm backward",
+                                               .invoke = invoke_norm_backward,
+                                               SCRATCH(norm_backward, weft_norm)};
+const weft_kernel weft_kernel_rope = {.name = "rope", .invoke = invoke_rope};
+const weft_kernel weft_kernel_attention = {
+    .name = "attention", .invoke = invoke_attention, SCRATCH(attention, weft_attention), .flops = attention_flops};
+const weft_kernel weft_kernel_attention_backward = {.name = "attention backward",
+                                                    .invoke = invoke_attention_backward,
+                                                    SCRATCH(attention_backward, weft_attention),
+                                                    .flops = attention_backward_flops};
+const weft_kernel weft_kernel_activation = {.name = "activation", .invoke = invoke_activation};
+const weft_kernel weft_kernel_activation_backward = {.name = "activation backward",
+                                                     .invoke = invoke_activation_backward};
+const weft_kernel weft_kernel_embedding = {.name = "embedding",
+                                           .invoke = invoke_embedding,
+                                           .traffic = embedding_traffic};
+const weft_kernel weft_kernel_embedding_backward = {.name = "embedding backward",
+                                                    .invoke = invoke_embedding_backward,
+                                                    SCRATCH(embedding_backward, weft_embedding)};
+const weft_kernel weft_kernel_head_loss = {
+    .name = "head loss", .invoke = invoke_head_loss, SCRATCH(head_loss, weft_head), .products = head_loss_products};
+const weft_kernel weft_kernel_head_loss_grad = {.name = "head loss backward",
+                                                .invoke = invoke_head_loss_grad,
+                                                SCRATCH(head_loss_grad, weft_head),
+                                                .products = head_loss_grad_products};
+const weft_kernel weft_kernel_head_loss_dx = {.name = "head loss backward",
+                                              .invoke = invoke_head_loss_grad,
+                                              SCRATCH(head_loss_grad, weft_head),
+                                              .products = head_loss_dx_products};
+const weft_kernel weft_kernel_head_loss_dw = {.name = "head loss backward",
+                                              .invoke = invoke_head_loss_grad,
+                                              SCRATCH(head_loss_grad, weft_head),
+                                              .products = head_loss_dw_products};
+const weft_kernel weft_kernel_head_loss_dbias = {.name = "head loss backward",
+                                                 .invoke = invoke_head_loss_grad,
+                                                 SCRATCH(head_loss_grad, weft_head),
+                                                 .products = head_loss_products};
+const weft_kernel weft_kernel_scale = {.name = "scale", .invoke = invoke_scale};
+const weft_kernel weft_kernel_multiply = {.name = "multiply", .invoke = invoke_multiply};
+const weft_kernel weft_kernel_multiply_backward = {.name = "multiply backward",
+                                                   .invoke = invoke_multiply_backward,
+                                                   SCRATCH(multiply_backward, weft_multiply)};
+const weft_kernel weft_kernel_dropout = {.name = "dropout", .invoke = invoke_dropout};
+const weft_kernel weft_kernel_row_norms = {.name = "row norms",
+                                           .part = "row norms",
+                                           .invoke = invoke_row_norms,
+                                           SCRATCH(row_norms, weft_row_norms),
+                                           .flops = row_norms_flops};
+const weft_kernel weft_kernel_prefix = {
+    .name = "prefix", .part = "prefix", .invoke = invoke_prefix, SCRATCH(prefix, weft_prefix), .flops = prefix_flops};
+const weft_kernel weft_kernel_prefix_backward = {.name = "prefix backward",
+                                                 .part = "prefix backward",
+                                                 .invoke = invoke_prefix_backward,
+                                                 SCRATCH(prefix_backward, weft_prefix),
+                                                 .flops = prefix_backward_flops};
+const weft_kernel weft_kernel_sum_matrix = {.name = "sum_rows",
+                                            .invoke = invoke_sum_rows,
+                                            SCRATCH(sum_rows, weft_sum_rows)};
+const weft_kernel weft_kernel_add = {.name = "add", .glue = true, .invoke = invoke_add};
+const weft_kernel weft_kernel_copy = {.name = "copy", .glue = true, .invoke = invoke_copy};
+const weft_kernel weft_kernel_zero = {.name = "zero", .glue = true, .invoke = invoke_zero};
+const weft_kernel weft_kernel_custom = {.name = "forward", .invoke = invoke_custom};
+const weft_kernel weft_kernel_custom_backward = {.name = "backward", .invoke = invoke_custom_backward};

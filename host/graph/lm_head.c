@@ -1,0 +1,116 @@
+/* host/graph/lm_head.c: the end of a language model. x: (B,T,D), W: (V,D).
+ *
+ * Training: nothing in forward but that x is kept; backward makes logits, loss and gradients together, in chunks of
+ * rows, and in fp16 times the loss scale. Evaluation: the loss, in forward. Generation: the logits of each row's last
+ * place. */
+#include "graph/adapt.h"
+#include "graph/gradient.h"
+#include "graph/operators.h"
+#include "graph/weight.h"
+
+static weft_status head_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
+    weft_status status = weft_infer_dense(graph, node, err);
+    if (status == WEFT_OK) status = weft_infer_numbers(graph, node, 0, node->weight->in, err);
+    if (status == WEFT_OK && !(node->head.cap >= 0.0 && node->head.scale - node->head.scale == 0.0))
+        status = weft_error_set(err, WEFT_E_PLUGIN,
+                                "logits scaled by %g and capped at %g; the scale is finite, and the cap not negative",
+                                node->head.scale, node->head.cap);
+    return status;
+}
+
+static weft_head head_arguments(const weft_lowering *l, const weft_node *node) {
+    const weft_head args = {.struct_size = (uint32_t)sizeof args,
+                            .rows = weft_graph_places(l->graph),
+                            .width = node->weight->in,
+                            .vocab = node->weight->out,
+                            .scale = node->head.scale,
+                            .cap = node->head.cap,
+                            .has_bias = node->weight->bias >= 0,
+                            .dtype = l->graph->dtype};
+    return args;
+}
+
+static void head_bind(weft_lowering *l, const weft_node *node) {
+    WEFT_BIND(l, weft_head, x, weft_lower_value(l, node->inputs[0]));
+    WEFT_BIND(l, weft_head, w, weft_weight_values(l, node->weight));
+    WEFT_BIND(l, weft_head, bias, weft_weight_bias(l, node->weight));
+    WEFT_BIND(l, weft_head, targets, weft_lower_leaf(l, WEFT_HOME_TARGETS));
+    WEFT_BIND(l, weft_head, weights, weft_lower_leaf(l, WEFT_HOME_WEIGHTS));
+    WEFT_BIND(l, weft_head, loss, weft_lower_storage(l, WEFT_HOME_LOSS, 0, 0, weft_dtype_bytes(WEFT_F64)));
+}
+
+static void lower_head_loss(weft_lowering *l, const weft_node *node) {
+    const weft_head args = head_arguments(l, node);
+    weft_lower_begin(l, &weft_kernel_head_loss, &args, sizeof args);
+    head_bind(l, node);
+    weft_lower_end(l);
+}
+
+/* What training does inside its kernel. */
+static void scale_logits(weft_lowering *l, const weft_node *node, int32_t logits) {
+    const weft_scale args = {.struct_size = (uint32_t)sizeof args,
+                             .n = l->graph->spec.rows * node->weight->out,
+                             .factor = node->head.scale != 0.0 ? node->head.scale : 1.0,
+                             .cap = node->head.cap,
+                             .dtype = WEFT_F32};
+    if (node->head.scale == 0.0 && node->head.cap == 0.0) return;
+    weft_lower_begin(l, &weft_kernel_scale, &args, sizeof args);
+    WEFT_BIND(l, weft_scale, x, logits);
+    WEFT_BIND(l, weft_scale, y, logits);
+    weft_lower_end(l);
+}
+
+/* logits (B,V) = x at place T - 1 of each row, times W^T; fp32, whatever x is */
+static void lower_last_logits(weft_lowering *l, const weft_node *node) {
+    const weft_graph_spec *spec = &l->graph->spec;
+    const int64_t bytes = spec->rows * node->weight->out * weft_dtype_bytes(WEFT_F32);
+    const int32_t logits = weft_lower_storage(l, WEFT_HOME_LOGITS, 0, 0, bytes);
+    weft_weight_product(l, node->weight, logits, WEFT_F32, weft_lower_value(l, node->inputs[0]), spec->rows,
+                        spec->length * node->weight->in, (spec->length - 1) * node->weight->in);
+    scale_logits(l, node, logits);
+}
+
+static void head_forward(weft_lowering *l, const weft_node *node) {
+    if (l->graph->spec.mode == WEFT_MODE_EVALUATE) lower_head_loss(l, node);
+    if (l->graph->spec.mode == WEFT_MODE_GENERATE) lower_last_logits(l, node);
+}
+
+/* By which gradients it makes beside that of a bias. */
+static const weft_kernel *head_gradient_kernel(int32_t dx, int32_t dw) {
+    if (dx != 0 && dw != 0) return &weft_kernel_head_loss_grad;
+    if (dx != 0) return &weft_kernel_head_loss_dx;
+    return dw != 0 ? &weft_kernel_head_loss_dw : &weft_kernel_head_loss_dbias;
+}
+
+static void head_backward(weft_lowering *l, const weft_node *node) {
+    weft_head args = head_arguments(l, node);
+    const int32_t dw = weft_weight_gradient(l, node->weight, &args.accumulate_dw);
+    const int32_t dbias = weft_weight_bias_gradient(l, node->weight, &args.accumulate_dbias);
+    const int32_t dx = weft_gradient_begin(l, node->inputs[0]);
+    if (dw == 0 && dbias == 0 && dx == 0) {
+        lower_head_loss(l, node);
+        return;
+    }
+    weft_lower_begin(l, head_gradient_kernel(dx, dw), &args, sizeof args);
+    head_bind(l, node);
+    WEFT_BIND(l, weft_head, dx, dx);
+    WEFT_BIND(l, weft_head, dw, dw);
+    WEFT_BIND(l, weft_head, dbias, dbias);
+    if (l->graph->dtype == WEFT_F16)
+        WEFT_BIND(l, weft_head, seed, weft_lower_storage(l, WEFT_HOME_SEED, 0, 0, weft_dtype_bytes(WEFT_F32)));
+    weft_lower_end(l);
+    weft_gradient_end(l, node->inputs[0], dx);
+}
+
+const weft_operator weft_operator_lm_head = {
+    .name = "lm_head", .inputs = {"x"}, .infer = head_infer, .forward = head_forward, .backward = head_backward};
+
+void weft_op_lm_head(weft_graph *graph, weft_value x, weft_weight *weight, const weft_head_args *args) {
+    weft_node node = {.op = &weft_operator_lm_head, .inputs = {x}, .n_inputs = 1, .weight = weight};
+    int32_t index = 0;
+    node.inputs[0] = weft_adapt_head(graph, x);
+    index = graph->n_nodes;
+    weft_record_arguments(graph, &node, &node.head, sizeof node.head, args, WEFT_SIZE_1_0(weft_head_args));
+    (void)weft_record_node(graph, &node);
+    if (!graph->failed) graph->head = index;
+}

@@ -1,0 +1,260 @@
+/* host/graph/recording.c: how a model's forward becomes values and nodes. See record.h. */
+#include "graph/record.h"
+
+#include "graph/operators.h"
+#include "graph/weight.h"
+
+#include <stdlib.h>
+
+weft_status weft_array_reserve(void **items, int32_t n, int32_t *capacity, size_t item, const char *what,
+                               weft_error *err) {
+    const int32_t more = *capacity == 0 ? 16 : *capacity * 2;
+    char *grown = NULL;
+    if (n < *capacity) return WEFT_OK;
+    grown = realloc(*items, (size_t)more * item);
+    if (grown == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d %s", more, what);
+    memset(grown + (size_t)*capacity * item, 0, (size_t)(more - *capacity) * item);
+    *items = grown;
+    *capacity = more;
+    return WEFT_OK;
+}
+
+const char *weft_graph_name(const weft_graph *graph) {
+    return graph->declared->segments[graph->segment].name;
+}
+
+weft_value weft_record_fail(weft_graph *graph, const weft_node *node, weft_status code, const char *format, ...) {
+    const weft_value none = {0};
+    va_list args;
+    if (graph->failed) return none;
+    graph->failed = true;
+    va_start(args, format);
+    (void)vsnprintf(graph->failure.text, sizeof graph->failure.text, format, args);
+    va_end(args);
+    graph->failure.code = (int32_t)code;
+    if (node != NULL && node->label[0] != '\0')
+        (void)weft_error_prefix(&graph->failure, "%s %s: ", node->op->name, node->label);
+    else if (node != NULL) (void)weft_error_prefix(&graph->failure, "%s: ", node->op->name);
+    return none;
+}
+
+void weft_record_arguments(weft_graph *graph, const weft_node *node, void *to, size_t size, const void *from,
+                           uint32_t least) {
+    uint32_t given = 0;
+    memset(to, 0, size);
+    if (from == NULL) return;
+    memcpy(&given, from, sizeof given);
+    if (given < least)
+        (void)weft_record_fail(graph, node, WEFT_E_PLUGIN,
+                               "the arguments' struct_size is %u; it is their sizeof, at least %u", (unsigned)given,
+                               (unsigned)least);
+    else if (!weft_struct_take(to, size, from))
+        (void)weft_record_fail(graph, node, WEFT_E_UNSUPPORTED,
+                               "the arguments say something behind the %zu bytes that this host knows of them; build "
+                               "the model plugin with this host's headers, or use a later host",
+                               size);
+}
+
+static weft_value append_value(weft_graph *graph, const weft_value_record *record) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_value none = {0};
+    weft_value value = {(uint32_t)graph->n_values};
+    if (graph->failed) return none;
+    if (weft_array_reserve((void **)&graph->values, graph->n_values, &graph->values_capacity, sizeof *graph->values,
+                           "values", &err) != WEFT_OK)
+        return weft_record_fail(graph, NULL, WEFT_E_MEMORY, "%s", err.text);
+    graph->values[graph->n_values++] = *record;
+    return value;
+}
+
+weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, int64_t width) {
+    const weft_value_record record = {
+        .node = -1, .home = home, .dtype = dtype, .width = width, .count = weft_graph_places(graph) * width};
+    return append_value(graph, &record);
+}
+
+/* "q_proj" of "model.layers.3.self_attn.q_proj.weight": the last name but one of a parameter. */
+static void label_from_weight(weft_node *node, const weft_declared *declared) {
+    const char *name = declared->parameters[node->weight->parameter].name;
+    const char *end = strrchr(name, '.'), *start = NULL;
+    if (node->label[0] != '\0') return;
+    if (end == NULL) end = name + strlen(name);
+    for (start = end; start > name && start[-1] != '.'; start--) {
+    }
+    (void)snprintf(node->label, sizeof node->label, "%.*s", (int)(end - start), start);
+}
+
+/* Where handles lie in static variables, the instance that was declared last has written them for all. */
+#define NOT_ITS_OWN                                                                                                    \
+    "is not one that this instance of the model declared; keep what the builder gives in the instance that create "    \
+    "made: several work side by side"
+
+static weft_status check_weight(const weft_graph *graph, const weft_weight *weight, weft_error *err) {
+    if (weight->owner == graph->declared && weight->parameter >= 0 && weight->parameter < graph->declared->n_parameters)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the weight " NOT_ITS_OWN);
+}
+
+static weft_status check_table(const weft_graph *graph, const weft_table *table, weft_error *err) {
+    const weft_declared *declared = graph->declared;
+    if (table->index >= 0 && table->index < declared->n_tables && declared->tables[table->index] == table)
+        return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN, "the table " NOT_ITS_OWN);
+}
+
+static weft_status check_inputs(const weft_graph *graph, const weft_node *node, weft_error *err) {
+    for (int32_t i = 0; i < node->n_inputs; i++) {
+        const uint32_t id = node->inputs[i].id;
+        if (id != 0 && id < (uint32_t)graph->n_values) continue;
+        if (i < WEFT_INPUT_NAMES && node->op->inputs[i] != NULL)
+            return weft_error_set(err, WEFT_E_PLUGIN,
+                                  "`%s` is not a value of this segment (the first segment has no carry; "
+                                  "values of other segments cannot be used)",
+                                  node->op->inputs[i]);
+        return weft_error_set(err, WEFT_E_PLUGIN,
+                              "input %d is not a value of this segment (the first segment has no carry; "
+                              "values of other segments cannot be used)",
+                              i);
+    }
+    return WEFT_OK;
+}
+
+int32_t weft_graph_read_index(const weft_graph *graph, int32_t parameter) {
+    int32_t i = 0;
+    while (i < graph->n_reads && graph->reads[i].parameter != parameter) i++;
+    return i;
+}
+
+int32_t weft_graph_read_dtype(const weft_graph *graph, int32_t parameter) {
+    const weft_parameter *p = &graph->declared->parameters[parameter];
+    if (weft_parameter_is_packed(p)) return p->dtype;
+    return weft_parameter_is_matrix(p) ? graph->dtype : WEFT_F32;
+}
+
+static weft_status note_read(weft_graph *graph, const weft_node *node, int32_t parameter, weft_error *err) {
+    const int32_t i = weft_graph_read_index(graph, parameter);
+    weft_status status = WEFT_OK;
+    if (i == graph->n_reads)
+        status = weft_array_reserve((void **)&graph->reads, i, &graph->reads_capacity, sizeof *graph->reads,
+                                    "parameters", err);
+    if (status != WEFT_OK) return status;
+    if (i == graph->n_reads) graph->n_reads++;
+    graph->reads[i].parameter = parameter;
+    if (node->op != &weft_operator_embedding) graph->reads[i].in_products = true;
+    return WEFT_OK;
+}
+
+static weft_status note_constant(weft_graph *graph, const weft_node *node, const weft_weight *weight, weft_error *err) {
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = weft_weight_parameters(weight, parameters);
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
+    return status;
+}
+
+/* The parameters of the node's weight object, and those that are constants to it. */
+static weft_status note_weight(weft_graph *graph, const weft_node *node, weft_error *err) {
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
+        if (node->constants[i] != NULL) status = note_constant(graph, node, node->constants[i], err);
+    for (int32_t i = 0; i < n && status == WEFT_OK; i++) status = note_read(graph, node, parameters[i], err);
+    return status;
+}
+
+static void take_places(const weft_graph *graph, weft_node *node) {
+    const int64_t places = weft_value_places(weft_graph_value(graph, node->inputs[0]));
+    node->places = places == weft_graph_places(graph) ? 0 : places;
+}
+
+static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (!graph->open) return weft_error_set(err, WEFT_E_PLUGIN, "operators may be called inside `forward` only");
+    if (graph->head >= 0)
+        return weft_error_set(err, WEFT_E_PLUGIN, "nothing may follow lm_head, which ends its segment");
+    if (node->weight != NULL) status = check_weight(graph, node->weight, err);
+    for (int32_t i = 0; i < WEFT_NODE_CONSTANTS && status == WEFT_OK; i++)
+        if (node->constants[i] != NULL) status = check_weight(graph, node->constants[i], err);
+    if (status == WEFT_OK && node->table != NULL) status = check_table(graph, node->table, err);
+    if (status == WEFT_OK && node->weight != NULL) label_from_weight(node, graph->declared);
+    if (status == WEFT_OK) status = check_inputs(graph, node, err);
+    if (status == WEFT_OK && node->op->any_places) take_places(graph, node);
+    if (status == WEFT_OK) status = node->op->infer(graph, node, err);
+    if (status == WEFT_OK && node->width > ((int64_t)1 << 40) / weft_node_places(graph, node))
+        status = weft_error_set(err, WEFT_E_PLUGIN, "a result %lld wide over %lld places is too large",
+                                (long long)node->width, (long long)weft_node_places(graph, node));
+    return status;
+}
+
+/* True if a gradient of the node's output would reach something that is trained. */
+static bool output_wants_gradient(const weft_graph *graph, const weft_node *node) {
+    if (graph->spec.mode != WEFT_MODE_TRAIN) return false;
+    if (node->weight != NULL && weft_weight_trains(graph, node->weight)) return true;
+    for (int32_t i = 0; i < node->n_inputs; i++)
+        if (weft_graph_value(graph, node->inputs[i])->wants_gradient) return true;
+    return false;
+}
+
+static void append_results(weft_graph *graph, weft_node *node) {
+    const int32_t index = graph->n_nodes;
+    if (node->width > 0) {
+        const weft_value_record output = {.node = index,
+                                          .dtype = graph->dtype,
+                                          .width = node->width,
+                                          .count = node->width * weft_node_places(graph, node),
+                                          .wants_gradient = output_wants_gradient(graph, node)};
+        node->output = append_value(graph, &output);
+    }
+    if (node->statistic_count > 0) {
+        const weft_value_record statistic = {
+            .node = index, .dtype = WEFT_F32, .width = 1, .count = node->statistic_count};
+        node->statistic = append_value(graph, &statistic);
+    }
+}
+
+weft_value weft_record_node(weft_graph *graph, weft_node *node) {
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_value none = {0};
+    weft_status status = WEFT_OK;
+    if (!graph->failed) {
+        status = check_node(graph, node, &err);
+        if (status == WEFT_OK)
+            status = weft_array_reserve((void **)&graph->nodes, graph->n_nodes, &graph->nodes_capacity,
+                                        sizeof *graph->nodes, "nodes", &err);
+        if (status == WEFT_OK) status = note_weight(graph, node, &err);
+        if (status != WEFT_OK) (void)weft_record_fail(graph, node, status, "%s", err.text);
+    }
+    if (!graph->failed) append_results(graph, node);
+    if (graph->failed) {
+        free(node->custom_args);
+        return none;
+    }
+    graph->nodes[graph->n_nodes++] = *node;
+    return node->output;
+}
+
+void weft_record_output(weft_graph *graph, weft_value value, const char *name) {
+    weft_error err = WEFT_ERROR_INIT;
+    char *copy = NULL;
+    if (graph->failed || graph->spec.mode != WEFT_MODE_EVALUATE) return;
+    if (name == NULL || value.id == 0 || value.id >= (uint32_t)graph->n_values) {
+        (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "output %s: not a value of this segment",
+                               name == NULL ? "without a name" : name);
+        return;
+    }
+    for (int32_t i = 0; i < graph->n_outputs; i++)
+        if (strcmp(graph->outputs[i].name, name) == 0)
+            (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "output %s: this name is given twice", name);
+    if (graph->failed) return;
+    copy = strdup(name);
+    if (copy == NULL || weft_array_reserve((void **)&graph->outputs, graph->n_outputs, &graph->outputs_capacity,
+                                           sizeof *graph->outputs, "outputs", &err) != WEFT_OK) {
+        free(copy);
+        (void)weft_record_fail(graph, NULL, WEFT_E_MEMORY, "no memory for output %s", name);
+        return;
+    }
+    graph->outputs[graph->n_outputs].name = copy;
+    graph->outputs[graph->n_outputs++].value = value;
+    weft_graph_value(graph, value)->named = true;
+}

@@ -1,0 +1,211 @@
+/* host/graph/replay.c: replays a pass with the caller's buffers.
+ *
+ * Nothing is allocated and nothing is decided here. Before each call its operands are resolved to refs, and each is
+ * checked against the slot that it lies in. */
+#include "base/clock.h"
+#include "plugin/enter.h"
+#include "graph/operators.h"
+
+typedef struct replay {
+    const weft_graph *graph;
+    const weft_pass *pass;
+    const weft_graph_binding *binding;
+    weft_slot_ref loss;
+} replay;
+
+static const char *home_name(int32_t home) {
+    switch (home) {
+    case WEFT_HOME_IDS: return "the leaf's ids";
+    case WEFT_HOME_TARGETS: return "the leaf's targets";
+    case WEFT_HOME_WEIGHTS: return "the leaf's weights";
+    case WEFT_HOME_STARTS: return "the leaf's document starts";
+    case WEFT_HOME_POSITIONS: return "the leaf's positions";
+    case WEFT_HOME_FIRST: return "the leaf's first row";
+    case WEFT_HOME_CARRY_IN: return "the carry that comes in";
+    case WEFT_HOME_CARRY_OUT: return "the carry that goes out";
+    case WEFT_HOME_D_CARRY_OUT: return "the carry gradient from above";
+    case WEFT_HOME_D_CARRY_IN: return "the carry gradient that goes below";
+    case WEFT_HOME_TAPE: return "the tape";
+    case WEFT_HOME_WORK: return "scratch";
+    case WEFT_HOME_STATE: return "the key-value state";
+    case WEFT_HOME_PAST: return "the number of places that the state holds";
+    case WEFT_HOME_LOSS: return "the loss";
+    case WEFT_HOME_SEED: return "the loss scale";
+    case WEFT_HOME_LOGITS: return "the logits";
+    case WEFT_HOME_PARAMETER: return "the parameter";
+    case WEFT_HOME_GRADIENT: return "the parameter's gradient";
+    case WEFT_HOME_TABLE: return "the table";
+    default: return "nothing";
+    }
+}
+
+/* The binding's slot that a storage lies in. Parameters are whole regions and have no size of their own. */
+static weft_slot_ref slot_of_storage(const replay *run, const weft_storage *storage) {
+    const weft_graph_binding *b = run->binding;
+    const weft_slot_ref none = {0};
+    switch (storage->home) {
+    case WEFT_HOME_IDS: return b->ids;
+    case WEFT_HOME_TARGETS: return b->targets;
+    case WEFT_HOME_WEIGHTS: return b->weights;
+    case WEFT_HOME_STARTS: return b->starts;
+    case WEFT_HOME_POSITIONS: return b->positions;
+    case WEFT_HOME_FIRST: return b->first;
+    case WEFT_HOME_CARRY_IN: return b->carry_in;
+    case WEFT_HOME_CARRY_OUT: return b->carry_out;
+    case WEFT_HOME_D_CARRY_OUT: return b->d_carry_out;
+    case WEFT_HOME_D_CARRY_IN: return b->d_carry_in;
+    case WEFT_HOME_TAPE: return b->tape;
+    case WEFT_HOME_WORK: return b->work;
+    case WEFT_HOME_STATE: return b->state;
+    case WEFT_HOME_PAST: return b->past;
+    case WEFT_HOME_LOSS: return run->loss;
+    case WEFT_HOME_SEED: return b->seed;
+    case WEFT_HOME_LOGITS: return b->logits;
+    case WEFT_HOME_PARAMETER: {
+        const weft_slot_ref parameter = {.ref = b->parameters[storage->index], .bytes = INT64_MAX};
+        return parameter;
+    }
+    case WEFT_HOME_GRADIENT: return b->gradients[storage->index];
+    case WEFT_HOME_TABLE: return b->tables[storage->index];
+    default: return none;
+    }
+}
+
+static void name_call(weft_error *err, const replay *run, const weft_call *call) {
+    const weft_node *node = call->node < 0 ? NULL : &run->graph->nodes[call->node];
+    const char *segment = weft_graph_name(run->graph);
+    const bool back = run->pass == &run->graph->passes[WEFT_PASS_BACKWARD];
+    if (node == NULL) (void)weft_error_prefix(err, "segment %s, %s of the carry: ", segment, call->kernel->name);
+    else
+        (void)weft_error_prefix(err, "segment %s, %s%s%s%s: ", segment, node->op->name,
+                                node->label[0] == '\0' ? "" : " ", node->label, back ? ", backward" : "");
+}
+
+static weft_status resolve_operand(const replay *run, const weft_operand *operand, weft_ref *out, weft_error *err) {
+    const weft_storage *storage = &run->pass->storages[operand->storage];
+    const weft_slot_ref slot = slot_of_storage(run, storage);
+    const int64_t start = storage->offset + operand->offset;
+    const int64_t end = start + operand->bytes;
+    if (slot.ref.buffer == NULL)
+        return weft_error_set(err, WEFT_E_HOST, "`%s` lies in %s, which is not bound", operand->name,
+                              home_name(storage->home));
+    if (end > slot.bytes)
+        return weft_error_set(err, WEFT_E_HOST, "`%s` needs bytes %lld to %lld of %s; only %lld are there",
+                              operand->name, (long long)start, (long long)end, home_name(storage->home),
+                              (long long)slot.bytes);
+    if (slot.used != NULL && slot.start + end > *slot.used) *slot.used = slot.start + end;
+    out->buffer = slot.ref.buffer;
+    out->offset = slot.ref.offset + start;
+    return WEFT_OK;
+}
+
+/* The type in which the parameter that an operand names is bound. */
+static int32_t bound_dtype(const replay *run, const weft_operand *operand) {
+    const int32_t *dtypes = run->binding->dtypes;
+    return dtypes != NULL ? dtypes[run->pass->storages[operand->storage].index] : run->graph->dtype;
+}
+
+/* Whose code the call runs: an operator of the model's own, or a kernel of the device. */
+static const void *owner_of_call(const replay *run, const weft_call *call) {
+    const bool custom = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward;
+    return custom ? (const void *)run->graph->declared->plugin : (const void *)run->graph->spec.kernels;
+}
+
+static weft_status run_call(const replay *run, const weft_call *call, weft_error *err) {
+    const weft_kernel_run kernel_run = {.kernels = run->graph->spec.kernels,
+                                        .device = run->graph->spec.device,
+                                        .stream = run->binding->stream};
+    weft_kernel_args args = call->args;
+    weft_doing before;
+    for (int32_t i = 0; i < call->n_operands; i++) {
+        const weft_operand *operand = &run->pass->operands[call->operand + i];
+        weft_ref ref = {0};
+        const weft_status status = resolve_operand(run, operand, &ref, err);
+        if (status != WEFT_OK) return status;
+        memcpy((char *)&args + operand->field, &ref, sizeof ref);
+        if (operand->dtype_field != 0) {
+            const int32_t dtype = bound_dtype(run, operand);
+            memcpy((char *)&args + operand->dtype_field, &dtype, sizeof dtype);
+        }
+    }
+    before = weft_plugin_enter(owner_of_call(run, call), call->kernel->name);
+    return weft_plugin_leave(before, call->kernel->invoke(&kernel_run, &args, err), err);
+}
+
+static weft_status time_call(const replay *run, const weft_call *call, weft_error *err) {
+    const weft_graph_spec *spec = &run->graph->spec;
+    const weft_call_sink *sink = run->binding->sink;
+    const double begin = weft_clock_seconds();
+    weft_status status = run_call(run, call, err);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, spec->kernels, synchronize, err, spec->device, run->binding->stream);
+    sink->ran(sink->context, run->graph, call, weft_clock_seconds() - begin);
+    return status;
+}
+
+static weft_status run_pass(const weft_graph *graph, int32_t kind, const weft_graph_binding *binding, weft_error *err) {
+    const replay run = {.graph = graph,
+                        .pass = &graph->passes[kind],
+                        .binding = binding,
+                        .loss = {.ref = binding->loss, .bytes = weft_dtype_bytes(WEFT_F64)}};
+    if (!graph->planned)
+        return weft_error_set(err, WEFT_E_HOST, "segment %s has not been planned", weft_graph_name(graph));
+    for (int32_t i = 0; i < run.pass->n_calls; i++) {
+        weft_error failure = WEFT_ERROR_INIT;
+        const weft_call *call = &run.pass->calls[i];
+        const weft_status status = binding->sink == NULL ? run_call(&run, call, &failure)
+                                                         : time_call(&run, call, &failure);
+        if (status == WEFT_OK && binding->between != NULL) binding->between(binding->between_context);
+        if (status == WEFT_OK) continue;
+        name_call(&failure, &run, call);
+        return weft_error_set(err, status, "%s", failure.text);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_graph_forward(const weft_graph *graph, const weft_graph_binding *binding, bool recompute,
+                               weft_error *err) {
+    const bool taped = graph->sizes.tape > 0 && binding->tape.ref.buffer != NULL;
+    if (recompute) return run_pass(graph, WEFT_PASS_RECOMPUTE, binding, err);
+    return run_pass(graph, taped ? WEFT_PASS_FORWARD : WEFT_PASS_UNTAPED, binding, err);
+}
+
+weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_binding *binding, weft_error *err) {
+    if (graph->planned && !graph->sizes.has_backward)
+        return weft_error_set(err, WEFT_E_HOST, "segment %s has no backward: nothing at or below it is trained",
+                              weft_graph_name(graph));
+    return run_pass(graph, WEFT_PASS_BACKWARD, binding, err);
+}
+
+/* A storage as the last forward with this binding left it. */
+static void hand_out(const replay *run, int32_t index, weft_slot_ref *out) {
+    const weft_storage *storage = &run->pass->storages[index];
+    *out = slot_of_storage(run, storage);
+    out->ref.offset += storage->offset;
+    out->start += storage->offset;
+    out->bytes = storage->bytes;
+}
+
+bool weft_graph_output(const weft_graph *graph, const weft_graph_binding *binding, const char *name, weft_slot_ref *out,
+                       int64_t *width) {
+    const replay run = {.graph = graph, .pass = &graph->passes[WEFT_PASS_UNTAPED], .binding = binding};
+    for (int32_t i = 0; i < graph->n_outputs && graph->planned; i++) {
+        const weft_named_output *output = &graph->outputs[i];
+        if (strcmp(output->name, name) != 0) continue;
+        hand_out(&run, output->storage, out);
+        *width = weft_graph_value(graph, output->value)->width;
+        return true;
+    }
+    return false;
+}
+
+int64_t weft_graph_hidden_width(const weft_graph *graph) {
+    return graph->hidden == 0 ? 0 : weft_graph_value(graph, graph->nodes[graph->head].inputs[0])->width;
+}
+
+weft_slot_ref weft_graph_hidden(const weft_graph *graph, const weft_graph_binding *binding) {
+    const replay run = {.graph = graph, .pass = &graph->passes[WEFT_PASS_UNTAPED], .binding = binding};
+    weft_slot_ref out = {0};
+    if (graph->planned && graph->hidden != 0) hand_out(&run, graph->hidden, &out);
+    return out;
+}

@@ -1,0 +1,206 @@
+/* host/graph/weight.c: see weight.h. */
+#include "graph/weight.h"
+
+int32_t weft_weight_values(weft_lowering *l, const weft_weight *weight) {
+    return weft_lower_parameter(l, weight->parameter);
+}
+
+int32_t weft_weight_bias(weft_lowering *l, const weft_weight *weight) {
+    return weight->bias < 0 ? 0 : weft_lower_parameter(l, weight->bias);
+}
+
+static bool is_trained(const weft_graph *graph, int32_t parameter) {
+    return parameter >= 0 && graph->declared->parameters[parameter].trainable;
+}
+
+bool weft_weight_trains(const weft_graph *graph, const weft_weight *weight) {
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = weft_weight_parameters(weight, parameters);
+    bool trains = false;
+    for (int32_t i = 0; i < n; i++) trains = trains || is_trained(graph, parameters[i]);
+    return trains;
+}
+
+static bool reads_parameter(const weft_node *node, int32_t parameter) {
+    int32_t parameters[WEFT_WEIGHT_PARAMETERS];
+    const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
+    for (int32_t k = 0; k < n; k++)
+        if (parameters[k] == parameter) return true;
+    return false;
+}
+
+static bool is_apart(const weft_weight *a, const weft_weight *b) {
+    return a->is_slice && b->is_slice && (a->first + a->out <= b->first || b->first + b->out <= a->first);
+}
+
+/* Of the whole parameter: a matrix, whichever way it lies, or its bias. */
+static int64_t outputs_of(const weft_graph *graph, const weft_weight *weight, int32_t parameter) {
+    const weft_parameter *p = &graph->declared->parameters[parameter];
+    return weight->transposed && parameter == weight->parameter ? p->dims[1] : p->dims[0];
+}
+
+/* Is each output of the parameter made by one node here? So it is where one reads the whole, or slices that are apart
+ * and leave nothing out. Then each gradient is written where it stays. */
+static bool is_read_once(const weft_graph *graph, int32_t parameter) {
+    int64_t all = graph->declared->parameters[parameter].dims[0], rows = 0;
+    for (int32_t i = 0; i < graph->n_nodes; i++) {
+        const weft_weight *weight = graph->nodes[i].weight;
+        if (!reads_parameter(&graph->nodes[i], parameter)) continue;
+        all = outputs_of(graph, weight, parameter);
+        for (int32_t k = 0; k < i; k++)
+            if (reads_parameter(&graph->nodes[k], parameter) && !is_apart(weight, graph->nodes[k].weight)) return false;
+        rows += weight->is_slice ? weight->out : all;
+    }
+    return rows == all;
+}
+
+static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t parameter) {
+    const weft_parameter *p = &l->graph->declared->parameters[parameter];
+    return weft_lower_storage(l, home, parameter, 0, p->numel * weft_dtype_bytes(WEFT_F32));
+}
+
+/* A segment's gradient is added to what an earlier segment wrote as one finished sum. So where a row of a parameter is
+ * used several times here and there is something to add to, the sum is formed apart. Where slices are used so, or leave
+ * rows out, it begins at zero. */
+static int32_t parameter_gradient(weft_lowering *l, const weft_weight *weight, int32_t parameter, int32_t *accumulate) {
+    const weft_graph *graph = l->graph;
+    int32_t index = 0, *storage = NULL;
+    bool adds = false, once = false;
+    *accumulate = 0;
+    if (!is_trained(graph, parameter)) return 0;
+    index = weft_graph_read_index(graph, parameter);
+    adds = graph->reads[index].adds;
+    once = is_read_once(graph, parameter);
+    storage = &l->weight_gradient_of[index];
+    *accumulate = once ? adds : *storage != 0 || weight->is_slice;
+    if (*storage != 0) return *storage;
+    *storage = gradient_storage(l, adds && !once ? WEFT_HOME_WORK : WEFT_HOME_GRADIENT, parameter);
+    if (!once && weight->is_slice) weft_lower_zero(l, *storage);
+    return *storage;
+}
+
+int32_t weft_weight_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
+    return parameter_gradient(l, weight, weight->parameter, accumulate);
+}
+
+int32_t weft_weight_bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t *accumulate) {
+    return parameter_gradient(l, weight, weight->bias, accumulate);
+}
+
+/* How far the matrix's rows lie apart: in a slice of a transposed one they are parts of longer ones. */
+static int64_t row_distance(const weft_lowering *l, const weft_weight *weight) {
+    return weight->transposed ? outputs_of(l->graph, weight, weight->parameter) : weight->in;
+}
+
+/* The weight's rows in what holds all rows of its parameter, each of them `width` elements of dtype. */
+static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
+                      int64_t width, int32_t dtype) {
+    if (weight->is_slice)
+        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first * width),
+                             weft_dtype_span(dtype, weight->out * width));
+    else weft_lower_bind(l, name, field, storage);
+}
+
+/* The weight's matrix, or its gradient, in what holds its parameter's. */
+static void bind_matrix(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
+                        int32_t dtype) {
+    const int64_t columns = (weight->in - 1) * row_distance(l, weight) + weight->out;
+    if (weight->transposed && weight->is_slice)
+        weft_lower_bind_part(l, name, field, storage, weft_dtype_span(dtype, weight->first),
+                             weft_dtype_span(dtype, columns));
+    else bind_rows(l, name, field, storage, weight, weight->in, dtype);
+}
+
+void weft_weight_finish_gradients(weft_lowering *l) {
+    const weft_graph *graph = l->graph;
+    for (int32_t i = 0; i < graph->n_reads && l->status == WEFT_OK; i++) {
+        const weft_parameter *parameter = &graph->declared->parameters[graph->reads[i].parameter];
+        const int32_t formed = l->weight_gradient_of[i];
+        const bool apart = l->pass->storages[formed].home == WEFT_HOME_WORK;
+        int32_t slot = 0;
+        if (!parameter->trainable || (formed == 0 && graph->reads[i].adds) || (formed != 0 && !apart)) continue;
+        slot = gradient_storage(l, WEFT_HOME_GRADIENT, graph->reads[i].parameter);
+        if (apart) weft_lower_add(l, slot, slot, formed, parameter->numel, WEFT_F32);
+        else weft_lower_zero(l, slot);
+    }
+}
+
+static weft_matmul product_arguments(const weft_lowering *l, int64_t m, int64_t n, int64_t k) {
+    const weft_matmul args = {.struct_size = (uint32_t)sizeof args,
+                              .m = m,
+                              .n = n,
+                              .k = k,
+                              .lda = k,
+                              .ldb = n,
+                              .ldc = n,
+                              .dtype_a = l->graph->dtype,
+                              .dtype_b = l->graph->dtype,
+                              .dtype_c = l->graph->dtype};
+    return args;
+}
+
+void weft_weight_product(weft_lowering *l, const weft_weight *weight, int32_t y, int32_t dtype_y, int32_t x, int64_t m,
+                         int64_t stride, int64_t offset) {
+    const int64_t size = weft_dtype_bytes(l->graph->dtype);
+    weft_matmul args = product_arguments(l, m, weight->out, weight->in);
+    args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
+    args.dtype_c = dtype_y;
+    args.lda = stride;
+    args.transpose_b = !weight->transposed; /* W is (out, in) */
+    args.ldb = row_distance(l, weight);
+    args.has_bias = weight->bias >= 0;
+    weft_lower_begin(l, &weft_kernel_matmul, &args, sizeof args);
+    weft_lower_bind_part(l, "x", offsetof(weft_matmul, a), x, offset * size, ((m - 1) * stride + weight->in) * size);
+    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
+    weft_lower_bind(l, "y", offsetof(weft_matmul, c), y);
+    bind_rows(l, "bias", offsetof(weft_matmul, bias), weft_weight_bias(l, weight), weight, 1, WEFT_F32);
+    weft_lower_end(l);
+}
+
+void weft_weight_product_dx(weft_lowering *l, const weft_weight *weight, int32_t dx, int32_t accumulate, int32_t dy,
+                            int64_t m) {
+    weft_matmul args = product_arguments(l, m, weight->in, weight->out);
+    args.accumulate = accumulate;
+    args.dtype_b = weft_graph_read_dtype(l->graph, weight->parameter);
+    args.transpose_b = weight->transposed;
+    args.ldb = row_distance(l, weight);
+    weft_lower_begin(l, &weft_kernel_matmul_dx, &args, sizeof args);
+    weft_lower_bind(l, "dy", offsetof(weft_matmul, a), dy);
+    bind_matrix(l, "weight", offsetof(weft_matmul, b), weft_weight_values(l, weight), weight, args.dtype_b);
+    weft_lower_bind(l, "dx", offsetof(weft_matmul, c), dx);
+    weft_lower_end(l);
+}
+
+/* dW = dy^T x, or x^T dy where W is transposed. */
+static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
+    const bool turned = weight->transposed;
+    const int64_t rows = turned ? weight->in : weight->out, width = turned ? weight->out : weight->in;
+    weft_matmul args = product_arguments(l, rows, width, m);
+    const int32_t dw = weft_weight_gradient(l, weight, &args.accumulate);
+    if (dw == 0) return;
+    args.transpose_a = 1; /* it is (m, rows) */
+    args.lda = rows;
+    args.ldc = row_distance(l, weight);
+    args.dtype_c = WEFT_F32;
+    weft_lower_begin(l, &weft_kernel_matmul_dw, &args, sizeof args);
+    weft_lower_bind(l, "dy", turned ? offsetof(weft_matmul, b) : offsetof(weft_matmul, a), dy);
+    weft_lower_bind(l, "x", turned ? offsetof(weft_matmul, a) : offsetof(weft_matmul, b), weft_lower_value(l, x));
+    bind_matrix(l, "dweight", offsetof(weft_matmul, c), dw, weight, WEFT_F32);
+    weft_lower_end(l);
+}
+
+static void bias_gradient(weft_lowering *l, const weft_weight *weight, int32_t dy, int64_t m) {
+    weft_sum_rows args = {
+        .struct_size = (uint32_t)sizeof args, .rows = m, .width = weight->out, .dtype = l->graph->dtype};
+    const int32_t dbias = weft_weight_bias_gradient(l, weight, &args.accumulate);
+    if (dbias == 0) return;
+    weft_lower_begin(l, &weft_kernel_sum_rows, &args, sizeof args);
+    weft_lower_bind(l, "dy", offsetof(weft_sum_rows, x), dy);
+    bind_rows(l, "dbias", offsetof(weft_sum_rows, out), dbias, weight, 1, WEFT_F32);
+    weft_lower_end(l);
+}
+
+void weft_weight_product_dw(weft_lowering *l, const weft_weight *weight, int32_t dy, weft_value x, int64_t m) {
+    matrix_gradient(l, weight, dy, x, m);
+    bias_gradient(l, weight, dy, m);
+}

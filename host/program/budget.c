@@ -1,0 +1,137 @@
+/* host/program/budget.c: see budget.h. */
+#include "program/budget.h"
+
+#include "base/sizes.h"
+#include "model/peers.h"
+#include "program/save_place.h"
+#include "program/copies.h"
+#include "program/norm_nodes.h"
+#include "program/sums.h"
+
+const char *weft_account_name(int32_t line) {
+    static const char *const names[WEFT_N_ACCOUNT_LINES] = {"parameters", "gradients", "optimizer", "fixed",
+                                                            "arena",      "snapshot",  "post",      "data"};
+    return names[line];
+}
+
+int32_t weft_budget_trained(const weft_plan *plan) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < plan->declared->n_parameters; i++)
+        if (plan->declared->parameters[i].trainable) n++;
+    return n;
+}
+
+/* Losses that one rank has at most, in one pass; evaluation reads them too. */
+static int64_t most_losses(const weft_plan *plan) {
+    const int32_t train = plan->train.most_losses, evaluate = plan->evaluate.most_losses;
+    return train > evaluate ? train : evaluate > 0 ? evaluate : 1;
+}
+
+int64_t weft_budget_first_rows(const weft_plan *plan) {
+    return plan->draws ? weft_dtype_bytes(WEFT_I64) * plan->spec.leaves : 0;
+}
+
+int64_t weft_budget_table_rows(const weft_plan *plan) {
+    const weft_stage *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    int64_t rows = weft_plan_table_rows(&plan->spec);
+    for (int i = 0; i < 3; i++) {
+        const int64_t own = stages[i]->graphs == NULL ? 0 : weft_graph_set_table_rows(stages[i]->graphs);
+        rows = own > rows ? own : rows;
+    }
+    return rows;
+}
+
+int64_t weft_budget_prefix_rows(const weft_plan *plan) {
+    return weft_budget_table_rows(plan) - weft_plan_table_rows(&plan->spec);
+}
+
+int64_t weft_budget_scalars(const weft_plan *plan, int64_t sizes[WEFT_N_SCALAR_PARTS]) {
+    const int64_t f64 = weft_dtype_bytes(WEFT_F64), losses = f64 * most_losses(plan);
+    int64_t total = 0;
+    sizes[WEFT_SCALAR_LOSSES] = weft_cache_lines(losses);
+    sizes[WEFT_SCALAR_ALL_LOSSES] = plan->world > 1 ? weft_cache_lines(losses * plan->world) : 0;
+    sizes[WEFT_SCALAR_NODES] = weft_cache_lines(f64 * weft_norm_nodes(plan));
+    sizes[WEFT_SCALAR_SQUARES] = weft_cache_lines(f64 * weft_budget_trained(plan));
+    sizes[WEFT_SCALAR_COUNT] = weft_cache_lines(f64 + weft_dtype_bytes(WEFT_F32)); /* and the seed */
+    sizes[WEFT_SCALAR_NORM] = weft_cache_lines(f64);
+    sizes[WEFT_SCALAR_COEFFICIENT] = weft_cache_lines(weft_dtype_bytes(WEFT_F32));
+    sizes[WEFT_SCALAR_SKIP] = weft_cache_lines(weft_dtype_bytes(WEFT_I32));
+    sizes[WEFT_SCALAR_PAST] = plan->spec.cache_rows > 0 ? weft_cache_lines(weft_dtype_bytes(WEFT_I64)) : 0;
+    sizes[WEFT_SCALAR_FIRST] = weft_cache_lines(weft_budget_first_rows(plan));
+    sizes[WEFT_SCALAR_HP] = weft_cache_lines(plan->hp_bytes);
+    for (int i = 0; i < WEFT_N_SCALAR_PARTS; i++) total += sizes[i];
+    return total;
+}
+
+int64_t weft_budget_ranges(const weft_plan *plan) {
+    return plan->spec.training ? (int64_t)sizeof(weft_range) * weft_budget_trained(plan) : 0;
+}
+
+/* A tensor is in two tables at most. */
+int64_t weft_budget_extents(const weft_plan *plan) {
+    return plan->spec.training ? 2 * (int64_t)sizeof(weft_extent) * weft_budget_trained(plan) : 0;
+}
+
+int64_t weft_budget_table(const weft_plan *plan, int32_t table) {
+    return weft_budget_table_rows(plan) * plan->declared->tables[table]->width * weft_dtype_bytes(WEFT_F32);
+}
+
+int64_t weft_budget_key_values(const weft_plan *plan) {
+    int64_t bytes = 0;
+    const weft_graph_set *set = plan->generate.graphs;
+    for (int32_t s = 0; set != NULL && s < set->n_segments; s++)
+        bytes += weft_cache_lines(weft_graph_size(set->graphs[s])->state);
+    return bytes;
+}
+
+int64_t weft_budget_logits(const weft_plan *plan) {
+    return plan->spec.cache_rows > 0 ? weft_dtype_bytes(WEFT_F32) * plan->declared->info.vocab_size : 0;
+}
+
+/* The stage whose arena is the largest decides the highest moment. */
+static const weft_stage *highest_stage(const weft_plan *plan) {
+    const weft_stage *stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    const weft_stage *best = stages[0];
+    for (int i = 1; i < 3; i++)
+        if (stages[i]->price.arena > best->price.arena) best = stages[i];
+    return best;
+}
+
+static int64_t fixed_bytes(const weft_plan *plan) {
+    int64_t sizes[WEFT_N_SCALAR_PARTS];
+    int64_t bytes = weft_buffer_part(weft_budget_scalars(plan, sizes));
+    bytes += weft_buffer_part(weft_budget_ranges(plan)) + weft_buffer_part(weft_budget_extents(plan)) +
+             weft_buffer_part(weft_budget_key_values(plan)) + weft_buffer_part(weft_budget_logits(plan));
+    for (int32_t i = 0; i < plan->declared->n_tables; i++) bytes += weft_buffer_part(weft_budget_table(plan, i));
+    return bytes;
+}
+
+void weft_plan_budget(weft_plan *plan) {
+    weft_plan_bytes *b = &plan->bytes;
+    const weft_stage *stage = highest_stage(plan);
+    memset(b, 0, sizeof *b);
+    b->line[WEFT_ACCOUNT_PARAMETERS] = weft_buffer_part(plan->holds[WEFT_HOLD_PARAMETERS]->bytes) +
+                                       weft_buffer_part(weft_copies_bytes(plan));
+    if (plan->spec.training) {
+        b->line[WEFT_ACCOUNT_GRADIENTS] = weft_buffer_part(plan->holds[WEFT_HOLD_GRADIENTS]->bytes) +
+                                          weft_buffer_part(weft_sums_partials(plan));
+        for (int64_t i = 0; i < plan->n_states; i++)
+            b->line[WEFT_ACCOUNT_OPTIMIZER] += weft_buffer_part(plan->holds[WEFT_HOLD_STATES + i]->bytes);
+    }
+    b->line[WEFT_ACCOUNT_FIXED] = fixed_bytes(plan);
+    b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(stage->price.arena);
+    b->snapshot = plan->saves == WEFT_SAVES_BESIDE ? weft_save_place_bytes(plan) : 0;
+    if (plan->visible) b->line[WEFT_ACCOUNT_SNAPSHOT] = b->snapshot;
+    b->data = plan->spec.data_bytes;
+    if (plan->visible) b->line[WEFT_ACCOUNT_DATA] = b->data;
+    b->line[WEFT_ACCOUNT_POST] = weft_peers_room(plan->world);
+    for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
+    memcpy(b->category, stage->price.category, sizeof b->category);
+    b->spare = b->line[WEFT_ACCOUNT_ARENA] - stage->price.peak;
+    b->category[WEFT_MEMORY_PARAMETERS] += b->line[WEFT_ACCOUNT_PARAMETERS];
+    b->category[WEFT_MEMORY_GRADIENTS] += b->line[WEFT_ACCOUNT_GRADIENTS];
+    b->category[WEFT_MEMORY_OPTIMIZER] += b->line[WEFT_ACCOUNT_OPTIMIZER];
+    b->category[WEFT_MEMORY_WORKSPACE] += b->line[WEFT_ACCOUNT_FIXED] + b->line[WEFT_ACCOUNT_SNAPSHOT] +
+                                          b->line[WEFT_ACCOUNT_POST];
+    b->category[WEFT_MEMORY_DATA] += b->line[WEFT_ACCOUNT_DATA];
+}

@@ -1,0 +1,157 @@
+/* host/program/graphs.c: see graphs.h. */
+#include "program/graphs.h"
+
+#include "base/sizes.h"
+
+#include <stdlib.h>
+
+static weft_graph **graph_slot(const weft_graph_set *set, int32_t length_index, int32_t segment) {
+    return &set->graphs[(int64_t)length_index * set->n_segments + segment];
+}
+
+const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t segment, int32_t *n) {
+    return weft_graph_reads(*graph_slot(set, 0, segment), n);
+}
+
+static bool reads_trained(weft_graph *graph, const weft_declared *declared) {
+    int32_t n = 0;
+    const weft_graph_read *reads = weft_graph_reads(graph, &n);
+    for (int32_t i = 0; i < n; i++)
+        if (declared->parameters[reads[i].parameter].trainable) return true;
+    return false;
+}
+
+bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *declared, int32_t segment) {
+    return reads_trained(*graph_slot(set, 0, segment), declared);
+}
+
+/* What a segment reads decides where units lie and travel, once for the run: it must not depend on a length. */
+static weft_status check_same_reads(const weft_graph_set *set, int32_t length_index, const weft_declared *declared,
+                                    int32_t segment, weft_error *err) {
+    int32_t n = 0, n_first = 0;
+    const weft_graph_read *reads = weft_graph_reads(*graph_slot(set, length_index, segment), &n);
+    const weft_graph_read *first = weft_graph_set_reads(set, segment, &n_first);
+    bool same = n == n_first;
+    for (int32_t i = 0; i < n && same; i++) same = reads[i].parameter == first[i].parameter;
+    if (same) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_PLUGIN,
+                          "the model reads other parameters in segment %s for leaves of %d places than for leaves of "
+                          "%d: what a segment reads, and in which order, must not depend on the leaf's length",
+                          declared->segments[segment].name, (int)set->lengths[length_index], (int)set->lengths[0]);
+}
+
+/* BACKWARD runs from the last segment down: the first to touch a parameter writes its gradient, later ones add. */
+static weft_status mark_reads_that_add(weft_graph_set *set, int32_t length_index, int32_t n_parameters,
+                                       weft_error *err) {
+    bool *written = calloc((size_t)n_parameters + 1, sizeof *written);
+    if (written == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d parameter marks", n_parameters);
+    for (int32_t s = set->n_segments - 1; s >= 0; s--) {
+        int32_t n = 0;
+        weft_graph_read *reads = weft_graph_reads(*graph_slot(set, length_index, s), &n);
+        for (int32_t i = 0; i < n; i++) {
+            reads[i].adds = written[reads[i].parameter];
+            written[reads[i].parameter] = true;
+        }
+    }
+    free(written);
+    return WEFT_OK;
+}
+
+static weft_status record_graphs_of_length(weft_graph_set *set, int32_t length_index, const weft_declared *declared,
+                                           weft_graph_spec *spec, weft_error *err) {
+    weft_status status = WEFT_OK;
+    spec->length = set->lengths[length_index];
+    spec->carry_gradient = false;
+    for (int32_t s = 0; s < set->n_segments && status == WEFT_OK; s++) {
+        weft_graph **graph = graph_slot(set, length_index, s);
+        status = weft_graph_record(graph, declared, s, spec, err);
+        if (status == WEFT_OK) status = check_same_reads(set, length_index, declared, s, err);
+        if (status == WEFT_OK && spec->mode == WEFT_MODE_TRAIN && reads_trained(*graph, declared))
+            spec->carry_gradient = true; /* for the segments above this one */
+    }
+    if (status == WEFT_OK) status = mark_reads_that_add(set, length_index, declared->n_parameters, err);
+    for (int32_t s = 0; s < set->n_segments && status == WEFT_OK; s++)
+        status = weft_graph_plan(*graph_slot(set, length_index, s), err);
+    return status;
+}
+
+weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *declared,
+                                  const weft_device_plugin *kernels, weft_device *device,
+                                  const weft_graph_set_spec *spec, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_graph_spec graph_spec = {0};
+    weft_graph_set *set = calloc(1, sizeof *set);
+    if (set == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
+    set->mode = spec->mode;
+    set->rows = spec->rows;
+    set->n_segments = declared->n_segments;
+    set->n_lengths = spec->n_lengths;
+    memcpy(set->lengths, spec->lengths, sizeof set->lengths);
+    set->graphs = calloc((size_t)(spec->n_lengths * declared->n_segments) + 1, sizeof *set->graphs);
+    if (set->graphs == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the model's graphs");
+    graph_spec.mode = spec->mode;
+    graph_spec.dtype = spec->dtype;
+    graph_spec.seed = spec->seed;
+    graph_spec.rows = spec->rows;
+    graph_spec.cache_rows = spec->cache_rows;
+    graph_spec.kernels = kernels;
+    graph_spec.device = device;
+    for (int32_t i = 0; i < set->n_lengths && status == WEFT_OK; i++)
+        status = record_graphs_of_length(set, i, declared, &graph_spec, err);
+    if (status == WEFT_OK) *out = set;
+    else weft_graph_set_destroy(set);
+    return status;
+}
+
+void weft_graph_set_destroy(weft_graph_set *set) {
+    if (set == NULL) return;
+    for (int32_t i = 0; set->graphs != NULL && i < set->n_lengths * set->n_segments; i++)
+        weft_graph_destroy(set->graphs[i]);
+    free(set->graphs);
+    free(set);
+}
+
+const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment) {
+    for (int32_t i = 0; i < set->n_lengths; i++)
+        if (set->lengths[i] == length) return *graph_slot(set, i, segment);
+    return NULL;
+}
+
+bool weft_graph_set_draws(const weft_graph_set *set) {
+    bool draws = false;
+    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) draws |= weft_graph_size(set->graphs[i])->draws;
+    return draws;
+}
+
+int64_t weft_graph_set_table_rows(const weft_graph_set *set) {
+    int64_t rows = 0;
+    for (int32_t i = 0; i < set->n_lengths * set->n_segments; i++) {
+        const int64_t own = weft_graph_size(set->graphs[i])->table_rows;
+        rows = own > rows ? own : rows;
+    }
+    return rows;
+}
+
+int64_t weft_leaf_part_bytes(int32_t rows, int32_t length) {
+    return (int64_t)rows * length * WEFT_PLACE_BYTES;
+}
+
+int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part) {
+    return weft_cache_lines(weft_leaf_part_bytes(rows, length)) * part;
+}
+
+int64_t weft_leaf_bytes(int32_t rows, int32_t length) {
+    return weft_leaf_part_offset(rows, length, WEFT_LEAF_PARTS);
+}
+
+void weft_leaf_bind(weft_graph_binding *out, weft_slot_ref leaf, int32_t rows, int32_t length) {
+    weft_slot_ref *const parts[WEFT_LEAF_PARTS] = {&out->ids, &out->targets, &out->weights, &out->starts,
+                                                   &out->positions};
+    for (int part = 0; part < WEFT_LEAF_PARTS; part++) {
+        *parts[part] = leaf;
+        parts[part]->start = weft_leaf_part_offset(rows, length, part);
+        parts[part]->ref = weft_ref_at(leaf.ref, parts[part]->start);
+        parts[part]->bytes = weft_leaf_part_bytes(rows, length);
+        if (parts[part]->start + parts[part]->bytes > leaf.bytes) parts[part]->bytes = leaf.bytes - parts[part]->start;
+    }
+}

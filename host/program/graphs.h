@@ -1,0 +1,47 @@
+/* host/program/graphs.h: the graphs of all segments for one mode and each leaf length. */
+#ifndef WEFT_HOST_PROGRAM_GRAPHS_H
+#define WEFT_HOST_PROGRAM_GRAPHS_H
+
+#include "graph/graph.h"
+#include <weft/data.h>
+
+typedef struct weft_graph_set {
+    int32_t mode, rows, n_segments, n_lengths;
+    int32_t lengths[WEFT_MAX_LENGTHS]; /* ascending */
+    weft_graph **graphs;               /* [n_lengths][n_segments] */
+} weft_graph_set;
+
+typedef struct weft_graph_set_spec {
+    int32_t mode, dtype, rows, cache_rows;
+    int32_t n_lengths;
+    uint64_t seed; /* of dropout */
+    int32_t lengths[WEFT_MAX_LENGTHS];
+} weft_graph_set_spec;
+
+weft_status weft_graph_set_create(weft_graph_set **out, const weft_declared *declared,
+                                  const weft_device_plugin *kernels, weft_device *device,
+                                  const weft_graph_set_spec *spec, weft_error *err);
+void weft_graph_set_destroy(weft_graph_set *set); /* NULL is fine */
+
+/* The parameters that a segment reads: the same for all lengths. */
+const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t segment, int32_t *n);
+/* True if one of them is trained. */
+bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *declared, int32_t segment);
+
+/* The graph of a segment for leaves of this length. */
+const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment);
+
+/* Does some segment draw which elements it drops? */
+bool weft_graph_set_draws(const weft_graph_set *set);
+/* Rows of position tables that segments read whatever the leaf (weft_graph_sizes). */
+int64_t weft_graph_set_table_rows(const weft_graph_set *set);
+
+/* Bytes of a leaf on the device, and where its parts begin: ids, targets, weights, starts, positions. */
+#define WEFT_LEAF_PARTS 5
+int64_t weft_leaf_part_bytes(int32_t rows, int32_t length);
+int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part);
+int64_t weft_leaf_bytes(int32_t rows, int32_t length);
+/* Binds the parts of a leaf of this shape to where they lie in its slot, which may be larger. */
+void weft_leaf_bind(weft_graph_binding *out, weft_slot_ref leaf, int32_t rows, int32_t length);
+
+#endif

@@ -1,0 +1,251 @@
+/* host/program/open_run.c: see run.h. */
+#include "program/run.h"
+
+#include "base/join.h"
+#include "launch/find.h"
+#include "launch/lasting.h"
+#include "plugin/call.h"
+#include "plugin/enter.h"
+#include "plugin/services.h"
+#include "program/adapters.h"
+#include "program/family.h"
+#include "program/kin.h"
+#include "program/lend.h"
+#include "program/sections.h"
+#include "program/token_files.h"
+#include "program/tokens.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const struct {
+    const char *kind, *fallback;
+} kinds[WEFT_PART_ADAPTER + 1] = {
+    [WEFT_PART_MODEL] = {"model", NULL},           [WEFT_PART_POLICY] = {"policy", "block"},
+    [WEFT_PART_STRATEGY] = {"strategy", "single"}, [WEFT_PART_OPTIMIZER] = {"optimizer", "adamw"},
+    [WEFT_PART_DATA] = {"data", "text"},           [WEFT_PART_TOKENIZER] = {"tokenizer", "bpe"},
+    [WEFT_PART_DEVICE] = {"device", "cpu"},        [WEFT_PART_COMM] = {"comm", "self"},
+    [WEFT_PART_ADAPTER] = {"adapter", "none"},
+};
+
+/* Adapters stand behind the other parts. */
+static int32_t kind_of(int32_t part) {
+    return part > WEFT_PART_ADAPTER ? WEFT_PART_ADAPTER : part;
+}
+
+const char *weft_part_name(int32_t part) {
+    return kinds[kind_of(part)].kind;
+}
+
+const char *weft_run_section(const weft_run *run, int32_t part) {
+    return run->parts[part].section[0] != '\0' ? run->parts[part].section : weft_part_name(part);
+}
+
+int32_t weft_part_of(const char *kind) {
+    int32_t part = 0;
+    while (strcmp(kinds[part].kind, kind) != 0) part++;
+    return part;
+}
+
+const char *weft_part_fallback(int32_t part) {
+    const weft_world *world = weft_world_get();
+    if (part == WEFT_PART_COMM && world->size > 1 && !world->is_planned) return WEFT_RANKS_FAMILY;
+    return kinds[kind_of(part)].fallback;
+}
+
+const char *weft_run_id(const weft_run *run, int32_t part) {
+    return run->parts[part].loaded != NULL ? run->parts[part].loaded->plugin->id : NULL;
+}
+
+weft_status weft_run_located(const weft_run *run, int32_t part, weft_status status, weft_error *err) {
+    if (status != WEFT_OK) (void)weft_config_locate(run->config, weft_run_section(run, part), err);
+    return status;
+}
+
+static weft_status open_part(weft_run *run, int32_t index, weft_error *err) {
+    const char *name = NULL, *section = weft_run_section(run, index);
+    const weft_plugin *plugin = NULL;
+    weft_plugin_call call;
+    weft_part *part = &run->parts[index];
+    weft_status status = part->loaded == NULL ? weft_family_missing(run, err) : WEFT_OK;
+    if (status == WEFT_OK && index < WEFT_PART_ADAPTER)
+        status = weft_config_plugin(run->config, &name, weft_part_name(index), weft_part_fallback(index), err);
+    if (status != WEFT_OK) return status;
+    plugin = part->loaded->plugin;
+    part->config = calloc(1, (size_t)plugin->config_size + 1);
+    if (part->config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys of %s", plugin->id);
+    status =
+        weft_config_fill(run->config, part->config, section, plugin->keys, plugin->n_keys, plugin->key_stride, err);
+    if (status == WEFT_E_PLUGIN) (void)weft_error_prefix(err, "%s: ", part->loaded->path);
+    if (status == WEFT_OK && plugin->validate != NULL) {
+        weft_plugin_call_begin(&call, part->loaded, "validate");
+        status = plugin->validate(part->config, err);
+        status = weft_plugin_call_end(&call, status, err);
+        if (status != WEFT_OK) weft_config_locate_section(run->config, section, err);
+    }
+    return status;
+}
+
+/* [train] trainable = auto, as the words that it stands for: with an adapter that is continued goes what was trained
+ * whole beside it. */
+static weft_status choose_trained(weft_run *run, weft_error *err) {
+    const char *from = run->settings.adapter_from;
+    char *whole = NULL;
+    if (strcmp(run->settings.train.trainable, "auto") != 0) return WEFT_OK;
+    run->settings.train.trainable = "all";
+    if (run->parts[WEFT_PART_ADAPTER].loaded == NULL) return WEFT_OK;
+    run->settings.train.trainable = run->settings.tokenizer.add[0] != '\0' ? "adapter, vocabulary" : "adapter";
+    whole = from[0] != '\0' ? weft_family_whole_modules(from) : NULL;
+    if (whole == NULL) return WEFT_OK;
+    if (asprintf(&run->trained, "%s, %s", run->settings.train.trainable, whole) < 0) run->trained = NULL;
+    free(whole);
+    if (run->trained == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for what is trained");
+    run->settings.train.trainable = run->trained;
+    return WEFT_OK;
+}
+
+/* An adapter that is named and would be left out. */
+static weft_status check_adapter(const weft_run *run, weft_error *err) {
+    const char *key = run->settings.adapter.use[0] != '\0' ? "use" : "from";
+    char config[WEFT_PATH_BYTES];
+    if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_ADAPTER].loaded != NULL) return WEFT_OK;
+    if (weft_path_join(config, run->settings.adapter_from, "adapter_config.json", NULL) == WEFT_OK &&
+        access(config, F_OK) != 0)
+        return weft_config_reject(run->config, "adapter", key, err,
+                                  "names %s, where no adapter_config.json lies: a run leaves its adapter in its "
+                                  "directory's model/",
+                                  run->settings.adapter_from);
+    return weft_config_reject(
+        run->config, "adapter", key, err,
+        "names %s, and no plugin: its adapter_config.json does not say which, so name it, as plugin "
+        "= lora, or correct the directory",
+        run->settings.adapter_from);
+}
+
+weft_status weft_run_open(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                          uint32_t needs, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_run *run = calloc(1, sizeof *run);
+    if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
+    status = weft_lender_open(run, err);
+    if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    if (status == WEFT_OK) status = weft_run_names(run, needs, err);
+    if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
+    if (status == WEFT_OK) {
+        weft_lasting_begin(run->settings.plugins.call_seconds);
+        run->is_watched = true;
+    }
+    if (status == WEFT_OK) status = check_adapter(run, err);
+    if (status == WEFT_OK) status = choose_trained(run, err);
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
+        if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
+    }
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = weft_kin_check_offers(run, i, err);
+    if (status == WEFT_OK) status = weft_kin_judge(run, err);
+    if (status == WEFT_OK) status = weft_config_finish(run->config, err);
+    if (status == WEFT_OK) status = weft_token_files_check(run, err);
+    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_settle(run, err);
+    if (status == WEFT_OK) *out = run;
+    else weft_run_close(run);
+    return status;
+}
+
+weft_status weft_run_open_comm(weft_run **out, const char *path, const char *const *overrides, size_t n_overrides,
+                               weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_run *run = calloc(1, sizeof *run);
+    if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
+    status = weft_lender_open(run, err);
+    if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
+    if (status == WEFT_OK) status = weft_run_name_comm(run, err);
+    if (status == WEFT_OK) status = open_part(run, WEFT_PART_COMM, err);
+    if (status == WEFT_OK) *out = run;
+    else weft_run_close(run);
+    return status;
+}
+
+void weft_run_close(weft_run *run) {
+    if (run == NULL) return;
+    for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
+    weft_lender_close(run);
+    weft_plugins_destroy(run->plugins);
+    weft_config_free(run->config);
+    weft_kin_forget(run);
+    weft_adapters_forget(run);
+    free(run->adapter);
+    free(run->trained);
+    free(run->family);
+    if (run->is_watched) weft_lasting_end();
+    free(run);
+}
+
+static uint32_t flag_of_choice(int64_t choice, int32_t automatic, uint32_t flag) {
+    if (choice == WEFT_CHOICE_AUTO) return automatic != 0 ? flag : 0;
+    return choice == WEFT_CHOICE_YES ? flag : 0;
+}
+
+static weft_status set_text_flags(weft_text *text, const weft_run *run, weft_error *err) {
+    const weft_tokenizer_settings *keys = &run->settings.tokenizer;
+    const uint32_t bos = flag_of_choice(keys->bos, text->info.auto_bos, WEFT_ENCODE_BOS);
+    const uint32_t eos = flag_of_choice(keys->eos, text->info.auto_eos, WEFT_ENCODE_EOS);
+    if (bos != 0 && text->info.bos < 0)
+        return weft_config_reject(run->config, "tokenizer", "bos", err,
+                                  "asks for a BOS, which the tokenizer in %s does "
+                                  "not have: set bos = no",
+                                  text->directory);
+    if (eos != 0 && text->info.eos < 0)
+        return weft_config_reject(run->config, "tokenizer", "eos", err,
+                                  "asks for an EOS, which the tokenizer in %s does "
+                                  "not have: set eos = no",
+                                  text->directory);
+    text->document_flags = bos | eos;
+    text->prompt_flags = bos;
+    return WEFT_OK;
+}
+
+weft_status weft_run_check_directory(const weft_run *run, const char *section, const char *path, weft_error *err) {
+    struct stat about;
+    if (*path == '\0') return WEFT_OK;
+    if (stat(path, &about) != 0)
+        return weft_config_reject(run->config, section, "path", err, "(%s): %s", path, strerror(errno));
+    if (S_ISDIR(about.st_mode)) return WEFT_OK;
+    return weft_config_reject(run->config, section, "path", err, "is no directory: give the one that holds the files");
+}
+
+weft_status weft_text_open(weft_text *out, const weft_run *run, weft_error *err) {
+    const weft_part *part = &run->parts[WEFT_PART_TOKENIZER];
+    weft_text text = {0};
+    weft_plugin_call call;
+    weft_status status = WEFT_OK;
+    text.plugin = weft_loaded_table(part->loaded, tokenizer);
+    text.directory = run->settings.tokenizer.path[0] != '\0' ? run->settings.tokenizer.path : run->settings.model.path;
+    status = weft_run_check_directory(run, "model", run->settings.model.path, err);
+    if (status == WEFT_OK) status = weft_run_check_directory(run, "tokenizer", run->settings.tokenizer.path, err);
+    if (status != WEFT_OK) return status;
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = text.plugin->create(&text.tokenizer, run->host, part->config, text.directory, err);
+    status = weft_run_located(run, WEFT_PART_TOKENIZER, weft_plugin_call_made(&call, status, text.tokenizer, err), err);
+    if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_give(&text, run, err);
+    if (status == WEFT_OK) {
+        text.info.struct_size = (uint32_t)sizeof text.info;
+        WEFT_PLUGIN_TELL(text.plugin, info, text.tokenizer, &text.info);
+        status = set_text_flags(&text, run, err);
+    }
+    if (status == WEFT_OK) *out = text;
+    else weft_text_close(&text);
+    return status;
+}
+
+const void *weft_text_extension(const weft_text *text, const char *id) {
+    const void *table = NULL;
+    if (text->plugin->extension != NULL) WEFT_PLUGIN_ASK(table, text->plugin, extension, text->tokenizer, id);
+    return table;
+}
+
+void weft_text_close(weft_text *text) {
+    if (text->plugin != NULL && text->tokenizer != NULL) WEFT_PLUGIN_TELL(text->plugin, destroy, text->tokenizer);
+    free(text->end_token);
+    memset(text, 0, sizeof *text);
+}

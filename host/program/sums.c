@@ -1,0 +1,189 @@
+/* host/program/sums.c: see sums.h. */
+#include "program/sums.h"
+
+#include "program/exchange.h"
+#include "program/gathered.h"
+#include "program/fold.h"
+#include "program/job.h"
+
+#include <stdlib.h>
+
+/* ---- bytes on the way ---- */
+
+/* A REDUCE between groups takes what the first hop has come to; the others may take a leaf. */
+static void size_gradient(const weft_plan *plan, weft_job *job, int32_t unit) {
+    weft_unit_sizes *sizes = &job->units[unit];
+    sizes->gradient = 0;
+    if (weft_layout_trained(plan->layout, unit) == NULL) return;
+    sizes->gradient = weft_f32_bytes(weft_exchange_piece(plan, &job->spec, unit)) *
+                      weft_cut_of(&job->spec, unit).replicas;
+    for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++)
+        sizes->exchange[scope] = weft_exchange_reduce(plan, &job->spec, unit, scope, scope != WEFT_SCOPE_ACROSS).bytes;
+}
+
+void weft_sums_size_units(const weft_plan *plan, weft_job *job) {
+    for (int32_t u = 0; u < job->spec.view.n_units; u++) {
+        job->units[u].gathered = weft_gathered_bytes(plan, &job->spec, u, &job->units[u].gather_each);
+        size_gradient(plan, job, u);
+    }
+}
+
+/* ---- what is kept ---- */
+
+/* A rank that runs a segment which reads an owned unit has a copy of its parameters. */
+static bool has_copy(const weft_job_spec *job, int32_t unit, int32_t rank) {
+    for (int32_t s = 0; s < job->view.n_segments; s++)
+        if (job->view.segments[s].owner == rank && weft_job_spec_reads(job, s, unit)) return true;
+    return false;
+}
+
+/* A weft_holding of parameters, gradient sums, or any state. */
+static int32_t holding_of(const weft_placement *p, int32_t what) {
+    return what == WEFT_HOLD_PARAMETERS ? p->parameters : what == WEFT_HOLD_GRADIENTS ? p->gradients : p->optimizer;
+}
+
+static weft_hold_part kept_part_of(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
+    const weft_placement *p = &job->view.placements[unit];
+    const int32_t holding = holding_of(p, what);
+    const weft_cut cut = weft_cut_of(job, unit);
+    weft_hold_part part = {cut.replicas, 0, cut.replicas};
+    if (holding == WEFT_SHARDED) {
+        part.first = plan->rank % cut.group * cut.groups;
+        part.n = cut.groups;
+    }
+    if (holding == WEFT_OWNED && p->owner != plan->rank &&
+        !(what == WEFT_HOLD_PARAMETERS && has_copy(job, unit, plan->rank)))
+        part.n = 0;
+    return part;
+}
+
+static bool is_apart(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t what) {
+    return plan->world > 1 && holding_of(&job->view.placements[unit], what) != WEFT_REPLICATED;
+}
+
+/* What is kept for each element; 0: what the group is stored in. */
+static int32_t kept_dtype(const weft_plan *plan, int32_t what) {
+    const int32_t state = what - WEFT_HOLD_STATES;
+    if (what == WEFT_HOLD_PARAMETERS) return 0;
+    return state >= 0 && state < plan->n_states ? plan->states[state].dtype : WEFT_F32;
+}
+
+static weft_status plan_hold(weft_plan *plan, const weft_job_spec *job, int32_t what, weft_error *err) {
+    const weft_layout *layout = plan->layout;
+    const int32_t n = what == WEFT_HOLD_PARAMETERS ? layout->n_groups : layout->n_trainable_groups;
+    weft_status status = WEFT_OK;
+    weft_hold_part *parts = calloc((size_t)n + 1, sizeof *parts);
+    plan->apart[what] = calloc((size_t)layout->n_groups + 1, sizeof **plan->apart);
+    if (parts == NULL || plan->apart[what] == NULL)
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what a rank keeps of %d groups", (int)n);
+    for (int32_t g = 0; g < n && status == WEFT_OK; g++) {
+        parts[g] = kept_part_of(plan, job, layout->groups[g].unit, what);
+        plan->apart[what][g] = is_apart(plan, job, layout->groups[g].unit, what);
+    }
+    if (status == WEFT_OK) status = weft_hold_create(&plan->holds[what], layout, parts, n, kept_dtype(plan, what), err);
+    free(parts);
+    return status;
+}
+
+weft_status weft_sums_hold(weft_plan *plan, const weft_job_spec *job, weft_error *err) {
+    const int32_t states = plan->n_states > 1 ? (int32_t)plan->n_states : 1;
+    weft_status status = WEFT_OK;
+    for (int32_t what = 0; what < WEFT_HOLD_STATES + states && status == WEFT_OK; what++)
+        if (plan->holds[what] == NULL) status = plan_hold(plan, job, what, err);
+    return status;
+}
+
+/* ---- sums ---- */
+
+int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope) {
+    const int32_t index = plan->layout->units[unit].trained;
+    const weft_cut cut = weft_cut_of(job, unit);
+    const weft_hold_part part = kept_part_of(plan, job, unit, WEFT_HOLD_GRADIENTS);
+    const int64_t piece = weft_exchange_piece(plan, job, unit);
+    int64_t at = 0;
+    if (weft_scope_size(&cut, scope) > 1 || part.n < cut.replicas) {
+        const int32_t place = weft_scope_place(&cut, WEFT_SCOPE_ALL, plan->rank);
+        const int32_t wanted = scope == WEFT_SCOPE_NODE ? plan->rank % cut.group * cut.groups : place;
+        at = piece * (wanted - part.first);
+    }
+    return plan->holds[WEFT_HOLD_GRADIENTS]->spans[index].at + weft_f32_bytes(at);
+}
+
+/* Plays a unit's terms to see how many sums wait at most. */
+static void measure_depth(weft_stage *stage, int32_t unit, bool loose) {
+    weft_unit_sum *sum = &stage->sums[unit];
+    const int32_t reduce = stage->job->spec.view.reduce;
+    weft_fold folds[2] = {weft_fold_begin(reduce, stage->program->leaves, loose),
+                          weft_fold_begin(reduce, stage->program->leaves, loose)};
+    sum->depth[0] = sum->depth[1] = 0;
+    for (int32_t i = 0; i < stage->program->n_events; i++) {
+        const weft_event *event = &stage->program->events[i];
+        const int hop = event->leaf < 0 ? 1 : 0;
+        if (event->kind != WEFT_EVENT_REDUCE || event->unit != unit) continue;
+        for (int32_t t = 0; t < stage->terms->n[i]; t++) {
+            const weft_term *term = &stage->terms->terms[stage->terms->first[i] + t];
+            (void)weft_fold_push(&folds[hop], term->lo, term->hi);
+            if (folds[hop].top > sum->depth[hop]) sum->depth[hop] = folds[hop].top;
+        }
+    }
+    if (!loose && (folds[0].top > 1 || folds[1].top > 1)) {
+        sum->loose = true;
+        measure_depth(stage, unit, true);
+    }
+}
+
+static void plan_sum(const weft_plan *plan, weft_stage *stage, int32_t unit, int64_t *at) {
+    const weft_job_spec *job = &stage->job->spec;
+    weft_unit_sum *sum = &stage->sums[unit];
+    int32_t scopes[2] = {0, 0};
+    for (int32_t i = 0; i < stage->program->n_events; i++) {
+        const weft_event *event = &stage->program->events[i];
+        if (event->kind == WEFT_EVENT_REDUCE && event->unit == unit) scopes[event->leaf < 0] = event->scope;
+    }
+    if (scopes[0] == 0) return;
+    sum->two_hops = scopes[1] != 0;
+    sum->scope = scopes[sum->two_hops];
+    sum->loose = stage->terms->scattered;
+    measure_depth(stage, unit, sum->loose);
+    for (int hop = 0; hop < 2; hop++) {
+        const bool last = hop == (sum->two_hops ? 1 : 0);
+        const int32_t waiting = sum->depth[hop] - (last && sum->depth[hop] > 0 ? 1 : 0);
+        if (scopes[hop] != 0) sum->length[hop] = weft_exchange_reduce(plan, job, unit, scopes[hop], hop == 0).row;
+        sum->partials[hop] = *at;
+        *at += sum->length[hop] * waiting;
+    }
+}
+
+weft_status weft_sums_plan(weft_plan *plan, weft_stage *stage, const weft_program *const *programs, weft_error *err) {
+    int64_t at = 0;
+    weft_status status = weft_terms_create(&stage->terms, programs, &stage->job->spec, plan->rank, err);
+    if (status != WEFT_OK) return status;
+    stage->sums = calloc((size_t)stage->job->spec.view.n_units + 1, sizeof *stage->sums);
+    if (stage->sums == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the sums of the units");
+    for (int32_t u = 0; u < stage->job->spec.view.n_units; u++) plan_sum(plan, stage, u, &at);
+    stage->partials = at;
+    return WEFT_OK;
+}
+
+int64_t weft_sums_partials(const weft_plan *plan) {
+    return weft_f32_bytes(plan->train.partials);
+}
+
+/* ---- losses ---- */
+
+weft_status weft_sums_losses(weft_stage *stage, const weft_program *const *programs, int32_t world, weft_error *err) {
+    const int32_t head = stage->job->spec.view.n_segments - 1;
+    stage->losses = calloc((size_t)stage->program->leaves + 1, sizeof *stage->losses);
+    if (stage->losses == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of leaves");
+    for (int32_t rank = 0; rank < world; rank++) {
+        int32_t n = 0;
+        for (int32_t i = 0; i < programs[rank]->n_events; i++) {
+            const weft_event *event = &programs[rank]->events[i];
+            if (event->kind != WEFT_EVENT_FORWARD || event->segment != head) continue;
+            stage->losses[event->leaf].rank = rank;
+            stage->losses[event->leaf].position = n++;
+        }
+        if (n > stage->most_losses) stage->most_losses = n;
+    }
+    return WEFT_OK;
+}

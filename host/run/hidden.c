@@ -1,0 +1,138 @@
+/* host/run/hidden.c: see hidden.h. */
+#include "run/hidden.h"
+
+#include "model/convert.h"
+#include "plugin/enter.h"
+
+#include <stdlib.h>
+
+enum { MOST_AT_ONCE = 1 << 18 }; /* numbers that come from the device in one piece, or those of a place */
+
+struct weft_hidden {
+    const weft_engine *engine;
+    int64_t width;
+    double *leaves; /* [world][most_losses][width]: sums of the pass's leaves, by rank and position (weft_loss_place) */
+    double *sum;    /* [width] over passes; on rank 0 */
+    int64_t targets;
+    float *weights; /* [most places of a leaf] */
+    int64_t at_once;
+    float *numbers; /* [at_once] places, as floats and as the device has them */
+    void *stored;
+};
+
+static int64_t most_places(const weft_engine *engine) {
+    const weft_plan_spec *spec = &engine->plan.spec;
+    return (int64_t)spec->evaluate_rows * spec->lengths[spec->n_lengths - 1];
+}
+
+static const weft_graph *head_of(const weft_engine *engine) {
+    const weft_plan_spec *spec = &engine->plan.spec;
+    return weft_graph_set_at(engine->plan.evaluate.graphs, spec->lengths[spec->n_lengths - 1],
+                             engine->plan.declared->n_segments - 1);
+}
+
+static int64_t doubles_of_rank(const weft_hidden *self) {
+    return self->engine->plan.evaluate.most_losses * self->width;
+}
+
+weft_status weft_hidden_create(weft_hidden **out, const weft_engine *engine, weft_error *err) {
+    const size_t size = (size_t)weft_dtype_bytes(engine->plan.dtype);
+    weft_hidden *self = calloc(1, sizeof *self);
+    size_t n = 0;
+    if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the last hidden states");
+    self->engine = engine;
+    self->width = weft_graph_hidden_width(head_of(engine));
+    self->at_once = MOST_AT_ONCE / self->width > 0 ? MOST_AT_ONCE / self->width : 1;
+    n = (size_t)(self->at_once * self->width);
+    self->leaves = calloc((size_t)(doubles_of_rank(self) * engine->ranks.world), sizeof *self->leaves);
+    self->sum = calloc((size_t)self->width, sizeof *self->sum);
+    self->weights = calloc((size_t)most_places(engine), sizeof *self->weights);
+    self->numbers = calloc(n, sizeof *self->numbers);
+    self->stored = calloc(n, size);
+    if (self->leaves != NULL && self->sum != NULL && self->weights != NULL && self->numbers != NULL &&
+        self->stored != NULL) {
+        *out = self;
+        return WEFT_OK;
+    }
+    weft_hidden_destroy(self);
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the last hidden states");
+}
+
+void weft_hidden_destroy(weft_hidden *self) {
+    if (self == NULL) return;
+    free(self->leaves);
+    free(self->sum);
+    free(self->weights);
+    free(self->numbers);
+    free(self->stored);
+    free(self);
+}
+
+void weft_hidden_begin(weft_hidden *self) {
+    if (self == NULL) return;
+    memset(self->sum, 0, (size_t)self->width * sizeof *self->sum);
+    self->targets = 0;
+}
+
+static weft_status read_device(const weft_engine *engine, void *to, weft_ref from, int64_t bytes, weft_error *err) {
+    weft_status status = WEFT_OK;
+    WEFT_PLUGIN_CALL(status, engine->kernels, read, err, engine->device, NULL, to, from, bytes);
+    return status;
+}
+
+/* n places from `first` on, of those that have a target, onto `to`. */
+static weft_status add_places(weft_hidden *self, double *to, weft_ref states, int64_t first, int64_t n,
+                              weft_error *err) {
+    const int32_t dtype = self->engine->plan.dtype;
+    const int64_t bytes = weft_dtype_bytes(dtype) * self->width;
+    const weft_status status =
+        read_device(self->engine, self->stored, weft_ref_at(states, first * bytes), n * bytes, err);
+    if (status != WEFT_OK) return status;
+    (void)weft_convert(self->numbers, WEFT_F32, self->stored, dtype, n * self->width);
+    for (int64_t p = 0; p < n; p++) {
+        const float *place = self->numbers + p * self->width;
+        for (int64_t i = 0; self->weights[first + p] != 0.0F && i < self->width; i++) to[i] += (double)place[i];
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_hidden_add(weft_hidden *self, const weft_stepper *stepper, const weft_event *event,
+                            const weft_graph *graph, const weft_graph_binding *binding, weft_error *err) {
+    const int64_t places = (int64_t)stepper->leaf.rows * stepper->leaf.length;
+    const weft_loss_place *at = &stepper->stage->losses[event->leaf];
+    double *to = self->leaves + at->rank * doubles_of_rank(self) + at->position * self->width;
+    weft_slot_ref states = {0};
+    weft_status status = WEFT_OK;
+    if (weft_graph_hidden_width(graph) == 0) return WEFT_OK;
+    states = weft_graph_hidden(graph, binding);
+    memset(to, 0, (size_t)self->width * sizeof *to);
+    status = read_device(self->engine, self->weights, binding->weights.ref, places * WEFT_PLACE_BYTES, err);
+    for (int64_t first = 0; first < places && status == WEFT_OK; first += self->at_once)
+        status = add_places(self, to, states.ref, first,
+                            places - first < self->at_once ? places - first : self->at_once, err);
+    return status;
+}
+
+weft_status weft_hidden_end_pass(weft_hidden *self, int64_t targets, weft_error *err) {
+    const weft_stage *stage = &self->engine->plan.evaluate;
+    const weft_peers *peers = &self->engine->peers;
+    weft_status status = WEFT_OK;
+    if (!weft_peers_alone(peers))
+        status = weft_peers_bring(peers, self->leaves, doubles_of_rank(self) * (int64_t)sizeof *self->leaves, err);
+    if (status != WEFT_OK) return status;
+    self->targets += targets;
+    for (int32_t m = 0; m < stage->program->leaves; m++) {
+        const weft_loss_place *at = &stage->losses[m];
+        const double *leaf = self->leaves + at->rank * doubles_of_rank(self) + at->position * self->width;
+        for (int64_t i = 0; i < self->width; i++) self->sum[i] += leaf[i];
+    }
+    return WEFT_OK;
+}
+
+int64_t weft_hidden_width(const weft_hidden *self) {
+    return self->width;
+}
+
+void weft_hidden_mean(const weft_hidden *self, double *out) {
+    for (int64_t i = 0; i < self->width; i++) out[i] = self->sum[i] / (double)self->targets;
+}

@@ -1,0 +1,10 @@
+/* host/run/row.h: one row of a session's data, for who looks at it and does not learn from it. */
+#ifndef WEFT_HOST_RUN_ROW_H
+#define WEFT_HOST_RUN_ROW_H
+
+#include "run/session.h"
+
+/* A leaf of that one row, judged as any leaf is. out->ids is the caller's to free; the other arrays lie behind it. */
+weft_status weft_session_row(weft_leaf *out, const weft_session *session, int32_t split, uint64_t row, weft_error *err);
+
+#endif

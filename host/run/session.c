@@ -1,0 +1,341 @@
+/* host/run/session.c: see session.h. */
+#include "run/opening.h"
+#include "run/session.h"
+
+#include "adapter/adapter_load.h"
+#include "base/clock.h"
+#include "launch/signals.h"
+#include "launch/world.h"
+#include "model/weights.h"
+#include "program/budget.h"
+#include "program/make_plan.h"
+#include "program/show.h"
+#include "plugin/call.h"
+#include "plugin/enter.h"
+#include "plugin/services.h"
+#include "run/coherence.h"
+#include "run/data_job.h"
+#include "run/judge_data.h"
+#include "run/text_end.h"
+#include "run/hidden.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+weft_status weft_vocabulary_check(const weft_run *run, const weft_text *text, const weft_declared *declared,
+                                  weft_error *err) {
+    const int64_t ids = text->info.vocab_size, rows = declared->info.vocab_size;
+    if (ids <= rows) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER,
+                          "the tokenizer in %s has %lld ids and the model in %s has a vocabulary of %lld: they do not "
+                          "belong together; set [tokenizer] path to the model's own",
+                          text->directory, (long long)ids, run->settings.model.path, (long long)rows);
+}
+
+/* Tables of ids are padded to sizes that suit a device. Much more than that is another model's tokenizer. */
+static void tell_padding(const weft_session *session) {
+    const int64_t ids = session->text.info.vocab_size, rows = session->engine->plan.declared->info.vocab_size;
+    const bool much = (rows - ids) * 8 > rows;
+    if (ids == rows || session->borrows || weft_world_get()->rank > 0) return;
+    weft_log(session->run->host, much ? WEFT_LOG_WARN : WEFT_LOG_INFO,
+             "the tokenizer has %lld ids and the model's vocabulary %lld: %s", (long long)ids, (long long)rows,
+             much ? "is it the tokenizer of this model? [tokenizer] path names another"
+                  : "it is padded, and the ids past the tokenizer's have no text");
+}
+
+/* A word about rows that nothing of the run changes. */
+static void tell_untrained(const weft_session *session) {
+    const weft_run *run = session->run;
+    const weft_declared *declared = session->engine->plan.declared;
+    bool trains = false;
+    if (run->settings.tokenizer.add[0] == '\0' || session->borrows || weft_world_get()->rank > 0) return;
+    for (int32_t p = 0; p < declared->n_parameters; p++)
+        trains |= declared->parameters[p].trainable && declared->parameters[p].role == WEFT_WEIGHT_EMBEDDING &&
+                  declared->parameters[p].dims[0] == declared->info.vocab_size;
+    if (trains) return;
+    weft_log(run->host, WEFT_LOG_WARN,
+             "[train] trainable = %s leaves the rows of the tokens that are added as they begin: name vocabulary "
+             "beside it, for the model to learn them",
+             run->settings.train.trainable);
+}
+
+/* As the plugin counts it; of one that does not, the memory that it has asked the host for. */
+static int64_t count_data(const weft_data_info *info, int64_t grown) {
+    if (info->memory > 0) return info->memory < INT64_MAX / 4 ? (int64_t)info->memory : INT64_MAX / 4;
+    return grown > 0 ? grown : 0;
+}
+
+static weft_status open_data(weft_session *session, bool training, weft_error *err) {
+    const weft_part *part = &session->run->parts[WEFT_PART_DATA];
+    weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
+    const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
+    weft_data_job *job = &session->data_job;
+    weft_plugin_call call;
+    const int64_t before = weft_services_bytes();
+    weft_status status = WEFT_OK;
+    session->data_plugin = weft_loaded_table(part->loaded, data);
+    weft_data_job_fill(job, &session->text, (uint64_t)session->run->settings.run.seed,
+                       &session->engine->plan.declared->info);
+    weft_plugin_call_begin(&call, part->loaded, "create");
+    status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
+    status =
+        weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_made(&call, status, session->data, err), err);
+    if (status != WEFT_OK) return status;
+    session->data_info.struct_size = (uint32_t)sizeof session->data_info;
+    WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
+    session->data_bytes = count_data(&session->data_info, weft_services_bytes() - before);
+    for (int i = 0; i < 3; i++) {
+        infos[i]->struct_size = (uint32_t)sizeof *infos[i];
+        WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
+    }
+    status = weft_data_judge(&session->data_info, infos, job->max_context, training, err);
+    status = weft_plugin_blame(session->data_plugin, status, err);
+    return status == WEFT_OK && training ? weft_text_end_decide(&session->text, session->run, err) : status;
+}
+
+static void decide_training(weft_session *session) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    weft_schedule *schedule = &session->schedule;
+    session->steps = keys->steps;
+    if (keys->steps == WEFT_NONE_I64)
+        session->steps = (int64_t)ceil(keys->epochs * (double)session->train_info.rows / (double)keys->global_batch);
+    if (session->steps < 1) session->steps = 1;
+    schedule->kind = (int32_t)keys->schedule;
+    schedule->steps = session->steps;
+    schedule->warmup = weft_warmup_resolve(keys->warmup, session->steps);
+    schedule->every = keys->step_every == WEFT_NONE_I64 ? 1 : keys->step_every;
+    schedule->gamma = keys->gamma;
+    session->clip = keys->clip == WEFT_NONE_F64 ? 0.0 : keys->clip;
+    session->base_lr = 1.0;
+    (void)weft_engine_lr(session->engine, &session->base_lr);
+    session->base_lr *= weft_lr_scale(keys);
+}
+
+weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_settings *keys) {
+    const weft_session_kind kind = session->kind;
+    weft_plan_spec spec = {.training = kind != WEFT_SESSION_EVALUATE};
+    const int64_t every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
+    spec.saves = spec.training && kind != WEFT_SESSION_STEPS && every > 0 && every < session->steps;
+    spec.rows = (int32_t)keys->micro_batch;
+    spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
+    if (kind == WEFT_SESSION_EVALUATE || (kind != WEFT_SESSION_STEPS && session->validation_info.rows > 0))
+        spec.evaluate_rows = spec.rows;
+    spec.n_lengths = session->data_info.n_lengths;
+    memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
+    spec.data_bytes = session->data_bytes;
+    if (weft_show_rank(WEFT_MODE_EVALUATE) >= 0) spec.evaluate_rows = spec.rows;
+    if (weft_show_rank(WEFT_MODE_GENERATE) >= 0) spec.cache_rows = spec.prompt_rows = spec.lengths[spec.n_lengths - 1];
+    return spec;
+}
+
+static weft_status open_text(weft_session *session, const weft_session *lender, weft_error *err) {
+    if (lender == NULL) return weft_text_open(&session->text, session->run, err);
+    session->borrows = true;
+    session->text = lender->text;
+    session->data_plugin = lender->data_plugin;
+    session->data = lender->data;
+    session->data_info = lender->data_info;
+    session->train_info = lender->train_info;
+    session->validation_info = lender->validation_info;
+    session->all_info = lender->all_info;
+    return WEFT_OK;
+}
+
+static weft_status judge_settings(const weft_session *session, weft_session_kind kind, weft_error *err) {
+    const weft_settings *settings = &session->run->settings;
+    if (kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_RESUME)
+        return weft_settings_for_training(settings, session->run->config, err);
+    return kind == WEFT_SESSION_EVALUATE ? WEFT_OK : weft_settings_for_steps(settings, session->run->config, err);
+}
+
+/* Of the model, and of the adapter that is continued. */
+static weft_status check_files(const weft_session *session, weft_error *err) {
+    const weft_settings *settings = &session->run->settings;
+    const weft_declared *declared = session->engine->plan.declared;
+    weft_status status = WEFT_OK;
+    if (settings->model.start != WEFT_START_FRESH) status = weft_weights_check(declared, settings->model.path, err);
+    if (status != WEFT_OK || settings->adapter_from[0] == '\0') return status;
+    return weft_adapter_check(declared, settings->adapter_from,
+                              WEFT_ADAPTER_SOME | (session->kind == WEFT_SESSION_TRAIN ? WEFT_ADAPTER_SAVED : 0), err);
+}
+
+/* Weights that will be loaded are there, before anything is planned for them: a model may be large. */
+static weft_status judge_weights(const weft_session *session, weft_session_kind kind, weft_error *err) {
+    const bool loads = kind == WEFT_SESSION_TRAIN || kind == WEFT_SESSION_EVALUATE || kind == WEFT_SESSION_PROFILE;
+    if (!loads) return WEFT_OK;
+    return check_files(session, err);
+}
+
+/* Where the user says how many places stand before a text: the section of the adapter that attends to them. */
+static const char *prefix_section(const weft_session *session) {
+    const weft_declared *declared = session->engine->plan.declared;
+    for (int32_t i = 0; i < declared->n_sites; i++) {
+        const weft_declared_site *site = &declared->sites[i];
+        const weft_part *part = &session->run->parts[WEFT_PART_ADAPTER + (site->claimed > 0 ? site->claimed - 1 : 0)];
+        if (site->claimed > 0 && site->view.kind == WEFT_SITE_ATTENTION && part->section[0] != '\0')
+            return part->section;
+    }
+    return "adapter";
+}
+
+weft_status weft_session_check(weft_run *run, weft_error *err) {
+    weft_engine engine = {.plan = {.world = 1, .nodes = 1}};
+    weft_session session = {.kind = WEFT_SESSION_TRAIN, .run = run, .engine = &engine};
+    weft_status status = open_text(&session, NULL, err);
+    if (status == WEFT_OK) status = weft_plan_open(&engine.plan, run, err);
+    if (status == WEFT_OK) status = check_files(&session, err);
+    if (status == WEFT_OK) status = weft_vocabulary_check(run, &session.text, engine.plan.declared, err);
+    if (status == WEFT_OK) status = open_data(&session, true, err);
+    if (session.data != NULL) WEFT_PLUGIN_TELL(session.data_plugin, destroy, session.data);
+    weft_plan_close(&engine.plan);
+    weft_text_close(&session.text);
+    return status;
+}
+
+/* The places of a text count behind those of a prefix, so both together are what the model has to number. */
+static weft_status judge_prefix(const weft_session *session, weft_error *err) {
+    const weft_plan *plan = &session->engine->plan;
+    const int64_t prefix = weft_budget_prefix_rows(plan), context = plan->spec.lengths[plan->spec.n_lengths - 1];
+    const int64_t most = plan->declared->info.max_context;
+    char advice[96] = "train a prefix that leaves places to the text";
+    if (prefix <= 0 || prefix + context <= most) return WEFT_OK;
+    if (prefix < most)
+        (void)snprintf(advice, sizeof advice, "set context to at most %lld, or train a shorter prefix",
+                       (long long)(most - prefix));
+    (void)weft_error_set(
+        err, WEFT_E_USER,
+        "[data] context = %lld and the %lld places of the adapter's prefix before it ([%s] length) are "
+        "more than the model's %lld places: %s",
+        (long long)context, (long long)prefix, prefix_section(session), (long long)most, advice);
+    (void)weft_config_locate(session->run->config, "data", err);
+    return WEFT_E_USER;
+}
+
+weft_status weft_session_open_at(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                                 weft_session_kind kind, const weft_session_place *place, weft_error *err) {
+    const bool training = kind != WEFT_SESSION_EVALUATE;
+    const uint32_t needs = (training ? WEFT_NEEDS_ALL : WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_OPTIMIZER)) |
+                           (place == NULL ? 0 : WEFT_NEEDS_NO_PINNED);
+    weft_plan_spec spec = {0};
+    weft_status status = WEFT_OK;
+    weft_session *session = calloc(1, sizeof *session);
+    if (session == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the run");
+    session->kind = kind;
+    status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
+    if (status == WEFT_OK) status = judge_settings(session, kind, err);
+    if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
+    if (status == WEFT_OK)
+        status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
+    if (status == WEFT_OK) {
+        status = judge_weights(session, kind, err);
+        if (status == WEFT_OK)
+            status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
+        if (status == WEFT_OK) tell_padding(session);
+        if (status == WEFT_OK && training) tell_untrained(session);
+        if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
+        status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
+                                     session->data_info.fingerprint, status, err);
+    }
+    if (status == WEFT_OK && training) decide_training(session);
+    if (status == WEFT_OK) {
+        spec = weft_session_spec(session, &session->run->settings.train);
+        status = weft_opening_prepare(session->engine, &spec, err);
+    }
+    if (status == WEFT_OK)
+        status = weft_peers_agree(weft_coherence_peers(session->engine), judge_prefix(session, err), err);
+    if (status == WEFT_OK) *out = session;
+    else weft_session_close(session);
+    return status;
+}
+
+weft_status weft_session_open(weft_session **out, const char *path, const char *const *overrides, size_t n_overrides,
+                              weft_session_kind kind, weft_error *err) {
+    return weft_session_open_at(out, path, overrides, n_overrides, kind, NULL, err);
+}
+
+weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
+    return weft_peers_agree(weft_coherence_peers(session->engine), check_files(session, err), err);
+}
+
+/* What the user can do where the device has too little memory. */
+static void advise_memory(const weft_session *session, weft_error *err) {
+    const weft_train_settings *keys = &session->run->settings.train;
+    const size_t n = err != NULL ? strlen(err->text) : 0;
+    if (err == NULL) return;
+    (void)snprintf(err->text + n, sizeof err->text - n,
+                   " Lower [train] micro_batch (%lld now) or [data] context%s; weft plan shows what is taken.",
+                   (long long)keys->micro_batch,
+                   session->engine->plan.spec.training && !keys->activation_checkpointing
+                       ? ", or set [train] activation_checkpointing = yes"
+                       : "");
+}
+
+weft_status weft_session_start(weft_session *session, weft_error *err) {
+    weft_status status = weft_opening_allocate(session->engine, err);
+    if (status == WEFT_E_MEMORY) advise_memory(session, err);
+    if (status == WEFT_OK)
+        status = weft_stepper_create(&session->stepper, session->engine, session->data_plugin, session->data, err);
+    return status;
+}
+
+void weft_session_close(weft_session *session) {
+    if (session == NULL) return;
+    weft_engine_give_up(session->engine);
+    weft_stepper_destroy(session->stepper);
+    weft_engine_close(session->engine);
+    if (session->data != NULL && !session->borrows) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
+    if (!session->borrows) weft_text_close(&session->text);
+    weft_run_close(session->run);
+    free(session);
+}
+
+double weft_session_lr(const weft_session *session, int64_t step) {
+    return session->base_lr * weft_schedule_factor(&session->schedule, step - session->engine->scale.skipped);
+}
+
+/* No leaf of the split had a target: what its plugin says of it was another thing, or the same. */
+static weft_status nothing_to_evaluate(const weft_session *session, int32_t split, weft_error *err) {
+    const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
+    const char *id = session->engine->plan.run->parts[WEFT_PART_DATA].loaded->plugin->id;
+    const char *name = split == WEFT_SPLIT_ALL ? "all" : "validation";
+    if (info->targets == 0)
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "there is nothing to evaluate: no document gives a target, says [data] plugin = %s of the "
+            "%llu rows of its split %s",
+            id, (unsigned long long)info->rows, name);
+    return weft_error_set(
+        err, WEFT_E_PLUGIN,
+        "there is nothing to evaluate: the %llu rows that [data] plugin = %s gives of its split %s have "
+        "no target, and its split_info says %llu; `weft plugins check` of its file tries that (R74)",
+        (unsigned long long)info->rows, id, name, (unsigned long long)info->targets);
+}
+
+weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, int32_t split, weft_error *err) {
+    const uint64_t rows = split == WEFT_SPLIT_ALL ? session->all_info.rows : session->validation_info.rows;
+    const weft_engine *engine = session->engine;
+    const uint64_t per_pass = (uint64_t)engine->plan.spec.evaluate_rows *
+                              (uint64_t)engine->plan.evaluate.program->leaves;
+    const double begin = weft_clock_seconds();
+    weft_step_result result = {0};
+    int64_t tokens = 0;
+    weft_status status = WEFT_OK;
+    weft_hidden_begin(session->stepper->hidden);
+    for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_pass) {
+        if (weft_signals_stop()) status = weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
+        status = weft_peers_agree(&engine->peers, status, err);
+        if (status == WEFT_OK) status = weft_stepper_evaluate(session->stepper, &result, split, row, err);
+        if (status == WEFT_OK) tokens += result.n_targets;
+        if (status == WEFT_OK && session->watch != NULL && tokens > 0)
+            session->watch(session->watch_context, row + per_pass < rows ? row + per_pass : rows, rows,
+                           result.loss_sum / (double)tokens, tokens);
+    }
+    if (status == WEFT_OK && tokens == 0) status = nothing_to_evaluate(session, split, err);
+    if (status != WEFT_OK) return status;
+    out->loss = result.loss_sum / (double)tokens;
+    out->perplexity = exp(out->loss);
+    out->tokens = tokens;
+    out->seconds = weft_clock_seconds() - begin;
+    out->similarity = NAN;
+    return WEFT_OK;
+}

@@ -1,0 +1,12 @@
+/* host/tools/ab/comparison_charts.h: the drawings of the page (comparison_page.h): blocks, ratios, what they told at
+ * each look, exchanges and what is learned. Nothing where nothing was measured. */
+#ifndef WEFT_HOST_TOOLS_AB_COMPARISON_CHARTS_H
+#define WEFT_HOST_TOOLS_AB_COMPARISON_CHARTS_H
+
+#include "tools/ab/contest.h"
+
+#include <stdio.h>
+
+void weft_ab_print_charts(const weft_ab_contest *contest, FILE *to);
+
+#endif

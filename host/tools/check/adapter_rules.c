@@ -1,0 +1,597 @@
+/* host/tools/check/adapter_rules.c: what an adapter has to keep to, on the small model; and what its files mean,
+ * tried by this program's own commands. */
+#include "tools/check/own_command.h"
+#include "tools/check/rule.h"
+
+#include "adapter/attach.h"
+#include "adapter/tensors.h"
+#include "base/clock.h"
+#include "tools/check/later.h"
+#include "tools/check/other_key.h"
+#include "tools/check/recorded.h"
+#include "plugin/enter.h"
+#include "plugin/services.h"
+#include "graph/record.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/random.h>
+
+/* The model that adapters are tried on is this project's own, with its keys as they are by default. */
+static weft_status declare_model(weft_declared **out, const weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_subject model;
+    weft_status status = weft_subject_open_own(&model, "model", "llama", err);
+    if (status == WEFT_OK) status = weft_path_join(path, subject->options->directory, "config.json", err);
+    if (status == WEFT_OK)
+        status = weft_declared_create(out, weft_services(), weft_subject_table(&model, model), model.config, path, err);
+    weft_subject_close(&model);
+    return status;
+}
+
+/* source NULL: a new one. */
+static weft_status attach_from(weft_declared **out, const weft_subject *subject, uint8_t poison,
+                               const weft_adapter_source *source, weft_error *err) {
+    weft_status status = WEFT_OK;
+    *out = NULL;
+    status = declare_model(out, subject, err);
+    if (status == WEFT_OK)
+        status = weft_adapter_attach(*out, weft_subject_host(poison), weft_subject_table(subject, adapter),
+                                     subject->config, source, err);
+    return status;
+}
+
+static weft_status attach(weft_declared **out, const weft_subject *subject, uint8_t poison, weft_error *err) {
+    return attach_from(out, subject, poison, NULL, err);
+}
+
+/* ---- before it computes ---- */
+
+static bool same_parameter(const weft_parameter *a, const weft_parameter *b) {
+    return strcmp(a->name, b->name) == 0 && a->rank == b->rank && a->dims[0] == b->dims[0] &&
+           a->dims[1] == b->dims[1] && a->frozen == b->frozen && a->init_form == b->init_form &&
+           a->init_std == b->init_std && a->module == b->module;
+}
+
+static bool same_claims(const weft_declared *a, const weft_declared *b) {
+    bool is_same = a->n_parameters == b->n_parameters;
+    for (int32_t i = 0; i < a->n_parameters && is_same; i++)
+        is_same = same_parameter(&a->parameters[i], &b->parameters[i]);
+    for (int32_t i = 0; i < a->n_sites && is_same; i++) is_same = a->sites[i].claimed == b->sites[i].claimed;
+    return is_same;
+}
+
+static weft_status compare(const weft_declared *a, const weft_declared *b, weft_error *err) {
+    if (a->n_parameters != b->n_parameters)
+        return WEFT_BROKEN(err, "a second instance adds %d parameters, and the first one %d", (int)b->n_parameters,
+                           (int)a->n_parameters);
+    for (int32_t i = 0; i < a->n_parameters; i++)
+        if (!same_parameter(&a->parameters[i], &b->parameters[i]))
+            return WEFT_BROKEN(err, "a second instance declares %s otherwise than the first one",
+                               a->parameters[i].name);
+    for (int32_t i = 0; i < a->n_sites; i++)
+        if (a->sites[i].claimed != b->sites[i].claimed)
+            return WEFT_BROKEN(err, "one of two instances claims %s", a->sites[i].view.path);
+    return WEFT_OK;
+}
+
+/* ---- beside one with other keys ---- */
+
+static weft_status open_attached(void *made, const weft_subject *subject, weft_error *err) {
+    return attach(made, subject, WEFT_POISON_ONE, err);
+}
+
+static void close_attached(void *made) {
+    weft_declared **attached = made;
+    weft_declared_destroy(*attached);
+    *attached = NULL;
+}
+
+static void add_parameter(weft_answer *to, const weft_parameter *p) {
+    weft_answer_add(to, p->name, strlen(p->name));
+    weft_answer_add(to, &p->rank, sizeof p->rank);
+    weft_answer_add(to, p->dims, sizeof p->dims);
+    weft_answer_add(to, &p->init_std, sizeof p->init_std);
+}
+
+static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
+    const weft_declared *attached = *(weft_declared **)made;
+    weft_recorded recorded = {0};
+    const weft_status status = weft_recorded_make(&recorded, attached, err);
+    for (int32_t i = 0; i < attached->n_parameters; i++) add_parameter(to, &attached->parameters[i]);
+    for (int32_t i = 0; i < attached->n_sites; i++)
+        weft_answer_add(to, &attached->sites[i].claimed, sizeof attached->sites[i].claimed);
+    if (status == WEFT_OK) weft_recorded_add(to, &recorded);
+    weft_recorded_free(&recorded);
+    return status;
+}
+
+static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
+    const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, ask_attached};
+    return weft_other_keys(subject, &answers, err);
+}
+
+static weft_status declares_alike(weft_subject *subject, weft_error *err) {
+    weft_declared *one = NULL, *two = NULL;
+    weft_status status = heeds_its_keys(subject, err);
+    if (status == WEFT_OK) status = attach(&one, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = attach(&two, subject, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = compare(one, two, err);
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+/* The first instance records once more, after the second has: neither counts calls. */
+static weft_status records_alike(weft_subject *subject, weft_error *err) {
+    weft_declared *one = NULL, *two = NULL;
+    weft_recorded first = {0}, second = {0}, again = {0};
+    weft_status status = attach(&one, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = attach(&two, subject, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&first, one, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&second, two, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&again, one, err);
+    if (status == WEFT_OK && !weft_recorded_same(&first, &second))
+        status = WEFT_BROKEN(err, "a second instance records other operators, or the same with other arguments");
+    else if (status == WEFT_OK && !weft_recorded_same(&first, &again))
+        status = WEFT_BROKEN(err, "asked again, it records other operators, or the same with other arguments");
+    weft_recorded_free(&first);
+    weft_recorded_free(&second);
+    weft_recorded_free(&again);
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+/* ---- in a later host ---- */
+
+static weft_status record_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
+    weft_recorded ones = {0}, twos = {0};
+    weft_status status = weft_recorded_make(&ones, one, err);
+    if (status == WEFT_OK) {
+        status = weft_recorded_make(&twos, two, err);
+        status = weft_later_judge(status, status == WEFT_OK && weft_recorded_same(&ones, &twos), "operators", err);
+    }
+    weft_recorded_free(&ones);
+    weft_recorded_free(&twos);
+    return status;
+}
+
+static bool same_names(const weft_adapter_list *a, const weft_adapter_list *b) {
+    bool is_same = a->n == b->n;
+    for (int32_t i = 0; i < a->n && is_same; i++)
+        is_same = memcmp(&a->entries[i].tensor, &b->entries[i].tensor, sizeof a->entries[i].tensor) == 0;
+    return is_same;
+}
+
+static weft_status name_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
+    weft_adapter_list ones = {0}, twos = {0};
+    weft_status status = weft_adapter_list_make(&ones, one, 0, true, err);
+    if (status == WEFT_OK) {
+        status = weft_adapter_list_make(&twos, two, 0, true, err);
+        status =
+            weft_later_judge(status, status == WEFT_OK && same_names(&ones, &twos), "names or shapes in files", err);
+    }
+    weft_adapter_list_free(&ones);
+    weft_adapter_list_free(&twos);
+    return status;
+}
+
+/* What `merge` is given: some rows of a site's weight, and all that the adapter has added, drawn. */
+typedef struct merging {
+    const weft_declared *declared;
+    float **values; /* [n_parameters]: made when they are asked for */
+} merging;
+
+static void draw(float *out, int64_t n, uint64_t what) {
+    for (int64_t i = 0; i < n; i++)
+        out[i] = (float)(weft_random(83, WEFT_RANDOM_SAMPLE, what, (uint64_t)i).v[0] >> 8) * 0x1p-24f - 0.5f;
+}
+
+static const float *value_of(void *context, const weft_weight *weight) {
+    const merging *self = context;
+    const weft_parameter *p = &self->declared->parameters[weight->parameter];
+    float **at = &self->values[weight->parameter];
+    if (*at == NULL) {
+        *at = malloc((size_t)p->numel * sizeof **at + 1);
+        if (*at == NULL) abort(); /* which the parent tells as the end of this process */
+        draw(*at, p->numel, (uint64_t)weight->parameter);
+    }
+    return *at;
+}
+
+enum { MERGED_ROWS = 4 };
+
+static weft_status merge_rows(float *w, merging *self, uint32_t site, int64_t first, int64_t rows, weft_error *err) {
+    const weft_declared *declared = self->declared;
+    const weft_merge what = {.struct_size = (uint32_t)sizeof what,
+                             .w = w,
+                             .first = first,
+                             .rows = rows,
+                             .site = site,
+                             .context = self,
+                             .values = value_of};
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, declared->adapters[0].plugin, merge, err, declared->adapters[0].adapter, &what);
+    return status;
+}
+
+static weft_status merge_site(float *w, merging *self, uint32_t site, weft_error *err) {
+    const weft_site *view = &self->declared->sites[site].view;
+    const bool is_cut = view->out > MERGED_ROWS;
+    const int64_t rows = is_cut ? MERGED_ROWS : view->out;
+    draw(w, rows * view->in, site);
+    return merge_rows(w, self, site, is_cut ? 1 : 0, rows, err);
+}
+
+static weft_status compare_merged(merging *one, merging *two, uint32_t site, weft_error *err) {
+    const int64_t n = MERGED_ROWS * one->declared->sites[site].view.in;
+    float *w = calloc((size_t)n * 2 + 1, sizeof *w);
+    weft_status status = w == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory to merge")
+                                   : merge_site(w, one, site, err);
+    if (status == WEFT_OK && w != NULL) {
+        status = merge_site(w + n, two, site, err);
+        status = weft_later_judge(status, memcmp(w, w + n, (size_t)n * sizeof *w) == 0, "merged weights", err);
+    }
+    free(w);
+    return status;
+}
+
+static bool is_merged(const weft_declared_site *site) {
+    return site->claimed && site->view.whole < 0 && site->view.weight != NULL && site->view.kind != WEFT_SITE_HEAD;
+}
+
+static void merging_free(merging *self) {
+    for (int32_t i = 0; i < self->declared->n_parameters && self->values != NULL; i++) free(self->values[i]);
+    free(self->values);
+}
+
+static weft_status merge_later(const weft_declared *one, const weft_declared *two, weft_error *err) {
+    merging ones = {one, calloc((size_t)one->n_parameters + 1, sizeof(float *))};
+    merging twos = {two, calloc((size_t)two->n_parameters + 1, sizeof(float *))};
+    weft_status status =
+        ones.values != NULL && twos.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    for (int32_t i = 0; i < one->n_sites && status == WEFT_OK && one->adapters[0].plugin->merge != NULL; i++)
+        if (is_merged(&one->sites[i])) status = compare_merged(&ones, &twos, (uint32_t)i, err);
+    merging_free(&ones);
+    merging_free(&twos);
+    return status;
+}
+
+/* What it makes of a file of its own; that it takes it at all is R91's to say. */
+static weft_status continue_later(const weft_subject *subject, const weft_subject *later, const weft_declared *made,
+                                  weft_error *err) {
+    const weft_adapter_plugin *table = made->adapters[0].plugin;
+    char plain[128];
+    const char *text = table->config_json == NULL ? NULL : table->config_json(made->adapters[0].adapter);
+    weft_adapter_source source = {(uint32_t)sizeof source, 0, "adapter_config.json", plain, 0};
+    weft_declared *one = NULL, *two = NULL;
+    weft_error said = WEFT_ERROR_INIT;
+    weft_status status = WEFT_OK;
+    (void)snprintf(plain, sizeof plain, "{\"peft_type\": \"%s\"}", subject->options->id);
+    if (text != NULL) source.config_text = text;
+    source.config_bytes = strlen(source.config_text);
+    if (attach_from(&one, subject, WEFT_POISON_ONE, &source, &said) == WEFT_OK) {
+        status = attach_from(&two, later, WEFT_POISON_ONE, &source, err);
+        status =
+            weft_later_judge(status, status == WEFT_OK && same_claims(one, two), "weights or claims from a file", err);
+    }
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+static weft_status works_later(weft_subject *subject, weft_error *err) {
+    const weft_subject *later = weft_later(subject);
+    weft_declared *one = NULL, *two = NULL;
+    weft_status status = later == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter")
+                                       : attach(&one, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && later != NULL) {
+        status = attach(&two, later, WEFT_POISON_ONE, err);
+        status = weft_later_judge(status, status == WEFT_OK && same_claims(one, two), "weights or claims", err);
+    }
+    if (status == WEFT_OK) status = record_later(one, two, err);
+    if (status == WEFT_OK) status = name_later(one, two, err);
+    if (status == WEFT_OK) status = merge_later(one, two, err);
+    if (status == WEFT_OK && later != NULL) status = continue_later(subject, later, one, err);
+    weft_declared_destroy(one);
+    weft_declared_destroy(two);
+    return status;
+}
+
+static weft_status merge_sites(const weft_declared *made, weft_error *err) {
+    merging self = {made, calloc((size_t)made->n_parameters + 1, sizeof(float *))};
+    weft_status status = self.values != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    for (int32_t i = 0; i < made->n_sites && status == WEFT_OK && made->adapters[0].plugin->merge != NULL; i++) {
+        float *w = is_merged(&made->sites[i]) ? calloc(MERGED_ROWS * (size_t)made->sites[i].view.in + 1, sizeof *w)
+                                              : NULL;
+        if (w != NULL) status = merge_site(w, &self, (uint32_t)i, err);
+        else if (is_merged(&made->sites[i])) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+        free(w);
+    }
+    merging_free(&self);
+    return status;
+}
+
+/* All that it records, names and merges. */
+static weft_status work_once(const weft_declared *made, weft_error *err) {
+    const weft_joined_adapter *joined = &made->adapters[0];
+    const char *text = NULL;
+    weft_recorded recorded = {0};
+    weft_adapter_list list = {0};
+    weft_status status = weft_recorded_make(&recorded, made, err);
+    if (status == WEFT_OK) status = weft_adapter_list_make(&list, made, 0, true, err);
+    if (status == WEFT_OK && WEFT_HAS(joined->plugin, config_json) && joined->plugin->config_json != NULL)
+        WEFT_PLUGIN_ASK(text, joined->plugin, config_json, joined->adapter);
+    (void)text;
+    if (status == WEFT_OK) status = merge_sites(made, err);
+    weft_adapter_list_free(&list);
+    weft_recorded_free(&recorded);
+    return status;
+}
+
+/* With its work in between, as a slot may keep what it takes. */
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
+    weft_declared *made = NULL;
+    weft_status status = attach(&made, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = work_once(made, err);
+    weft_declared_destroy(made);
+    return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
+}
+
+/* ---- its files ---- */
+
+/* A run that learns enough to be told from its base. */
+static weft_status learn(const weft_subject *subject, const char *ini, weft_error *err) {
+    const char *const words[] = {"train", ini, "run.out=learnt", "train.steps=4", "optimizer.lr=0.02", NULL};
+    return weft_own_command(subject, words, true, err);
+}
+
+static weft_status reads_what_it_saved(weft_subject *subject, weft_error *err) {
+    char ini[WEFT_PATH_BYTES];
+    weft_status status = weft_own_ini(ini, subject, err);
+    const char *const still[] = {"train",         ini, "run.out=read", "adapter.from=learnt/model", "optimizer.lr=0",
+                                 "train.steps=1", NULL};
+    if (status == WEFT_OK) status = learn(subject, ini, err);
+    if (status == WEFT_OK) status = weft_own_command(subject, still, true, err);
+    if (status == WEFT_OK &&
+        !weft_same_files("learnt/model/adapter_model.safetensors", "read/model/adapter_model.safetensors"))
+        status = WEFT_BROKEN(err, "an adapter that is read and saved again is another one");
+    return status;
+}
+
+/* The file under the name that its id is found by. */
+static weft_status be_found(const weft_subject *subject, weft_error *err) {
+    char link[WEFT_PATH_BYTES];
+    (void)snprintf(link, sizeof link, "found/weft-adapter-%s.so", subject->options->id);
+    if (mkdir("found", 0700) != 0 || symlink(subject->options->file, link) != 0)
+        return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be made", link);
+    if (getcwd(link, sizeof link - 8) == NULL)
+        return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be told: %s", strerror(errno));
+    return setenv("WEFT_PLUGIN_PATH", strcat(link, "/found"), 1) == 0 ? WEFT_OK
+                                                                      : weft_error_set(err, WEFT_E_MEMORY, "no memory");
+}
+
+static weft_status measure(double *loss, const weft_subject *subject, const char *const *words, bool chosen,
+                           weft_error *err) {
+    const weft_status status = weft_own_command(subject, words, chosen, err);
+    *loss = weft_own_number("loss");
+    return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval says no loss") : status;
+}
+
+/* Three weights: as it is, merged at once, and room for a strip. */
+typedef struct strips {
+    float *base, *whole, *strip;
+    int64_t out, in;
+    const char *path;
+} strips;
+
+/* What lies behind a strip is not the plugin's. */
+static weft_status merge_strip(strips *s, merging *self, uint32_t site, int64_t first, int64_t rows, weft_error *err) {
+    const int64_t n = rows * s->in;
+    weft_status status = WEFT_OK;
+    memcpy(s->strip, s->base, (size_t)(s->out * s->in) * sizeof *s->strip);
+    memcpy(s->strip, s->base + first * s->in, (size_t)n * sizeof *s->strip);
+    status = merge_rows(s->strip, self, site, first, rows, err);
+    for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
+        const double alone = (double)s->strip[i], among = (double)s->whole[first * s->in + i];
+        if (!(fabs(alone - among) <= 1e-5 * fabs(among) + 1e-6))
+            return WEFT_BROKEN(
+                err,
+                "row %lld of %s becomes %.7g where rows %lld to %lld are merged, and %.7g where all are: "
+                "row i of what->w is row what->first + i of the weight",
+                (long long)(first + i / s->in), s->path, alone, (long long)first, (long long)(first + rows - 1), among);
+    }
+    if (status == WEFT_OK && memcmp(s->strip + n, s->base + n, (size_t)(s->out * s->in - n) * sizeof *s->strip) != 0)
+        return WEFT_BROKEN(err, "of %s it writes behind the %lld rows that it is to merge", s->path, (long long)rows);
+    return status;
+}
+
+/* ---- several threads ---- */
+
+enum { THREADS = 4, ROWS_AT_ONCE = 2, MOST_ROWS = 256, LEAST_PASSES = 2 };
+
+#define SECONDS 0.02 /* for a site, in which the threads are together also where there are fewer processors */
+
+/* strip is shared, and each thread has rows of its own in it; whole is what they become one after another. */
+typedef struct merger {
+    pthread_t thread;
+    const strips *s;
+    merging *self;
+    uint32_t site;
+    int64_t number, rows; /* of the threads; of the site, which are merged */
+    double until;
+    int64_t differs; /* -1: none */
+    bool is_done;
+    weft_status status;
+    weft_error err;
+} merger;
+
+static weft_status merge_in_place(const strips *s, merging *self, uint32_t site, int64_t first, int64_t rows,
+                                  weft_error *err) {
+    float *w = s->strip + first * s->in;
+    memcpy(w, s->base + first * s->in, (size_t)(rows * s->in) * sizeof *w);
+    return merge_rows(w, self, site, first, rows, err);
+}
+
+static int64_t at_once(const merger *m, int64_t first) {
+    return m->rows - first < ROWS_AT_ONCE ? m->rows - first : ROWS_AT_ONCE;
+}
+
+static void merge_own(merger *m) {
+    const strips *s = m->s;
+    for (int64_t first = m->number * ROWS_AT_ONCE; first < m->rows; first += (int64_t)THREADS * ROWS_AT_ONCE) {
+        const size_t bytes = (size_t)(at_once(m, first) * s->in) * sizeof(float);
+        m->status = merge_in_place(s, m->self, m->site, first, at_once(m, first), &m->err);
+        if (m->status == WEFT_OK && memcmp(s->strip + first * s->in, s->whole + first * s->in, bytes) != 0)
+            m->differs = first;
+        if (m->status != WEFT_OK || m->differs >= 0) return;
+    }
+}
+
+static void *merge_till_late(void *context) {
+    merger *m = context;
+    for (int32_t i = 0; m->status == WEFT_OK && m->differs < 0; i++) {
+        if (i >= LEAST_PASSES && weft_clock_seconds() >= m->until) break;
+        merge_own(m);
+    }
+    m->is_done = true;
+    return NULL;
+}
+
+static weft_status judge_merger(const merger *m, weft_error *err) {
+    if (!m->is_done) return WEFT_LOST_THREAD(err, "merge");
+    if (m->status != WEFT_OK)
+        return WEFT_BROKEN(err, "merging %s fails while %d threads merge rows of it: %s", m->s->path, THREADS,
+                           m->err.text);
+    if (m->differs >= 0)
+        return WEFT_BROKEN(err,
+                           "rows %lld to %lld of %s become others while %d threads merge rows of their own: something "
+                           "that merge writes to is shared, as a static variable is",
+                           (long long)m->differs, (long long)(m->differs + at_once(m, m->differs) - 1), m->s->path,
+                           THREADS);
+    return WEFT_OK;
+}
+
+static weft_status merge_at_once(const merger *what, weft_error *err) {
+    merger mergers[THREADS];
+    weft_status status = WEFT_OK;
+    int32_t n = 0;
+    for (; n < THREADS; n++) {
+        mergers[n] = *what;
+        mergers[n].number = n;
+        if (pthread_create(&mergers[n].thread, NULL, merge_till_late, &mergers[n]) != 0) break;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        (void)pthread_join(mergers[i].thread, NULL);
+        if (status == WEFT_OK) status = judge_merger(&mergers[i], err);
+    }
+    if (n < THREADS && status == WEFT_OK) return weft_error_set(err, WEFT_E_SYSTEM, "no thread to merge in");
+    return status;
+}
+
+static weft_status merges_at_once(strips *s, merging *self, uint32_t site, weft_error *err) {
+    const int64_t rows = s->out < MOST_ROWS ? s->out : MOST_ROWS;
+    merger what = {.s = s, .self = self, .site = site, .rows = rows, .differs = -1, .err = WEFT_ERROR_INIT};
+    weft_status status = WEFT_OK;
+    for (int64_t first = 0; first < rows && status == WEFT_OK; first += ROWS_AT_ONCE)
+        status = merge_in_place(s, self, site, first, at_once(&what, first), err);
+    memcpy(s->whole, s->strip, (size_t)(rows * s->in) * sizeof *s->whole);
+    what.until = weft_clock_seconds() + SECONDS;
+    return status == WEFT_OK ? merge_at_once(&what, err) : status;
+}
+
+/* ---- some rows of a site ---- */
+
+/* Some rows from the begin, the second one on, the middle and the end. */
+static weft_status merge_strips(strips *s, merging *self, uint32_t site, weft_error *err) {
+    const int64_t firsts[] = {0, 1, s->out / 2, s->out - 2};
+    weft_status status = WEFT_OK;
+    draw(s->base, s->out * s->in, site);
+    memcpy(s->whole, s->base, (size_t)(s->out * s->in) * sizeof *s->whole);
+    status = merge_rows(s->whole, self, site, 0, s->out, err);
+    for (int32_t i = 0; i < 4 && status == WEFT_OK; i++) {
+        const int64_t first = firsts[i] < 0 ? 0 : firsts[i], left = s->out - first;
+        status = merge_strip(s, self, site, first, left < 3 ? left : 3, err);
+    }
+    return status == WEFT_OK ? merges_at_once(s, self, site, err) : status;
+}
+
+static weft_status merges_site_in_strips(merging *self, uint32_t site, weft_error *err) {
+    const weft_site *view = &self->declared->sites[site].view;
+    const size_t n = (size_t)(view->out * view->in);
+    strips s = {malloc(n * sizeof(float) + 1),
+                malloc(n * sizeof(float) + 1),
+                malloc(n * sizeof(float) + 1),
+                view->out,
+                view->in,
+                view->path};
+    const weft_status status = s.base != NULL && s.whole != NULL && s.strip != NULL
+                                   ? merge_strips(&s, self, site, err)
+                                   : weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+    free(s.base);
+    free(s.whole);
+    free(s.strip);
+    return status;
+}
+
+/* The small model's weights are merged in one piece each by R92, and those of a large one are not. */
+static weft_status merges_in_strips(weft_subject *subject, weft_error *err) {
+    weft_declared *declared = NULL;
+    merging self = {NULL, NULL};
+    weft_status status = WEFT_OK;
+    if (weft_subject_table(subject, adapter)->merge == NULL)
+        return WEFT_MOOT(subject, err, "it cannot be merged, and need not");
+    status = attach(&declared, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) {
+        self.declared = declared;
+        self.values = calloc((size_t)declared->n_parameters + 1, sizeof(float *));
+        if (self.values == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to merge");
+        for (int32_t i = 0; i < declared->n_sites && status == WEFT_OK; i++)
+            if (is_merged(&declared->sites[i])) status = merges_site_in_strips(&self, (uint32_t)i, err);
+        merging_free(&self);
+    }
+    weft_declared_destroy(declared);
+    return status;
+}
+
+/* Rounding alone parts the two: sums are added in another order. */
+static weft_status merges_to_the_same(weft_subject *subject, weft_error *err) {
+    char ini[WEFT_PATH_BYTES];
+    double adapted = 0, merged = 0;
+    weft_status status = weft_own_ini(ini, subject, err);
+    const char *const merge[] = {"merge", "learnt/model", "learnt/model", "merged", NULL};
+    const char *const both[] = {
+        "eval", ini, "model.path=learnt/model", "model.start=weights", "adapter.from=learnt/model", "--json", NULL};
+    const char *const one[] = {"eval", ini, "model.path=merged", "model.start=weights", "--json", NULL};
+    if (weft_subject_table(subject, adapter)->merge == NULL)
+        return WEFT_MOOT(subject, err, "it cannot be merged, and need not");
+    if (status == WEFT_OK) status = be_found(subject, err);
+    if (status == WEFT_OK) status = learn(subject, ini, err);
+    if (status == WEFT_OK) status = weft_own_command(subject, merge, false, err);
+    if (status == WEFT_OK) status = measure(&adapted, subject, both, true, err);
+    if (status == WEFT_OK) status = measure(&merged, subject, one, false, err);
+    if (status == WEFT_OK && fabs(adapted - merged) > 1e-5 * fabs(adapted))
+        status = WEFT_BROKEN(err, "the merged model has loss %.7g, and base and adapter %.7g", merged, adapted);
+    return status;
+}
+
+const weft_rule weft_rules_adapter[] = {
+    {"R90", "adapter", "declares and claims the same whenever it is asked", declares_alike, false},
+    {"R91", "adapter", "is read as it was saved", reads_what_it_saved, true},
+    {"R92", "adapter", "merges into what base and adapter compute", merges_to_the_same, true},
+    {"R93", "adapter", "gives its memory back", gives_back, false},
+    {"R94", "adapter", "declares, records, names and merges the same in a host whose structs are longer", works_later,
+     false},
+    {"R95", "adapter", "records the same operators whenever it is asked", records_alike, false},
+    {"R96", "adapter", "merges a row alike whichever rows come with it, and in several threads at once",
+     merges_in_strips, false},
+    {NULL, NULL, NULL, NULL, false}};

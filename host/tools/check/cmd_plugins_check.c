@@ -1,0 +1,344 @@
+/* host/tools/check/cmd_plugins_check.c: weft plugins check. */
+#include "cli/cli.h"
+
+#include "base/templates.h"
+#include "base/words.h"
+#include "config/path.h"
+#include "config/settings.h"
+#include "config/value.h"
+#include "tools/check/try_rule.h"
+#include "plugin/described.h"
+#include "plugin/doubts.h"
+#include "plugin/load.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_OVERRIDES = 32, MOST_OVERRIDE = 1024 };
+
+/* What the command line asks for, and what came of it. */
+typedef struct check {
+    const weft_args *args;
+    weft_subject_options options;
+    const char *given; /* the path of `file` as it was named or found */
+    char file[PATH_MAX], directory[WEFT_PATH_BYTES];
+    char *overrides[MOST_OVERRIDES];
+    size_t n_overrides;
+    json_t *files;
+    int32_t worst, n_refused;
+    weft_error refused; /* why the first one is, of those that cannot be tried at all */
+    bool lacks;         /* a rule that applies was not tried */
+    bool json;
+} check;
+
+static bool is_override(const char *word) {
+    const char *equals = strchr(word, '=');
+    return equals != NULL && memchr(word, '/', (size_t)(equals - word)) == NULL;
+}
+
+/* "lr=1" means the section of the plugin's kind. */
+static weft_status set_overrides(check *c, const char *kind, weft_error *err) {
+    for (size_t i = 0; i < c->n_overrides; i++) free(c->overrides[i]);
+    c->n_overrides = 0;
+    for (size_t i = 0; weft_args_extra(c->args, i) != NULL; i++) {
+        const char *word = weft_args_extra(c->args, i);
+        char *made = NULL;
+        if (!is_override(word)) continue;
+        if (c->n_overrides == MOST_OVERRIDES)
+            return weft_error_set(err, WEFT_E_USER, "more than %d keys are set", MOST_OVERRIDES);
+        if (memchr(word, '.', strcspn(word, "=")) != NULL) made = strdup(word);
+        else if (asprintf(&made, "%s.%s", kind, word) < 0) made = NULL;
+        if (made == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
+        c->overrides[c->n_overrides++] = made;
+    }
+    c->options.is_given = c->n_overrides > 0;
+    return WEFT_OK;
+}
+
+/* Returns the key of "section.key=value": of the plugin under test or of the host; NULL: of neither. */
+static const weft_key *find_key(const check *c, const weft_described *plugin, const char *override) {
+    const size_t section = strcspn(override, "."), n = strcspn(override, "=");
+    weft_settings_section table;
+    char name[64];
+    const weft_key *key = NULL;
+    if (section >= n || n - section > sizeof name) return NULL;
+    (void)snprintf(name, sizeof name, "%.*s", (int)(n - section - 1), override + section + 1);
+    if (strlen(c->options.kind) == section && strncmp(c->options.kind, override, section) == 0)
+        key = weft_described_key(plugin, name);
+    for (size_t i = 0; key == NULL && weft_settings_table(&table, i); i++) {
+        if (strlen(table.section) != section || strncmp(table.section, override, section) != 0) continue;
+        for (uint64_t k = 0; k < table.n; k++)
+            if (strcmp(table.keys[k].name, name) == 0) key = &table.keys[k];
+    }
+    return key;
+}
+
+/* Makes the value absolute if it is a path. A value that the key does not take stays: the rules report it. */
+static weft_status make_absolute(char **override, const weft_key *key, const char *directory, weft_error *err) {
+    weft_value value = {{0}, NULL};
+    char *made = NULL;
+    const int head = (int)strcspn(*override, "=");
+    if (key == NULL || (key->type != WEFT_KEY_PATH && (key->flags & WEFT_PATHS) == 0)) return WEFT_OK;
+    if (weft_value_parse(&value, key, *override + head + 1, directory, NULL) != WEFT_OK) return WEFT_OK;
+    if (asprintf(&made, "%.*s=%s", head, *override, value.text) < 0) made = NULL;
+    weft_value_free(&value);
+    if (made == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a path");
+    free(*override);
+    *override = made;
+    return WEFT_OK;
+}
+
+/* Each rule runs in a directory of its own, and the paths of the command line start at this one. */
+static weft_status resolve_paths(check *c, weft_error *err) {
+    weft_described *plugin = NULL;
+    char *directory = NULL;
+    weft_status status = WEFT_OK;
+    if (c->n_overrides == 0) return WEFT_OK;
+    directory = weft_path_home(NULL);
+    if (directory == NULL) return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be found");
+    status = weft_plugin_describe_file(&plugin, NULL, c->options.kind, c->options.id, c->file, err);
+    for (size_t i = 0; status == WEFT_OK && i < c->n_overrides; i++)
+        status = make_absolute(&c->overrides[i], find_key(c, plugin, c->overrides[i]), directory, err);
+    weft_described_free(plugin);
+    free(directory);
+    return status;
+}
+
+/* A key that has no default and a name that the small model has something for. */
+static weft_status offer_text(check *c, weft_error *err) {
+    char *made = NULL;
+    if (strcmp(c->options.kind, "data") != 0) return WEFT_OK;
+    for (size_t i = 0; i < c->n_overrides; i++)
+        if (strncmp(c->overrides[i], "data.path=", 10) == 0) return WEFT_OK;
+    if (c->n_overrides == MOST_OVERRIDES || asprintf(&made, "data.path=%s/text.txt", c->options.directory) < 0)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for a key");
+    c->overrides[c->n_overrides++] = made;
+    return WEFT_OK;
+}
+
+/* The small model: what the user says, else try/ beside the file, which `weft plugins new` writes, else the
+ * templates'. */
+static weft_status find_directory(check *c, weft_error *err) {
+    const char *asked = weft_args_value(c->args, "directory");
+    char beside[WEFT_PATH_BYTES], real[PATH_MAX];
+    struct stat info;
+    (void)snprintf(beside, sizeof beside, "%s", asked == NULL ? c->options.file : asked);
+    if (asked == NULL) {
+        char *slash = strrchr(beside, '/');
+        (void)snprintf(slash, sizeof beside - (size_t)(slash - beside), "/try");
+    }
+    if (realpath(beside, real) != NULL && stat(real, &info) == 0 && S_ISDIR(info.st_mode)) {
+        (void)snprintf(c->directory, sizeof c->directory, "%s", real);
+        return WEFT_OK;
+    }
+    if (asked != NULL) return weft_error_set(err, WEFT_E_USER, "--directory %s is no directory", asked);
+    return weft_templates_find(c->directory, "new/common/try", err);
+}
+
+/* ---- what is printed ---- */
+
+/* Under what it is of; nothing, where it is "". */
+static void print_reason(const char *why) {
+    while (*why != '\0') {
+        const int n = (int)strcspn(why, "\n");
+        weft_words_print(stdout, "                %.*s\n", n, why);
+        why += n + (why[n] == '\n');
+    }
+}
+
+static void keep(check *c, json_t *rules, const weft_trial *trial) {
+    if (trial->verdict > c->worst) c->worst = trial->verdict;
+    c->lacks = c->lacks || trial->verdict == WEFT_VERDICT_UNTRIED;
+    (void)json_array_append_new(rules, json_pack("{s:s, s:s, s:s, s:s}", "rule", trial->rule->number, "says",
+                                                 trial->rule->says, "verdict", weft_verdict_name(trial->verdict),
+                                                 "reason", trial->why));
+    if (c->json) return;
+    (void)printf("  %-4s %-8s %s\n", trial->rule->number, weft_verdict_name(trial->verdict), trial->rule->says);
+    print_reason(trial->why);
+    (void)fflush(stdout);
+}
+
+/* What the host warns of when it loads the file; no rule, and no matter of the exit status. */
+static void keep_doubt(void *context, const char *doubt) {
+    json_t *warnings = context;
+    (void)json_array_append_new(warnings, json_string(doubt));
+}
+
+static json_t *find_doubts(const check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
+    json_t *warnings = json_array();
+    weft_doubts_find(c->options.file, c->given, note, plugin->kind, plugin->id, keep_doubt, warnings);
+    for (size_t i = 0; !c->json && i < json_array_size(warnings); i++)
+        weft_words_print(stdout, "  warning       %s\n", json_string_value(json_array_get(warnings, i)));
+    return warnings;
+}
+
+/* A file that is no plugin, or that the keys do not fit: told in its turn, and the others are tried all the same. */
+static void refuse(check *c, json_t *object, const weft_error *why) {
+    if (c->n_refused++ == 0) c->refused = *why;
+    (void)json_object_set_new(object, "refused", json_string(why->text));
+    if (!c->json) weft_words_print(stdout, "  refused       %s\n", why->text);
+}
+
+static weft_status try_rules(check *c, json_t *rules, weft_error *err) {
+    const char *only = weft_args_value(c->args, "rule");
+    const weft_rule *rule = NULL;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && (rule = weft_rule_at(c->options.kind, i)) != NULL; i++) {
+        weft_trial trial;
+        if (only != NULL && strcmp(only, rule->number) != 0) continue;
+        status = weft_rule_try(&trial, rule, &c->options, err);
+        if (status == WEFT_OK) keep(c, rules, &trial);
+        if (i == 0 && trial.verdict != WEFT_VERDICT_HOLDS) break; /* all others would say the same */
+    }
+    return status;
+}
+
+static void check_plugin(check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
+    json_t *rules = json_array(), *object = NULL;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = set_overrides(c, plugin->kind, &err);
+    c->options.kind = plugin->kind;
+    c->options.id = plugin->id;
+    if (!c->json)
+        weft_words_print(stdout, "%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
+    object = json_pack("{s:s, s:s, s:s, s:o, s:o}", "file", c->options.file, "kind", plugin->kind, "id", plugin->id,
+                       "warnings", find_doubts(c, note, plugin), "rules", rules);
+    if (status == WEFT_OK) status = resolve_paths(c, &err);
+    if (status == WEFT_OK) status = find_directory(c, &err);
+    c->options.directory = c->directory;
+    if (status == WEFT_OK) status = offer_text(c, &err);
+    c->options.overrides = (const char *const *)c->overrides;
+    c->options.n_overrides = c->n_overrides;
+    if (status == WEFT_OK) status = try_rules(c, rules, &err);
+    if (status != WEFT_OK) refuse(c, object, &err);
+    (void)json_array_append_new(c->files, object);
+}
+
+/* ---- which rules ---- */
+
+static bool has_rule(const char *kind, const char *number) {
+    const weft_rule *rule = NULL;
+    for (size_t i = 0; (rule = weft_rule_at(kind, i)) != NULL; i++)
+        if (strcmp(rule->number, number) == 0) return true;
+    return false;
+}
+
+static weft_status refuse_rule(const weft_preflight *note, const char *path, const char *number, weft_error *err) {
+    char list[1024] = "";
+    size_t n = 0;
+    for (uint32_t p = 0; p < note->n_plugins; p++) {
+        const weft_rule *rule = NULL;
+        for (size_t i = 0; (rule = weft_rule_at(note->plugins[p].kind, i)) != NULL && n < sizeof list; i++)
+            n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n == 0 ? "" : ", ", rule->number);
+    }
+    return weft_error_set(err, WEFT_E_USER, "--rule %s: no such rule is of kind %s; those of %s are %s", number,
+                          note->plugins[0].kind, path, list);
+}
+
+/* Before anything is tried. A file of several kinds has the rules of all of them. */
+static weft_status judge_rule(const weft_args *args, weft_error *err) {
+    const char *number = weft_args_value(args, "rule"), *path = NULL;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; number != NULL && status == WEFT_OK && (path = weft_args_extra(args, i)) != NULL; i++) {
+        weft_preflight note;
+        bool has = false;
+        if (is_override(path)) continue;
+        if (weft_plugin_file_note(&note, path, NULL, NULL) != WEFT_OK) continue; /* told where it is its turn */
+        for (uint32_t p = 0; p < note.n_plugins; p++) has = has || has_rule(note.plugins[p].kind, number);
+        if (!has) status = refuse_rule(&note, path, number, err);
+    }
+    return status;
+}
+
+/* Every plugin of a file. */
+static void check_file(check *c, const char *path) {
+    weft_preflight note;
+    weft_error err = WEFT_ERROR_INIT;
+    weft_status status = weft_plugin_file_note(&note, path, NULL, &err);
+    if (status == WEFT_OK && realpath(path, c->file) == NULL)
+        status = weft_error_set(&err, WEFT_E_USER, "%s is not there", path);
+    if (status != WEFT_OK) {
+        json_t *object = json_pack("{s:s}", "file", path);
+        if (!c->json) weft_words_print(stdout, "%s\n", path);
+        refuse(c, object, &err);
+        (void)json_array_append_new(c->files, object);
+        return;
+    }
+    c->options.file = c->file;
+    c->given = path;
+    for (uint32_t i = 0; i < note.n_plugins; i++) check_plugin(c, &note, &note.plugins[i]);
+}
+
+static weft_exit exit_of(const check *c, weft_error *err) {
+    if (c->n_refused == 1) *err = c->refused;
+    if (c->n_refused > 1)
+        (void)weft_error_set(err, (weft_status)c->refused.code,
+                             "%d cannot be tried, each told in its place: %.1900s, ...", c->n_refused, c->refused.text);
+    if (c->n_refused > 0) return WEFT_EXIT_FAILED;
+    if (c->lacks && c->worst < WEFT_VERDICT_BROKEN) return (weft_exit)(WEFT_EXIT_ANSWER + 3);
+    return c->worst < WEFT_VERDICT_BROKEN ? WEFT_EXIT_DONE
+                                          : (weft_exit)(WEFT_EXIT_ANSWER + c->worst - WEFT_VERDICT_BROKEN);
+}
+
+static weft_exit check_run(const weft_args *args, weft_error *err) {
+    check c = {.args = args, .files = json_array(), .json = weft_args_has(args, "json")};
+    bool any = false;
+    if (!weft_args_f64(args, &c.options.seconds, "seconds", "(0,inf)", 120, err) || judge_rule(args, err) != WEFT_OK) {
+        json_decref(c.files);
+        return WEFT_EXIT_USAGE;
+    }
+    for (size_t i = 0; weft_args_extra(args, i) != NULL; i++) {
+        if (is_override(weft_args_extra(args, i))) continue;
+        any = true;
+        check_file(&c, weft_args_extra(args, i));
+    }
+    if (!any) {
+        (void)weft_error_set(err, WEFT_E_USER, "no file is named; weft plugins check FILE.so");
+        json_decref(c.files);
+        return WEFT_EXIT_USAGE;
+    }
+    if (c.json) {
+        (void)json_dumpf(c.files, stdout, JSON_INDENT(2));
+        (void)printf("\n");
+    }
+    for (size_t i = 0; i < c.n_overrides; i++) free(c.overrides[i]);
+    json_decref(c.files);
+    return exit_of(&c, err);
+}
+
+static const weft_flag check_flags[] = {
+    {"directory", "DIR", false,
+     "Directory of a small model with run.ini to train with (default: try/ next to the file)."},
+    {"rule", "RN", false, "Check this rule only."},
+    {"seconds", "N", false, "Time limit of a rule (default 120); ten times for rules that train."},
+    {"json", NULL, false, "Print an array of objects instead of text."},
+    {NULL, NULL, false, NULL},
+};
+
+static const weft_command weft_command_plugins_check = {
+    .name = "plugins check",
+    .usage = "FILE... [key=value ...]",
+    .takes = WEFT_TAKES_ARGUMENTS,
+    .min_extra = 1,
+    .max_extra = -1,
+    .flags = check_flags,
+    .more =
+        "docs/sdk-rules.md lists the rules by number. Keys without a default must be given. A warning repeats what a "
+        "run warns about; it breaks no rule.\n\nExit status: 0 all applicable rules hold; 1 a file cannot be checked, "
+        "because it is no plugin for this host or a key is invalid; 2 wrong usage; 10 a rule is broken, 11 a rule ends "
+        "the process, 12 a rule hangs (the largest of these); 13 else, if a rule could not be checked. The file runs "
+        "with your rights: this is no sandbox.",
+    .examples = "  weft plugins check ./mine.so\n"
+                "  weft plugins check ./mine.so rank=4 --rule R27\n",
+    .run = check_run,
+};
+
+extern const weft_command weft_command_plugins_exchange;
+
+int main(int argc, char **argv) {
+    static const weft_command *const commands[] = {&weft_command_plugins_check, &weft_command_plugins_exchange, NULL};
+    return weft_cli_main(argc, argv, commands);
+}

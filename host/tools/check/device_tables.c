@@ -1,0 +1,369 @@
+/* host/tools/check/device_tables.c: what a device's optional tables are there for, each tried where it has it. */
+#include "tools/check/device_bench.h"
+
+#include "plugin/device_asks.h"
+#include "plugin/enter.h"
+#include "tools/check/rule.h"
+
+#include <math.h>
+#include <sched.h>
+#include <weft/capture.h>
+#include <weft/dry_run.h>
+#include <weft/native.h>
+#include <weft/roof.h>
+#include <weft/team.h>
+#include <weft/transfer.h>
+
+enum { BYTES = 5001, WORDS = 300 };
+
+static void fill_bytes(uint8_t *out, uint32_t seed) {
+    for (uint32_t i = 0; i < BYTES; i++) out[i] = (uint8_t)((i * 29u + seed) % 241u);
+}
+
+static weft_status expect(const uint8_t *got, const uint8_t *want, int64_t n, const char *after, weft_error *err) {
+    for (int64_t i = 0; i < n; i++)
+        if (got[i] != want[i])
+            return WEFT_BROKEN(err, "byte %lld is %u after %s, and should be %u", (long long)i, got[i], after, want[i]);
+    return WEFT_OK;
+}
+
+static weft_status put(weft_bench *b, weft_ref to, const uint8_t *bytes, weft_error *err) {
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, NULL, to, bytes, BYTES);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, NULL);
+    return status;
+}
+
+static weft_status holds(weft_bench *b, weft_ref at, const uint8_t *want, const char *after, weft_error *err) {
+    uint8_t got[BYTES];
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, NULL, got, at, BYTES);
+    return status == WEFT_OK ? expect(got, want, BYTES, after, err) : status;
+}
+
+/* ---- copies that nobody waits for ---- */
+
+/* A mark behind all of the stream is reached at last, stays until then, and ends in `await`. */
+static weft_status reach(weft_bench *b, const weft_device_transfer *t, weft_stream *s, weft_error *err) {
+    weft_mark *mark = NULL;
+    int32_t is = 0;
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, s, &mark);
+    while (status == WEFT_OK && is == 0) {
+        is = t->reached(b->device, mark, err);
+        if (is < 0) status = err->code;
+        if (is == 0) (void)sched_yield();
+    }
+    if (status == WEFT_OK && (is != 1 || t->reached(b->device, mark, err) != 1))
+        return WEFT_BROKEN(err, "reached of a mark is %d, and is asked again: it is 0 or 1, and 1 from then on", is);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, s);
+    return status == WEFT_OK ? t->await(b->device, mark, err) : status;
+}
+
+static weft_status send_and_bring(weft_bench *b, const weft_device_transfer *t, uint8_t *up, uint8_t *down,
+                                  weft_stream *s, weft_error *err) {
+    uint8_t want[BYTES];
+    weft_ref at;
+    weft_mark *mark = NULL;
+    weft_status status = weft_bench_take(b, &at, BYTES, err);
+    fill_bytes(want, 5);
+    fill_bytes(up, 5);
+    memset(down, 0x11, BYTES);
+    if (status == WEFT_OK) status = t->upload(b->device, s, at, up, BYTES, err);
+    if (status == WEFT_OK) status = t->upload(b->device, s, at, down, 0, err);
+    if (status == WEFT_OK) status = reach(b, t, s, err);
+    if (status != WEFT_OK) return status;
+    memset(up, 0x77, BYTES); /* the mark was reached: it is the host's again */
+    status = t->download(b->device, s, down, (weft_ref){at.buffer, at.offset + 3}, BYTES - 3, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, s, &mark);
+    if (status == WEFT_OK) status = t->await(b->device, mark, err);
+    if (status == WEFT_OK) status = expect(down, want + 3, BYTES - 3, "an upload and a download", err);
+    memset(want, 0x11, sizeof want);
+    return status == WEFT_OK ? expect(down + BYTES - 3, want, 3, "a download that ends before it", err) : status;
+}
+
+static weft_status judge_transfer(weft_bench *b, const weft_device_transfer *t, weft_error *err) {
+    void *memory[2] = {NULL, NULL};
+    weft_stream *other = NULL;
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) {
+        status = t->take(b->device, &memory[i], BYTES, err);
+        if (status == WEFT_OK && (memory[i] == NULL || (uintptr_t)memory[i] % 4096 != 0))
+            status = WEFT_BROKEN(err, "take gives memory that is not aligned to 4 KiB");
+    }
+    if (status == WEFT_OK) status = send_and_bring(b, t, memory[0], memory[1], NULL, err);
+    if (status == WEFT_OK) status = send_and_bring(b, t, memory[1], memory[0], other, err);
+    for (int i = 0; i < 2; i++) t->give_back(b->device, memory[i]);
+    t->give_back(b->device, NULL);
+    if (other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, other);
+    return status;
+}
+
+/* ---- a step recorded and replayed ---- */
+
+typedef struct recorded_step {
+    weft_ref x, y;
+    weft_stream *other;
+} recorded_step;
+
+/* y = x, and a stretch of it filled: by two streams that wait for each other. */
+static weft_status queue_step(weft_bench *b, const recorded_step *at, weft_error *err) {
+    weft_mark *mark = NULL;
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, at->y, at->x, BYTES);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, NULL, &mark);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, at->other, mark);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, at->other, at->y, 0x04030201u, WORDS);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, at->other, &mark);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, NULL, mark);
+    return status;
+}
+
+static void make_step(uint8_t *out, uint32_t seed) {
+    fill_bytes(out, seed);
+    for (int i = 0; i < 4 * WORDS; i++) out[i] = (uint8_t)(1 + i % 4);
+}
+
+/* A replay reads what is there then, and is ordered in the stream that it is given. */
+static weft_status replay(weft_bench *b, const weft_device_capture *c, weft_recording *recording,
+                          const recorded_step *at, weft_stream *s, uint32_t seed, weft_error *err) {
+    uint8_t bytes[BYTES];
+    weft_status status;
+    fill_bytes(bytes, seed);
+    status = put(b, at->x, bytes, err);
+    memset(bytes, 0, sizeof bytes);
+    if (status == WEFT_OK) status = put(b, at->y, bytes, err);
+    if (status == WEFT_OK) status = c->replay(b->device, s, recording, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, s);
+    make_step(bytes, seed);
+    return status == WEFT_OK ? holds(b, at->y, bytes, "a replay of a copy and a fill", err) : status;
+}
+
+/* *recording NULL: it is nothing that can be recorded. */
+static weft_status record(weft_bench *b, const weft_device_capture *c, weft_recording **recording,
+                          const recorded_step *at, weft_error *err) {
+    uint8_t before[BYTES];
+    weft_status status, ended;
+    fill_bytes(before, 3);
+    status = put(b, at->x, before, err);
+    fill_bytes(before, 9);
+    if (status == WEFT_OK) status = put(b, at->y, before, err);
+    if (status == WEFT_OK) status = c->begin(b->device, NULL, err);
+    if (status != WEFT_OK) return status;
+    status = queue_step(b, at, err);
+    ended = c->end(b->device, NULL, recording, err);
+    if (status == WEFT_OK && ended == WEFT_E_UNSUPPORTED) return WEFT_OK;
+    if (status == WEFT_OK) status = ended;
+    if (status == WEFT_OK && *recording == NULL) status = WEFT_BROKEN(err, "end gives no recording");
+    return status == WEFT_OK ? holds(b, at->y, before, "a step that was recorded and has to run in a replay alone", err)
+                             : status;
+}
+
+/* After a call that is refused `end` gives no recording, and all is as before. */
+static weft_status refuse_read(weft_bench *b, const weft_device_capture *c, const recorded_step *at, weft_error *err) {
+    weft_error said = WEFT_ERROR_INIT, unheard = WEFT_ERROR_INIT;
+    weft_recording *none = NULL;
+    uint8_t before[BYTES], byte = 0;
+    weft_status asked, ended, status;
+    fill_bytes(before, 21);
+    status = put(b, at->y, before, err);
+    if (status == WEFT_OK) status = c->begin(b->device, NULL, err);
+    if (status != WEFT_OK) return status;
+    asked = b->kernels->fill(b->device, NULL, at->y, 0, WORDS, err);
+    if (asked == WEFT_OK) asked = b->kernels->read(b->device, NULL, &byte, at->y, 1, &said);
+    ended = c->end(b->device, NULL, &none, &unheard);
+    if (asked == WEFT_OK || ended == WEFT_OK || none != NULL)
+        return WEFT_BROKEN(err,
+                           "a read while a step is recorded is %s, and end then gives %s: it is refused, and "
+                           "there is no recording",
+                           asked == WEFT_OK ? "WEFT_OK" : "refused", none != NULL ? "one" : "none");
+    return holds(b, at->y, before, "a recording that was given up", err);
+}
+
+static weft_status judge_capture(weft_bench *b, const weft_device_capture *c, weft_error *err) {
+    recorded_step at = {.other = NULL};
+    weft_recording *recording = NULL;
+    weft_status status = weft_bench_take(b, &at.x, BYTES, err);
+    if (status == WEFT_OK) status = weft_bench_take(b, &at.y, BYTES, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &at.other);
+    if (status == WEFT_OK) status = record(b, c, &recording, &at, err);
+    if (status == WEFT_OK && recording != NULL) {
+        status = replay(b, c, recording, &at, NULL, 33, err);
+        if (status == WEFT_OK) status = replay(b, c, recording, &at, at.other, 44, err);
+    }
+    c->destroy(b->device, recording);
+    c->destroy(b->device, NULL);
+    if (status == WEFT_OK) status = refuse_read(b, c, &at, err);
+    if (at.other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, at.other);
+    return status;
+}
+
+/* ---- a step counted ---- */
+
+static int64_t total(const weft_bench *b, const weft_device_dry_run *d) {
+    weft_dry_counts counts = {.struct_size = (uint32_t)sizeof counts};
+    d->counts(b->device, &counts);
+    return counts.kernels < 0 || counts.products < 0 || counts.copies < 0
+               ? -1
+               : counts.kernels + counts.products + counts.copies;
+}
+
+static weft_status ask_dry(weft_bench *b, weft_ref at, uint8_t *untouched, weft_error *err) {
+    weft_buffer *buffer = NULL;
+    weft_mark *mark = NULL;
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, b->kernels, alloc, err, b->device, &buffer, BYTES);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, NULL, at, 0, WORDS);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, (weft_ref){buffer, 0}, at, BYTES);
+    if (status == WEFT_OK)
+        WEFT_PLUGIN_CALL(status, b->kernels, convert, err, b->device, NULL, at, WEFT_BF16, (weft_ref){buffer, 0},
+                         WEFT_F32, 64);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, NULL, &mark);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, NULL, mark);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, NULL, untouched, at, BYTES);
+    if (buffer != NULL) WEFT_PLUGIN_TELL(b->kernels, release, b->device, buffer);
+    return status;
+}
+
+static weft_status judge_dry_run(weft_bench *b, const weft_device_dry_run *d, weft_error *err) {
+    uint8_t before[BYTES], pattern[BYTES], to[BYTES];
+    int64_t counted[2] = {0, 0};
+    weft_ref at;
+    weft_status status = weft_bench_take(b, &at, BYTES, err);
+    fill_bytes(before, 13);
+    memset(pattern, 0x2c, sizeof pattern);
+    memcpy(to, pattern, sizeof to);
+    if (status == WEFT_OK) status = put(b, at, before, err);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) {
+        status = d->begin(b->device, err);
+        if (status != WEFT_OK) break;
+        if (total(b, d) != 0) status = WEFT_BROKEN(err, "a dry run does not begin with counts of zero");
+        if (status == WEFT_OK) status = ask_dry(b, at, to, err);
+        counted[i] = total(b, d);
+        d->end(b->device);
+    }
+    if (status == WEFT_OK && (counted[0] <= 0 || counted[0] != counted[1]))
+        status = WEFT_BROKEN(err,
+                             "a dry run counts %lld calls of a fill, a copy and a conversion, and %lld the "
+                             "second time",
+                             (long long)counted[0], (long long)counted[1]);
+    if (status == WEFT_OK) status = expect(to, pattern, BYTES, "a read in a dry run, which leaves its `to`", err);
+    return status == WEFT_OK ? holds(b, at, before, "a dry run, which changes nothing", err) : status;
+}
+
+/* ---- threads, addresses, and what the machine could give ---- */
+
+static int32_t threads(const weft_bench *b) {
+    weft_device_info info = {.struct_size = (uint32_t)sizeof info};
+    WEFT_PLUGIN_TELL(b->kernels, info, b->device, &info);
+    return info.threads;
+}
+
+static weft_status judge_team(weft_bench *b, const weft_device_team *t, weft_error *err) {
+    const int32_t all = threads(b);
+    const int32_t sizes[] = {1, all};
+    for (int i = 0; i < 2 && all > 0; i++) {
+        const weft_status status = t->resize(b->device, sizes[i], err);
+        if (status != WEFT_OK) return status;
+        if (threads(b) != sizes[i])
+            return WEFT_BROKEN(err, "after resize to %d of its %d threads info says %d", sizes[i], all, threads(b));
+    }
+    return WEFT_OK;
+}
+
+static weft_status judge_addresses(weft_bench *b, const weft_device_native *t, weft_error *err) {
+    weft_ref at;
+    const char *one = NULL;
+    weft_status status = weft_bench_take(b, &at, BYTES, err);
+    if (status != WEFT_OK) return status;
+    one = t->address(b->device, at, BYTES);
+    if (one == NULL || t->address(b->device, (weft_ref){at.buffer, at.offset + 16}, 1) != (const void *)(one + 16))
+        return WEFT_BROKEN(err, "address of byte 16 of what it was asked for is not 16 bytes behind that of byte 0");
+    if (t->address(b->device, at, (int64_t)1 << 40) != NULL)
+        return WEFT_BROKEN(err, "address gives one for 2^40 bytes, which do not all lie in the buffer");
+    return WEFT_OK;
+}
+
+static weft_status judge_native(weft_bench *b, const weft_device_native *t, weft_error *err) {
+    weft_stream *other = NULL;
+    weft_status status;
+    if (t->api == NULL || t->api[0] == '\0') return WEFT_BROKEN(err, "its api has no name");
+    if (t->index(b->device) < 0) return WEFT_BROKEN(err, "index is %d", t->index(b->device));
+    WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &other);
+    if (status == WEFT_OK && t->stream(b->device, NULL) == t->stream(b->device, other))
+        status = WEFT_BROKEN(err, "stream gives the same handle for the first stream and for another one");
+    if (status == WEFT_OK) status = judge_addresses(b, t, err);
+    if (other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, other);
+    return status;
+}
+
+static weft_status judge_roof(weft_bench *b, const weft_device_roof *t, weft_error *err) {
+    double peak = 0, bandwidth = 0;
+    weft_status status = t->peak(b->device, &peak, WEFT_F32, err);
+    if (status == WEFT_OK) status = t->bandwidth(b->device, &bandwidth, err);
+    if (status == WEFT_OK && (!(peak > 0) || !isfinite(peak) || !(bandwidth > 0) || !isfinite(bandwidth)))
+        status = WEFT_BROKEN(err, "a peak of %g operations and a bandwidth of %g bytes per second are no speeds", peak,
+                             bandwidth);
+    return status;
+}
+
+/* ---- all of them ---- */
+
+typedef weft_status judge_fn(weft_bench *b, const void *table, weft_error *err);
+
+#define JUDGE(name, type)                                                                                              \
+    static weft_status try_##name(weft_bench *b, const void *table, weft_error *err) {                                 \
+        const type *t = table;                                                                                         \
+        return judge_##name(b, t, err);                                                                                \
+    }
+
+JUDGE(transfer, weft_device_transfer)
+JUDGE(capture, weft_device_capture)
+JUDGE(dry_run, weft_device_dry_run)
+JUDGE(team, weft_device_team)
+JUDGE(native, weft_device_native)
+JUDGE(roof, weft_device_roof)
+
+/* Behind size and flags there are pointers alone, and none is empty. */
+static weft_status is_whole(const void *table, uint32_t bytes, weft_error *err) {
+    uint32_t size;
+    memcpy(&size, table, sizeof size);
+    if (size < bytes) return WEFT_BROKEN(err, "it has %u bytes where SDK 1.0 has %u", size, bytes);
+    for (size_t at = 8; at < bytes; at += sizeof(void *)) {
+        const void *slot;
+        memcpy(&slot, (const char *)table + at, sizeof slot);
+        if (slot == NULL) return WEFT_BROKEN(err, "a required slot is empty, at byte %zu", at);
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_bench_tables(weft_bench *b, int *n, weft_error *err) {
+    static const struct {
+        const char *id;
+        uint32_t bytes;
+        judge_fn *judge;
+    } tables[] = {{WEFT_DEVICE_TRANSFER, WEFT_SIZE_1_0(weft_device_transfer), try_transfer},
+                  {WEFT_DEVICE_CAPTURE, WEFT_SIZE_1_0(weft_device_capture), try_capture},
+                  {WEFT_DEVICE_DRY_RUN, WEFT_SIZE_1_0(weft_device_dry_run), try_dry_run},
+                  {WEFT_DEVICE_TEAM, WEFT_SIZE_1_0(weft_device_team), try_team},
+                  {WEFT_DEVICE_NATIVE, WEFT_SIZE_1_0(weft_device_native), try_native},
+                  {WEFT_DEVICE_ROOF, WEFT_SIZE_1_0(weft_device_roof), try_roof}};
+    weft_status status = WEFT_OK;
+    *n = 0;
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == WEFT_OK; i++) {
+        const void *table = weft_device_find(b->kernels, b->device, tables[i].id);
+        weft_doing before;
+        if (table == NULL) continue;
+        ++*n;
+        before = weft_plugin_enter(b->kernels, tables[i].id);
+        status = is_whole(table, tables[i].bytes, err);
+        if (status == WEFT_OK) status = tables[i].judge(b, table, err);
+        status = weft_plugin_leave(before, status, err);
+        weft_bench_release(b);
+        if (status != WEFT_OK) (void)weft_error_prefix(err, "%s: ", tables[i].id);
+    }
+    return status;
+}

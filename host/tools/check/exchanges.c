@@ -1,0 +1,410 @@
+/* host/tools/check/exchanges.c: see exchanges.h. */
+#include "tools/check/exchanges.h"
+
+#include "tools/check/rule.h"
+#include "model/convert.h"
+#include "plugin/crash.h"
+#include "plugin/enter.h"
+
+#include <math.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { MARGIN = 32, FILLER = 0xa5, MOST_SAID = 400, TAG = 5 };
+
+typedef enum exchange_kind { GATHER, ALL_TO_ALL, SCATTER, REDUCE, BROADCAST, PAIR, BARRIER, KINDS } exchange_kind;
+typedef enum ending { BY_WAIT, BY_TEST, BY_JOIN, ENDINGS } ending;
+
+static const char *const kind_names[] = {"all_gather", "all_to_all", "reduce_scatter", "all_reduce",
+                                         "broadcast",  "send",       "barrier"};
+static const char *const ending_names[] = {"wait", "test", "join"};
+
+/* Ranks that exchange; place -1: this one is none of them. */
+typedef struct circle {
+    weft_platform *platform;
+    weft_comm_group *group; /* NULL: the world */
+    int32_t n, place;
+} circle;
+
+typedef struct exchange {
+    const circle *among;
+    exchange_kind kind;
+    ending by;
+    int64_t n;
+    int32_t dtype;
+    int32_t among_many; /* how many are under way at once; 0: this one alone */
+    int32_t salt;       /* makes its numbers others than those of its like */
+    int32_t tag;        /* of PAIR */
+    weft_buffer *to, *from;
+    weft_comm_handle *handle; /* while it is under way */
+    unsigned char *want;      /* what is in `to` after, margins included */
+} exchange;
+
+/* ---- one that does not end ---- */
+
+static char overdue[MOST_SAID]; /* the line, made before: a signal's handler writes it */
+
+static void give_up(int number) {
+    (void)number;
+    weft_crash_crumb(NULL); /* it is the host that ends */
+    if (write(STDERR_FILENO, overdue, strlen(overdue)) < 0) _exit(2);
+    _exit(1);
+}
+
+static void set_alarm(double seconds) {
+    const struct itimerval timer = {{0, 0}, {(time_t)seconds, (suseconds_t)((seconds - floor(seconds)) * 1e6)}};
+    (void)signal(SIGALRM, give_up);
+    (void)setitimer(ITIMER_REAL, &timer, NULL);
+}
+
+static void describe(char *out, size_t size, const exchange *e) {
+    char many[48] = "";
+    if (e->among_many > 0) (void)snprintf(many, sizeof many, ", one of %d under way at once", (int)e->among_many);
+    (void)snprintf(out, size, "%s of %lld %s among %d of %d ranks, ended by %s%s", kind_names[e->kind], (long long)e->n,
+                   weft_dtype_name(e->dtype), (int)e->among->n, (int)weft_platform_size(e->among->platform),
+                   ending_names[e->by], many);
+}
+
+static void watch(const exchange *e, double seconds) {
+    char what[MOST_SAID / 2];
+    describe(what, sizeof what, e);
+    (void)snprintf(overdue, sizeof overdue, "weft: rank %d: %s, has not ended within %g s\n",
+                   (int)weft_platform_rank(e->among->platform), what, seconds);
+    set_alarm(seconds);
+}
+
+/* ---- numbers ---- */
+
+/* Small whole ones, whose sums are exact in any type and order. */
+static double number(const exchange *e, int32_t from, int32_t to, int64_t i) {
+    return (double)((7 * from + 5 * to + 3 * i + e->n + 2 * e->salt) % 13 - 6);
+}
+
+static void put(const exchange *e, unsigned char *row, int64_t i, double value) {
+    const float x = (float)value;
+    (void)weft_convert(row + i * weft_dtype_bytes(e->dtype), e->dtype, &x, WEFT_F32, 1);
+}
+
+static double sum_at(const exchange *e, int32_t to, int64_t i) {
+    double sum = 0;
+    for (int32_t r = 0; r < e->among->n; r++) sum += number(e, r, to, i);
+    return sum;
+}
+
+/* Rows that come out, or go in. */
+static int32_t rows_out(const exchange *e) {
+    if (e->kind == BARRIER || (e->kind == PAIR && e->among->place != e->among->n - 1)) return 0;
+    return e->kind == GATHER || e->kind == ALL_TO_ALL ? e->among->n : 1;
+}
+
+static double comes(const exchange *e, int32_t row, int64_t i) {
+    const int32_t place = e->among->place;
+    switch (e->kind) {
+    case GATHER: return number(e, row, 0, i);
+    case ALL_TO_ALL: return number(e, row, place, i);
+    case SCATTER: return sum_at(e, place, i);
+    case REDUCE: return sum_at(e, 0, i);
+    case BROADCAST: return number(e, e->among->n - 1, 0, i);
+    default: return number(e, 0, 0, i);
+    }
+}
+
+static int64_t room_of(const exchange *e) {
+    return e->among->n * e->n * weft_dtype_bytes(e->dtype) + 2 * MARGIN;
+}
+
+static void fill_rows(const exchange *e, unsigned char *at, int32_t rows, bool is_answer) {
+    for (int32_t r = 0; r < rows; r++)
+        for (int64_t i = 0; i < e->n; i++)
+            put(e, at + MARGIN, r * e->n + i, is_answer ? comes(e, r, i) : number(e, e->among->place, r, i));
+}
+
+static weft_status write_bytes(const exchange *e, weft_buffer *to, const void *bytes, weft_error *err) {
+    const weft_platform *p = e->among->platform;
+    weft_status status;
+    WEFT_PLUGIN_CALL(status, p->kernels, write, err, p->device, NULL, (weft_ref){to, 0}, bytes, room_of(e));
+    return status;
+}
+
+/* What the two buffers hold before; `want` is left as it has to be after. */
+static weft_status fill(const exchange *e, weft_error *err) {
+    const bool is_root = e->kind == BROADCAST && e->among->place == e->among->n - 1;
+    unsigned char *before = malloc((size_t)room_of(e));
+    weft_status status;
+    if (before == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
+    memset(before, FILLER, (size_t)room_of(e));
+    fill_rows(e, before, e->among->n, false);
+    status = write_bytes(e, e->from, before, err);
+    memset(before, FILLER, (size_t)room_of(e));
+    if (is_root) fill_rows(e, before, 1, true);
+    if (status == WEFT_OK) status = write_bytes(e, e->to, before, err);
+    free(before);
+    memset(e->want, FILLER, (size_t)room_of(e));
+    fill_rows(e, e->want, rows_out(e), true);
+    return status;
+}
+
+static weft_status compare(const exchange *e, weft_error *err) {
+    const weft_platform *p = e->among->platform;
+    unsigned char *got = malloc((size_t)room_of(e));
+    char what[MOST_SAID / 2];
+    weft_status status;
+    if (got == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
+    WEFT_PLUGIN_CALL(status, p->kernels, read, err, p->device, NULL, got, (weft_ref){e->to, 0}, room_of(e));
+    describe(what, sizeof what, e);
+    for (int64_t i = 0; i < room_of(e) && status == WEFT_OK; i++)
+        if (got[i] != e->want[i])
+            status = WEFT_BROKEN(err, "%s: byte %lld of what has come is %u, and should be %u%s", what,
+                                 (long long)(i - MARGIN), got[i], e->want[i],
+                                 i < MARGIN || e->want[i] == FILLER ? ", which nothing was to touch" : "");
+    free(got);
+    return status;
+}
+
+/* ---- from its start to its end ---- */
+
+static weft_status begin(const exchange *e, weft_comm_handle **out, weft_error *err) {
+    const weft_comm_plugin *table = e->among->platform->comm_plugin;
+    weft_comm *comm = e->among->platform->comm;
+    const int32_t last = e->among->n - 1;
+    weft_exchange what = {.struct_size = (uint32_t)sizeof what,
+                          .group = e->among->group,
+                          .to = {e->to, MARGIN},
+                          .from = {e->from, MARGIN},
+                          .n = e->n,
+                          .dtype = e->dtype};
+    weft_status status = WEFT_OK;
+    if (e->kind == BROADCAST) what.peer = last;
+    if (e->kind == PAIR) what.tag = e->tag;
+    if (e->kind == PAIR && e->among->place == 0) what.peer = last;
+    switch (e->kind) {
+    case GATHER: WEFT_PLUGIN_CALL(status, table, all_gather, err, comm, out, &what); break;
+    case ALL_TO_ALL: WEFT_PLUGIN_CALL(status, table, all_to_all, err, comm, out, &what); break;
+    case SCATTER: WEFT_PLUGIN_CALL(status, table, reduce_scatter, err, comm, out, &what); break;
+    case REDUCE: WEFT_PLUGIN_CALL(status, table, all_reduce, err, comm, out, &what); break;
+    case BROADCAST: WEFT_PLUGIN_CALL(status, table, broadcast, err, comm, out, &what); break;
+    case BARRIER: WEFT_PLUGIN_CALL(status, table, barrier, err, comm, out, &what); break;
+    default:
+        if (e->among->place == 0) WEFT_PLUGIN_CALL(status, table, send, err, comm, out, &what);
+        else WEFT_PLUGIN_CALL(status, table, recv, err, comm, out, &what);
+    }
+    return status;
+}
+
+static weft_status test_until_done(const exchange *e, weft_comm_handle *handle, weft_error *err) {
+    const weft_comm_plugin *table = e->among->platform->comm_plugin;
+    int32_t done = 0;
+    while (done == 0) {
+        const weft_doing before = weft_plugin_enter(table, "test");
+        done = table->test(e->among->platform->comm, handle, err);
+        (void)weft_plugin_leave(before, WEFT_OK, NULL);
+        if (done == 0 && table->poke != NULL) WEFT_PLUGIN_TELL(table, poke, e->among->platform->comm);
+        if (done == 0) (void)sched_yield(); /* there may be more ranks than cores */
+    }
+    if (done == 1) return WEFT_OK;
+    return done < 0 ? (weft_status)err->code : WEFT_BROKEN(err, "test gives %d, which is none of 1, 0 and below", done);
+}
+
+static weft_status end(const exchange *e, weft_comm_handle *handle, weft_error *err) {
+    const weft_platform *p = e->among->platform;
+    weft_status status;
+    if (e->by == BY_TEST) return test_until_done(e, handle, err);
+    if (e->by == BY_JOIN && p->comm_plugin->join != NULL)
+        WEFT_PLUGIN_CALL(status, p->comm_plugin, join, err, p->comm, handle, NULL);
+    else WEFT_PLUGIN_CALL(status, p->comm_plugin, wait, err, p->comm, handle);
+    return status;
+}
+
+static bool is_part(const exchange *e) {
+    const int32_t place = e->among->place, last = e->among->n - 1;
+    return e->kind == PAIR ? place == 0 || place == last : place >= 0;
+}
+
+/* Both where this rank is none of its ends: nothing. */
+static weft_status begin_named(exchange *e, weft_error *err) {
+    char what[MOST_SAID / 2];
+    weft_status status = is_part(e) ? begin(e, &e->handle, err) : WEFT_OK;
+    describe(what, sizeof what, e);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "%s: ", what);
+}
+
+static weft_status end_named(exchange *e, weft_error *err) {
+    char what[MOST_SAID / 2];
+    weft_status status = is_part(e) ? end(e, e->handle, err) : WEFT_OK;
+    e->handle = NULL;
+    describe(what, sizeof what, e);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "%s: ", what);
+}
+
+static weft_status run(exchange *e, double seconds, weft_error *err) {
+    weft_status status = fill(e, err);
+    watch(e, seconds);
+    if (status == WEFT_OK) status = begin_named(e, err);
+    if (status == WEFT_OK) status = end_named(e, err);
+    set_alarm(0);
+    return status == WEFT_OK ? compare(e, err) : status;
+}
+
+static weft_status take_buffers(exchange *e, weft_error *err) {
+    const weft_platform *p = e->among->platform;
+    weft_status status;
+    e->want = malloc((size_t)room_of(e));
+    if (e->want == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
+    WEFT_PLUGIN_CALL(status, p->kernels, alloc, err, p->device, &e->to, room_of(e));
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, p->kernels, alloc, err, p->device, &e->from, room_of(e));
+    return status;
+}
+
+static void give_buffers(exchange *e) {
+    const weft_platform *p = e->among->platform;
+    if (e->from != NULL) WEFT_PLUGIN_TELL(p->kernels, release, p->device, e->from);
+    if (e->to != NULL) WEFT_PLUGIN_TELL(p->kernels, release, p->device, e->to);
+    free(e->want);
+}
+
+static weft_status with_buffers(exchange *e, double seconds, weft_error *err) {
+    weft_status status = take_buffers(e, err);
+    for (int by = 0; by < ENDINGS && status == WEFT_OK; by++) {
+        e->by = (ending)by;
+        status = run(e, seconds, err);
+    }
+    give_buffers(e);
+    return status;
+}
+
+/* ---- among whom ---- */
+
+/* Both ranks of what sends and receives. */
+static weft_status connect_ends(const circle *among, weft_error *err) {
+    const weft_platform *p = among->platform;
+    const int32_t last = among->n - 1;
+    weft_status status = WEFT_OK;
+    if (!WEFT_HAS(p->comm_plugin, connect) || p->comm_plugin->connect == NULL) return WEFT_OK;
+    if (among->place == 0) WEFT_PLUGIN_CALL(status, p->comm_plugin, connect, err, p->comm, among->group, last, 0, 1);
+    else if (among->place == last)
+        WEFT_PLUGIN_CALL(status, p->comm_plugin, connect, err, p->comm, among->group, 0, 0, 0);
+    return status;
+}
+
+static weft_status try_among(const circle *among, double seconds, weft_error *err) {
+    static const int64_t counts[] = {0, 1, 7, 33};
+    static const int32_t dtypes[] = {WEFT_F32, WEFT_BF16};
+    weft_status status = among->place < 0 ? WEFT_OK : connect_ends(among, err);
+    for (int i = 0; i < KINDS * 8 && status == WEFT_OK && among->place >= 0; i++) {
+        exchange e = {
+            .among = among, .kind = (exchange_kind)(i / 8), .n = counts[i % 4], .dtype = dtypes[i / 4 % 2], .tag = TAG};
+        status = with_buffers(&e, seconds, err);
+    }
+    return status;
+}
+
+static weft_status try_each(const circle *world, const circle *ends, double seconds, weft_error *err) {
+    weft_status status = try_among(world, seconds, err);
+    return status == WEFT_OK && ends->place >= 0 ? try_among(ends, seconds, err) : status;
+}
+
+/* ---- several at once ---- */
+
+/* Like beside like, with other numbers; two messages that only their tags tell apart stand side by side, first. */
+static const struct {
+    bool is_ends;
+    exchange_kind kind;
+    int64_t n;
+    int32_t dtype, tag;
+} together[] = {{true, PAIR, 33, WEFT_F32, TAG},     {true, PAIR, 33, WEFT_F32, TAG + 1},
+                {false, GATHER, 33, WEFT_F32, 0},    {true, GATHER, 33, WEFT_F32, 0},
+                {false, GATHER, 33, WEFT_F32, 0},    {false, REDUCE, 7, WEFT_BF16, 0},
+                {true, REDUCE, 7, WEFT_BF16, 0},     {false, ALL_TO_ALL, 7, WEFT_F32, 0},
+                {false, BROADCAST, 33, WEFT_F32, 0}, {true, BROADCAST, 33, WEFT_F32, 0},
+                {false, SCATTER, 7, WEFT_F32, 0},    {false, PAIR, 33, WEFT_F32, TAG},
+                {true, ALL_TO_ALL, 7, WEFT_F32, 0},  {false, BARRIER, 0, WEFT_F32, 0},
+                {true, SCATTER, 7, WEFT_F32, 0},     {false, ALL_TO_ALL, 7, WEFT_F32, 0}};
+
+enum { TOGETHER = sizeof together / sizeof together[0], ORDERS = 6 };
+
+/* The how manieth is ended next: in the order in which they were started, from the last to the first, and in strides
+ * that leave no common factor with their number, from another one on each rank. */
+static int32_t ended(int order, int32_t rank, int32_t i) {
+    static const int32_t strides[ORDERS] = {1, -1, 3, 5, -3, 7};
+    const int32_t from = order < 2 ? (order == 0 ? 0 : TOGETHER - 1) : rank + order;
+    return ((from + strides[order] * i) % TOGETHER + TOGETHER) % TOGETHER;
+}
+
+/* Tags tell messages apart, but where a communicator gives them in the order in which they were sent. */
+static int32_t started(const exchange *all, int32_t i) {
+    const weft_platform *p = all->among->platform;
+    const bool receives = all[0].among->place == all[0].among->n - 1;
+    return i < 2 && receives && (p->comm_info.flags & WEFT_COMM_IN_ORDER) == 0 ? 1 - i : i;
+}
+
+static weft_status run_together(exchange *all, int order, double seconds, weft_error *err) {
+    const int32_t rank = weft_platform_rank(all->among->platform);
+    weft_status status = WEFT_OK;
+    for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++) {
+        all[i].by = (ending)((i + order) % ENDINGS);
+        if (is_part(&all[i])) status = fill(&all[i], err);
+    }
+    for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++) {
+        exchange *e = &all[started(all, i)];
+        watch(e, seconds);
+        status = begin_named(e, err);
+    }
+    for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++) {
+        exchange *e = &all[ended(order, rank, i)];
+        watch(e, seconds);
+        status = end_named(e, err);
+    }
+    set_alarm(0);
+    for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++)
+        if (is_part(&all[i])) status = compare(&all[i], err);
+    return status;
+}
+
+static weft_status try_together(const circle *world, const circle *ends, double seconds, weft_error *err) {
+    exchange all[TOGETHER] = {{0}};
+    weft_status status = connect_ends(world, err);
+    if (status == WEFT_OK && ends->place >= 0) status = connect_ends(ends, err);
+    for (int32_t i = 0; i < TOGETHER; i++)
+        all[i] = (exchange){.among = together[i].is_ends ? ends : world,
+                            .kind = together[i].kind,
+                            .n = together[i].n,
+                            .dtype = together[i].dtype,
+                            .tag = together[i].tag,
+                            .among_many = TOGETHER,
+                            .salt = i};
+    for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++)
+        if (is_part(&all[i])) status = take_buffers(&all[i], err);
+    for (int order = 0; order < ORDERS && status == WEFT_OK; order++) status = run_together(all, order, seconds, err);
+    for (int32_t i = 0; i < TOGETHER; i++) give_buffers(&all[i]);
+    return status;
+}
+
+/* Behind calls that have returned, as a pass asks at its end. */
+static weft_status nothing_went_wrong(const weft_platform *p, weft_error *err) {
+    weft_status status = WEFT_OK;
+    if (!WEFT_HAS(p->comm_plugin, check) || p->comm_plugin->check == NULL) return WEFT_OK;
+    WEFT_PLUGIN_CALL(status, p->comm_plugin, check, err, p->comm);
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "behind exchanges that all have come: ");
+}
+
+weft_status weft_exchanges_try(weft_platform *platform, bool at_once, double seconds, weft_error *err) {
+    const int32_t size = weft_platform_size(platform), rank = weft_platform_rank(platform);
+    const int32_t two[2] = {size - 1, 0};
+    const circle world = {platform, NULL, size, rank};
+    circle ends = {platform, NULL, 2, rank == size - 1 ? 0 : rank == 0 ? 1 : -1};
+    weft_status status = WEFT_OK;
+    if (platform->comm == NULL || size < 2)
+        return weft_error_set(err, WEFT_E_USER, "one rank has nobody to exchange with: ask for --ranks 2 or more");
+    if (ends.place >= 0) status = weft_platform_group_of(platform, &ends.group, two, 2, err);
+    if (status == WEFT_OK)
+        status = at_once ? try_together(&world, &ends, seconds, err) : try_each(&world, &ends, seconds, err);
+    if (status == WEFT_OK) status = nothing_went_wrong(platform, err);
+    if (status == WEFT_OK) { /* none leaves while two still exchange */
+        exchange last = {.among = &world, .kind = BARRIER};
+        status = with_buffers(&last, seconds, err);
+    }
+    return status;
+}

@@ -1,0 +1,407 @@
+/* host/tools/check/model_rules.c: what a model has to keep to: what it declares and records, and what its forward
+ * and the backward of its own operators compute. */
+#include "tools/check/rule.h"
+
+#include "base/file.h"
+#include "base/join.h"
+#include "base/text.h"
+#include "tools/check/later.h"
+#include "tools/check/other_key.h"
+#include "tools/check/recorded.h"
+#include "model/declare.h"
+#include "tools/check/sight.h"
+#include "tools/check/slopes.h"
+#include "tools/check/twice.h"
+#include "plugin/enter.h"
+#include "plugin/services.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { MOST_BYTES = 1 << 20, TABLE_ROWS = 8 };
+
+static weft_status find_config(char path[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err) {
+    return weft_path_join(path, subject->options->directory, "config.json", err);
+}
+
+static weft_status declare(weft_declared **out, const weft_subject *subject, const char *path, uint8_t poison,
+                           weft_error *err) {
+    *out = NULL;
+    return weft_declared_create(out, weft_subject_host(poison), weft_subject_table(subject, model), subject->config,
+                                path, err);
+}
+
+/* A model of another type is what it needs. */
+static weft_status not_tried(weft_status status) {
+    return status == WEFT_E_USER || status == WEFT_E_DATA ? WEFT_E_UNSUPPORTED : status;
+}
+
+static bool same_parameter(const weft_parameter *a, const weft_parameter *b) {
+    return strcmp(a->name, b->name) == 0 && a->rank == b->rank && a->role == b->role && a->dims[0] == b->dims[0] &&
+           a->dims[1] == b->dims[1] && a->n_aliases == b->n_aliases && a->module == b->module;
+}
+
+static bool same_model(const weft_declared *a, const weft_declared *b) {
+    if (a->n_parameters != b->n_parameters || a->n_modules != b->n_modules || a->n_segments != b->n_segments)
+        return false;
+    for (int32_t i = 0; i < a->n_parameters; i++)
+        if (!same_parameter(&a->parameters[i], &b->parameters[i])) return false;
+    for (int32_t i = 0; i < a->n_modules; i++)
+        if (strcmp(a->modules[i]->path, b->modules[i]->path) != 0) return false;
+    for (int32_t i = 0; i < a->n_segments; i++)
+        if (strcmp(a->segments[i].name, b->segments[i].name) != 0) return false;
+    return true;
+}
+
+/* Two instances of one model, the second by a table or with memory of its own. */
+typedef struct pair {
+    weft_declared *one, *two;
+    weft_recorded ones, twos;
+} pair;
+
+static void pair_free(pair *p) {
+    weft_recorded_free(&p->ones);
+    weft_recorded_free(&p->twos);
+    weft_declared_destroy(p->one);
+    weft_declared_destroy(p->two);
+}
+
+static weft_status first_of(pair *p, const weft_subject *subject, char path[WEFT_PATH_BYTES], weft_error *err) {
+    weft_status status = find_config(path, subject, err);
+    memset(p, 0, sizeof *p);
+    return status == WEFT_OK ? not_tried(declare(&p->one, subject, path, WEFT_POISON_ONE, err)) : status;
+}
+
+/* ---- beside one with other keys ---- */
+
+static weft_status open_declared(void *made, const weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    const weft_status status = find_config(path, subject, err);
+    return status == WEFT_OK ? declare(made, subject, path, WEFT_POISON_ONE, err) : status;
+}
+
+static void close_declared(void *made) {
+    weft_declared **declared = made;
+    weft_declared_destroy(*declared);
+    *declared = NULL;
+}
+
+static void add_parameter(weft_answer *to, const weft_parameter *p) {
+    weft_answer_add_text(to, p->name);
+    for (int32_t i = 0; i < p->n_aliases; i++) weft_answer_add_text(to, p->aliases[i]);
+    WEFT_ANSWER_ADD(to, p->module);
+    WEFT_ANSWER_ADD(to, p->rank);
+    WEFT_ANSWER_ADD(to, p->role);
+    WEFT_ANSWER_ADD(to, p->dims);
+    WEFT_ANSWER_ADD(to, p->dtype);
+    WEFT_ANSWER_ADD(to, p->init_form);
+    WEFT_ANSWER_ADD(to, p->init_std);
+}
+
+static weft_status add_table(weft_answer *to, const weft_declared *declared, const weft_table *table, weft_error *err) {
+    float *rows = calloc((size_t)(TABLE_ROWS * table->width) + 1, sizeof *rows);
+    weft_doing before;
+    weft_status status;
+    if (rows == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a table");
+    before = weft_plugin_enter(declared->plugin, "fill");
+    status = weft_plugin_leave(before, table->fill(declared->model, table->name, TABLE_ROWS, rows, err), err);
+    weft_answer_add_text(to, table->name);
+    weft_answer_add(to, rows, (size_t)(TABLE_ROWS * table->width) * sizeof *rows);
+    free(rows);
+    return status;
+}
+
+static weft_status ask_declared(weft_answer *to, void *made, weft_error *err) {
+    const weft_declared *declared = *(weft_declared **)made;
+    weft_status status = WEFT_OK;
+    WEFT_ANSWER_ADD(to, declared->info.max_context);
+    WEFT_ANSWER_ADD(to, declared->info.vocab_size);
+    WEFT_ANSWER_ADD(to, declared->carry_width);
+    for (int32_t i = 0; i < declared->n_modules; i++) weft_answer_add_text(to, declared->modules[i]->path);
+    for (int32_t i = 0; i < declared->n_parameters; i++) add_parameter(to, &declared->parameters[i]);
+    for (int32_t i = 0; i < declared->n_segments; i++) weft_answer_add_text(to, declared->segments[i].name);
+    for (int32_t i = 0; i < declared->n_tables && status == WEFT_OK; i++)
+        status = add_table(to, declared, declared->tables[i], err);
+    return status;
+}
+
+static weft_status ask_recorded(weft_answer *to, void *made, weft_error *err) {
+    weft_recorded recorded = {0};
+    const weft_status status = weft_recorded_make(&recorded, *(weft_declared **)made, err);
+    if (status == WEFT_OK) weft_recorded_add(to, &recorded);
+    weft_recorded_free(&recorded);
+    return status;
+}
+
+static weft_status heeds_its_keys(weft_subject *subject,
+                                  weft_status (*ask)(weft_answer *to, void *made, weft_error *err), weft_error *err) {
+    const weft_answers answers = {sizeof(weft_declared *), open_declared, close_declared, ask};
+    return weft_other_keys(subject, &answers, err);
+}
+
+/* ---- the rules ---- */
+
+static weft_status declares_alike(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    pair p = {0};
+    weft_status status = heeds_its_keys(subject, ask_declared, err);
+    if (status == WEFT_OK) status = first_of(&p, subject, path, err);
+    if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK && !same_model(p.one, p.two))
+        status =
+            WEFT_BROKEN(err, "a second instance declares other modules, weights or segments for the same config.json");
+    pair_free(&p);
+    return status;
+}
+
+/* The first instance records once more, after the second has: neither counts calls. */
+static weft_status records_alike(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_recorded again = {0};
+    pair p = {0};
+    weft_status status = heeds_its_keys(subject, ask_recorded, err);
+    if (status == WEFT_OK) status = first_of(&p, subject, path, err);
+    if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&p.twos, p.two, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&again, p.one, err);
+    if (status == WEFT_OK && !weft_recorded_same(&p.ones, &p.twos))
+        status = WEFT_BROKEN(err, "a second instance records other operators, or the same with other arguments");
+    else if (status == WEFT_OK && !weft_recorded_same(&p.ones, &again))
+        status = WEFT_BROKEN(err, "asked again, it records other operators, or the same with other arguments");
+    weft_recorded_free(&again);
+    pair_free(&p);
+    return status;
+}
+
+static weft_status works_later(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    const weft_subject *later = weft_later(subject);
+    pair p;
+    weft_status status = first_of(&p, subject, path, err);
+    if (later == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
+    if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
+    if (status == WEFT_OK) {
+        status = declare(&p.two, later, path, WEFT_POISON_ONE, err);
+        status = weft_later_judge(status, status == WEFT_OK && same_model(p.one, p.two), "modules, weights or segments",
+                                  err);
+        if (status == WEFT_OK) {
+            status = weft_recorded_make(&p.twos, p.two, err);
+            status =
+                weft_later_judge(status, status == WEFT_OK && weft_recorded_same(&p.ones, &p.twos), "operators", err);
+        }
+    }
+    pair_free(&p);
+    return status;
+}
+
+/* With all that it records in between, as forward may keep what it takes. */
+static weft_status come_and_go(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    pair p;
+    weft_status status = first_of(&p, subject, path, err);
+    if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
+    pair_free(&p);
+    return status;
+}
+
+static weft_status gives_back(weft_subject *subject, weft_error *err) {
+    return weft_subject_gives_back(subject, come_and_go, err);
+}
+
+/* ---- what it computes ---- */
+
+/* A model that computes on this project's CPU device, in one thread: products of this size have no work for more. */
+typedef struct bench {
+    weft_subject cpu;
+    const weft_device_plugin *kernels;
+    weft_device *device;
+    weft_declared *declared;
+} bench;
+
+static weft_status open_device(bench *self, weft_error *err) {
+    const weft_key *threads;
+    weft_status status = weft_subject_open_own(&self->cpu, "device", "cpu", err);
+    if (status != WEFT_OK) return status;
+    threads = weft_subject_key(&self->cpu, "threads", WEFT_KEY_I64);
+    if (threads != NULL) *(int64_t *)weft_subject_value(&self->cpu, threads) = 1;
+    self->kernels = weft_subject_table(&self->cpu, device);
+    WEFT_PLUGIN_CALL(status, self->kernels, create, err, &self->device, weft_services(), self->cpu.config, 0);
+    return status;
+}
+
+static weft_status open_bench(bench *self, const weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    weft_status status = find_config(path, subject, err);
+    memset(self, 0, sizeof *self);
+    if (status == WEFT_OK) status = open_device(self, err);
+    return status == WEFT_OK ? not_tried(declare(&self->declared, subject, path, WEFT_POISON_ONE, err)) : status;
+}
+
+static void close_bench(bench *self) {
+    weft_declared_destroy(self->declared);
+    if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
+    weft_subject_close(&self->cpu);
+}
+
+/* Numbers that are too far apart for a model are none of its mistakes: they are drawn closer until its loss is one. */
+static weft_status play(weft_played **out, const bench *self, weft_error *err) {
+    const double sizes[] = {1, 0.25, 0.0625};
+    weft_status status = WEFT_OK;
+    *out = NULL;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        weft_play_leaf leaf;
+        weft_played_destroy(*out);
+        status = weft_played_create(out, self->declared, self->kernels, self->device, sizes[i], err);
+        if (status == WEFT_OK) weft_played_draw(*out, 0, &leaf);
+        if (status == WEFT_OK) status = weft_played_forward(*out, &leaf, err);
+        if (status == WEFT_OK) status = weft_played_backward(*out, err);
+        if (status != WEFT_OK || isfinite((*out)->loss_sum)) return status;
+    }
+    return WEFT_BROKEN(err, "its loss is no number, whichever weights it has: %g", (*out)->loss_sum);
+}
+
+static weft_status judge_slopes(const weft_subject *subject, bool *has_own, weft_error *err) {
+    weft_played *played = NULL;
+    bench self;
+    weft_status status = open_bench(&self, subject, err);
+    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) *has_own = weft_played_own_operator(played) != NULL;
+    if (status == WEFT_OK) status = weft_slopes_judge(played, err);
+    weft_played_destroy(played);
+    close_bench(&self);
+    return status;
+}
+
+static weft_status has_slopes(weft_subject *subject, weft_error *err) {
+    bool has_own = false;
+    weft_subject twice = *subject;
+    weft_status status = judge_slopes(subject, &has_own, err);
+    if (status != WEFT_OK || !has_own) return status;
+    twice.loaded = weft_twice_loaded(subject->loaded);
+    if (twice.loaded == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
+    status = judge_slopes(&twice, &has_own, err);
+    if (status != WEFT_OK)
+        (void)weft_error_prefix(err, "where another reader of its inputs has given them a gradient before, to which "
+                                     "backward adds as `accumulate` says: ");
+    return status;
+}
+
+static weft_status sees_its_past(weft_subject *subject, weft_error *err) {
+    weft_played *played = NULL;
+    bench self;
+    weft_status status = open_bench(&self, subject, err);
+    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) status = weft_sight_judge(played, err);
+    weft_played_destroy(played);
+    close_bench(&self);
+    return status;
+}
+
+static weft_status keeps_leaves_apart(weft_subject *subject, weft_error *err) {
+    weft_played *played = NULL, *beside = NULL;
+    bench self;
+    weft_status status = open_bench(&self, subject, err);
+    if (status == WEFT_OK) status = play(&played, &self, err);
+    if (status == WEFT_OK) status = play(&beside, &self, err);
+    if (status == WEFT_OK) status = weft_sight_judge_history(played, beside, err);
+    weft_played_destroy(beside);
+    weft_played_destroy(played);
+    close_bench(&self);
+    return status;
+}
+
+/* ---- files that are wrong ---- */
+
+/* What the plugin itself answers to a text: a refusal has a sentence. */
+static weft_status create_from(bool *taken, const weft_subject *subject, const char *path, const char *text,
+                               weft_error *err) {
+    const weft_model_plugin *table = weft_subject_table(subject, model);
+    const weft_model_source source = {(uint32_t)sizeof source, 0, path, text, strlen(text)};
+    weft_error said = WEFT_ERROR_INIT;
+    weft_model *model = NULL;
+    char what[128];
+    weft_doing before = weft_plugin_enter(table, "create");
+    *taken = weft_plugin_leave(before,
+                               table->create(&model, weft_subject_guarded_host(), subject->config, &source, &said),
+                               NULL) == WEFT_OK;
+    (void)snprintf(what, sizeof what, "a config.json that is '%.60s'", text);
+    if (!*taken && said.text[0] == '\0')
+        return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
+    if (*taken) WEFT_PLUGIN_TELL(table, destroy, model);
+    return weft_subject_refused(*taken ? WEFT_OK : WEFT_E_USER, model, what, err);
+}
+
+/* A broken config.json may be taken or refused; what is not understood at all is refused. */
+static weft_status judge_broken(const weft_subject *subject, const char *path, const char *text, bool must_refuse,
+                                weft_error *err) {
+    weft_declared *made = NULL;
+    weft_error said = WEFT_ERROR_INIT;
+    bool taken = false;
+    weft_status status = create_from(&taken, subject, path, text, err);
+    if (status != WEFT_OK || !taken) return status;
+    if (must_refuse) return WEFT_BROKEN(err, "it takes a config.json that is '%.60s'", text);
+    status = weft_file_replace(path, text, strlen(text), err);
+    if (status != WEFT_OK) return status;
+    (void)weft_declared_create(&made, weft_subject_guarded_host(), weft_subject_table(subject, model), subject->config,
+                               path, &said); /* the host judges what was declared */
+    weft_declared_destroy(made);
+    return WEFT_OK;
+}
+
+/* The text with the number at `at` put in another's place; returns where to look for the next, NULL: there is none. */
+static const char *change_number(char *out, size_t size, const char *text, const char *at, const char *number) {
+    while (*at != '\0' && !(isdigit((unsigned char)*at) && (at[-1] == ' ' || at[-1] == ':'))) at++;
+    if (*at == '\0') return NULL;
+    (void)snprintf(out, size, "%.*s%s%s", (int)(at - text), text, number, at + strspn(at, "0123456789.eE+-"));
+    return at + strspn(at, "0123456789.eE+-");
+}
+
+static weft_status try_numbers(const weft_subject *subject, const char *path, const char *text, char *room, size_t size,
+                               weft_error *err) {
+    static const char *const numbers[] = {"-1",    "0",     "3",    "9",     "70",
+                                          "300",   "1000",  "5000", "70000", "99999999999999999999",
+                                          "1e300", "\"x\"", "null", "[]"};
+    weft_status status = WEFT_OK;
+    for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
+        const char *at = text + 1;
+        while (status == WEFT_OK && (at = change_number(room, size, text, at, numbers[n])) != NULL)
+            status = judge_broken(subject, path, room, false, err);
+    }
+    return status;
+}
+
+static weft_status try_texts(const weft_subject *subject, const char *path, const char *text, weft_error *err) {
+    const size_t size = strlen(text) + 64;
+    char *room = malloc(size);
+    weft_status status = room == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a text")
+                                      : judge_broken(subject, path, "", true, err);
+    if (status == WEFT_OK) status = judge_broken(subject, path, "{}", true, err);
+    if (status == WEFT_OK) status = judge_broken(subject, path, "no json", true, err);
+    if (status == WEFT_OK && room != NULL) status = try_numbers(subject, path, text, room, size, err);
+    free(room);
+    return status;
+}
+
+static weft_status refuses_with_words(weft_subject *subject, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
+    char *text = NULL;
+    size_t bytes = 0;
+    weft_status status = find_config(path, subject, err);
+    if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, MOST_BYTES, err);
+    if (status == WEFT_OK) status = try_texts(subject, "config.json", text, err);
+    free(text);
+    return status;
+}
+
+const weft_rule weft_rules_model[] = {
+    {"R80", "model", "declares the same whenever it is asked", declares_alike, false},
+    {"R81", "model", "takes a wrong config.json or says what is wrong", refuses_with_words, false},
+    {"R82", "model", "gives its memory back", gives_back, false},
+    {"R83", "model", "declares and records the same in a host whose structs are longer", works_later, false},
+    {"R84", "model", "records the same operators whenever it is asked", records_alike, false},
+    {"R85", "model", "has gradients that are the slopes of its loss", has_slopes, false},
+    {"R86", "model", "sees of a row what stands before, in its document alone", sees_its_past, false},
+    {"R87", "model", "computes a leaf alike whichever leaves come before it or in between", keeps_leaves_apart, false},
+    {NULL, NULL, NULL, NULL, false}};

@@ -1,0 +1,306 @@
+/* host/tools/check/other_key.c: see other_key.h. */
+#include "tools/check/other_key.h"
+
+#include "base/child.h"
+#include "base/words.h"
+#include "plugin/crash.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- answers ---- */
+
+void weft_answer_begin(weft_answer *out) {
+    out->fingerprint = 0xcbf29ce484222325u;
+}
+
+void weft_answer_add(weft_answer *to, const void *bytes, size_t n) {
+    const unsigned char *at = bytes;
+    for (size_t i = 0; i < n; i++) to->fingerprint = (to->fingerprint ^ at[i]) * 0x100000001b3u;
+}
+
+void weft_answer_add_text(weft_answer *to, const char *text) {
+    weft_answer_add(to, text == NULL ? "" : text, text == NULL ? 1 : strlen(text) + 1);
+}
+
+static bool backwards; /* in this process, which makes one trial */
+
+weft_status weft_keyed_open(void *instance, const weft_subject *subject, weft_error *err) {
+    (void)err;
+    ((weft_keyed *)instance)->subject = subject;
+    ((weft_keyed *)instance)->backwards = backwards;
+    return WEFT_OK;
+}
+
+uint32_t weft_keyed_at(const weft_keyed *self, uint32_t i, uint32_t n) {
+    return self->backwards ? n - 1 - i : i;
+}
+
+void weft_keyed_add(weft_answer *to, uint32_t number, const weft_answer *one) {
+    weft_answer numbered = *one;
+    WEFT_ANSWER_ADD(&numbered, number);
+    to->fingerprint += numbered.fingerprint;
+}
+
+void weft_keyed_close(void *instance) {
+    ((weft_keyed *)instance)->subject = NULL;
+}
+
+/* ---- another value ---- */
+
+enum { VALUES = 4 };
+
+static bool other_real(char *out, size_t size, double now, int32_t n) {
+    const double values[VALUES] = {now / 2, now * 2, 0.5, 1};
+    if (n >= VALUES || !isfinite(now)) return false;
+    (void)snprintf(out, size, "%.17g", values[n]);
+    return true;
+}
+
+static bool other_whole(char *out, size_t size, int64_t now, int32_t n) {
+    if (n >= VALUES || now > INT64_MAX / 4 || now < INT64_MIN / 4) return false; /* words are numbers out there */
+    {
+        const int64_t values[VALUES] = {now + 1, now * 2, now - 1, now / 2};
+        (void)snprintf(out, size, "%lld", (long long)values[n]);
+    }
+    return true;
+}
+
+/* Of "one,two,three" the n-th that is not number `now`. */
+static bool other_word(char *out, size_t size, const char *words, int64_t now, int32_t n) {
+    for (int64_t skip = n + (n >= now); skip > 0 && *words != '\0'; skip--) {
+        words += strcspn(words, ",");
+        words += *words == ',';
+    }
+    words += strspn(words, " ");
+    (void)snprintf(out, size, "%.*s", (int)strcspn(words, ", |"), words);
+    return *words != '\0';
+}
+
+/* The n-th value of a key to try, as its section has it; false: there are no more. Some may be what it is. */
+static bool other_value(char *out, size_t size, const weft_subject *subject, const weft_key *key, int32_t n) {
+    const void *value = weft_subject_value(subject, key);
+    if (key->type == WEFT_KEY_F64) return other_real(out, size, *(const double *)value, n);
+    if (key->type == WEFT_KEY_I64) return other_whole(out, size, *(const int64_t *)value, n);
+    if (key->type == WEFT_KEY_ENUM) return other_word(out, size, key->range, *(const int64_t *)value, n);
+    if (key->type != WEFT_KEY_BOOL || n > 0) return false;
+    (void)snprintf(out, size, "%s", *(const int64_t *)value != 0 ? "no" : "yes");
+    return true;
+}
+
+/* ---- in a process of its own ---- */
+
+/* Where the one with another value is made, of the two. */
+typedef enum company { ALONE, BEHIND, BEFORE, COMPANIES } company;
+
+typedef struct trial {
+    const weft_subject *subject, *other;
+    const weft_answers *answers;
+    company company;
+    const char *rank; /* that the environment says; NULL: what it says here */
+    bool backwards;
+} trial;
+
+/* What launchers, and frameworks that are launched, tell a process of its rank by. */
+static const char *const rank_names[] = {"PMI_RANK",
+                                         "PMIX_RANK",
+                                         "OMPI_COMM_WORLD_RANK",
+                                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "OMPI_COMM_WORLD_NODE_RANK",
+                                         "MPI_LOCALRANKID",
+                                         "MV2_COMM_WORLD_RANK",
+                                         "MV2_COMM_WORLD_LOCAL_RANK",
+                                         "PALS_RANKID",
+                                         "FLUX_TASK_RANK",
+                                         "SLURM_PROCID",
+                                         "SLURM_LOCALID",
+                                         "WEFT_RANK",
+                                         "RANK",
+                                         "LOCAL_RANK"};
+
+static void become_rank(const char *rank) {
+    for (size_t i = 0; rank != NULL && i < sizeof rank_names / sizeof *rank_names; i++)
+        (void)setenv(rank_names[i], rank, 1);
+}
+
+/* The other one is asked as well: what it keeps it may keep when it answers. */
+static weft_status add_company(const trial *asked, void *beside, weft_error *err) {
+    weft_answer unused;
+    weft_status status = asked->answers->open(beside, asked->subject, err);
+    weft_answer_begin(&unused);
+    return status == WEFT_OK ? asked->answers->ask(&unused, beside, err) : status;
+}
+
+static weft_status ask_in_company(weft_answer *out, bool *refused, const trial *asked, void *beside, void *instance,
+                                  weft_error *err) {
+    weft_status status = asked->company == BEHIND ? add_company(asked, beside, err) : WEFT_OK;
+    *refused = status != WEFT_OK;
+    if (status == WEFT_OK) status = asked->answers->open(instance, asked->other, err);
+    if (status == WEFT_OK && asked->company == BEFORE) {
+        status = add_company(asked, beside, err);
+        *refused = status != WEFT_OK;
+    }
+    weft_answer_begin(out);
+    return status == WEFT_OK ? asked->answers->ask(out, instance, err) : status;
+}
+
+static void answer_there(int end, void *context) {
+    const trial *asked = context;
+    weft_answer out = {0};
+    weft_error err = WEFT_ERROR_INIT;
+    void *beside = calloc(1, asked->answers->size), *instance = calloc(1, asked->answers->size);
+    weft_status status = WEFT_E_MEMORY;
+    bool refused = false; /* the keys as they are: then nobody is beside it */
+    weft_crash_to(end);
+    become_rank(asked->rank);
+    backwards = asked->backwards;
+    if (beside != NULL && instance != NULL) {
+        status = ask_in_company(&out, &refused, asked, beside, instance, &err);
+        asked->answers->close(instance);
+        asked->answers->close(beside);
+    }
+    free(instance);
+    free(beside);
+    (void)dprintf(end, "%c%016llx %s\n",
+                  status == WEFT_OK ? 'y'
+                  : refused         ? 'r'
+                                    : 'n',
+                  (unsigned long long)out.fingerprint, err.text);
+}
+
+/* ---- here ---- */
+
+enum { ANSWER = 1 + 16 }; /* 'y' or 'n' and the fingerprint */
+
+static weft_status run_trial(weft_child *child, const trial *asked, company where, weft_error *err) {
+    trial there = *asked;
+    there.company = where;
+    return weft_child_run(child, answer_there, &there, 2048, asked->subject->options->seconds, err);
+}
+
+/* *changes: it answers otherwise than `now`, the plugin with its keys as they are. */
+static weft_status compare(bool *changes, const trial *asked, const weft_child *now, const char *key, const char *value,
+                           weft_error *err) {
+    static const char *const made[COMPANIES] = {"", "after", "before"};
+    weft_child alone = {0}, beside = {0};
+    weft_status status = run_trial(&alone, asked, ALONE, err);
+    *changes = status != WEFT_OK || alone.n < ANSWER || now->n < ANSWER || strncmp(alone.text, now->text, ANSWER) != 0;
+    for (int32_t c = BEHIND; c < COMPANIES && status == WEFT_OK; c++) {
+        if (alone.n < ANSWER || alone.text[0] != 'y') break; /* other rules ask for more of it */
+        status = run_trial(&beside, asked, (company)c, err);
+        if (status == WEFT_OK && (beside.n == 0 || beside.text[0] != 'r') &&
+            (beside.n < ANSWER || strncmp(alone.text, beside.text, ANSWER) != 0))
+            status = WEFT_BROKEN(err,
+                                 "with %s = %s it answers something else where it is made %s an instance with another "
+                                 "%s than where it is alone: a static variable keeps what is an instance's%.*s",
+                                 key, value, made[c], key, beside.n < ANSWER || beside.text[0] != 'y' ? 300 : 0,
+                                 beside.n > ANSWER ? beside.text + ANSWER : "");
+        free(beside.text);
+        beside = (weft_child){0};
+    }
+    free(alone.text);
+    return status;
+}
+
+static weft_status say_apart(const char *rank, const weft_child *there, weft_error *err) {
+    const int why = there->n < ANSWER || there->text[0] != 'y' ? 300 : 0;
+    const char *said = there->n > ANSWER ? there->text + ANSWER : "";
+    if (rank == NULL)
+        return WEFT_BROKEN(err,
+                           "two processes that ask it the same get different answers: they depend on the process, on "
+                           "its number, an address, the time, or memory that nobody wrote%.*s",
+                           why, said);
+    return WEFT_BROKEN(err,
+                       "it answers something else where PMI_RANK, OMPI_COMM_WORLD_RANK, SLURM_PROCID, RANK and their "
+                       "like are %s than where the environment is as here: ranks that get different answers train "
+                       "apart, so an answer depends on nothing but what is asked%.*s",
+                       rank, why, said);
+}
+
+/* Which rank a process is plugins learn from the job, if they are to know it; the environment tells it apart. */
+static weft_status compare_ranks(const weft_subject *subject, const weft_answers *answers, weft_error *err) {
+    static const char *const ranks[] = {NULL, "0", "1", "2", "3"};
+    const trial asked = {.subject = subject, .other = subject, .answers = answers};
+    weft_child here = {0}, there = {0};
+    weft_status status = run_trial(&here, &asked, ALONE, err);
+    for (size_t i = 0; i < sizeof ranks / sizeof *ranks && status == WEFT_OK; i++) {
+        trial other = asked;
+        other.rank = ranks[i];
+        if (here.n < ANSWER || here.text[0] != 'y') break; /* other rules ask for more of it */
+        status = run_trial(&there, &other, ALONE, err);
+        if (status == WEFT_OK && (there.n < ANSWER || strncmp(here.text, there.text, ANSWER) != 0))
+            status = say_apart(other.rank, &there, err);
+        free(there.text);
+        there = (weft_child){0};
+    }
+    free(here.text);
+    return status;
+}
+
+/* What is asked is asked in the other order. */
+static weft_status compare_orders(const weft_subject *subject, const weft_answers *answers, const weft_child *now,
+                                  weft_error *err) {
+    const trial asked = {.subject = subject, .other = subject, .answers = answers, .backwards = true};
+    weft_child there = {0};
+    weft_status status = WEFT_OK;
+    if (answers->open != weft_keyed_open || now->n < ANSWER || now->text[0] != 'y') return WEFT_OK;
+    status = run_trial(&there, &asked, ALONE, err);
+    if (status == WEFT_OK && (there.n < ANSWER || strncmp(now->text, there.text, ANSWER) != 0))
+        status = WEFT_BROKEN(err, "it answers something else where it is asked the same in the other order: a static "
+                                  "variable keeps something of what was asked before");
+    free(there.text);
+    return status;
+}
+
+/* *tried: the keys take the value. *changes: some answer is another one then. */
+static weft_status try_value(bool *tried, bool *changes, const weft_subject *subject, const weft_answers *answers,
+                             const weft_child *now, const weft_key *key, const char *value, weft_error *err) {
+    weft_subject_other other = {0};
+    weft_error refused = WEFT_ERROR_INIT;
+    weft_status status = weft_subject_open_word(&other, subject, key->name, value, &refused);
+    *tried = status == WEFT_OK &&
+             memcmp(weft_subject_value(&other.subject, key), weft_subject_value(subject, key), 8) != 0;
+    if (status == WEFT_E_MEMORY) (void)weft_error_set(err, status, "%s", refused.text);
+    else status = WEFT_OK;
+    if (*tried) {
+        const trial asked = {.subject = subject, .other = &other.subject, .answers = answers};
+        weft_subject_asks("%s = %s", key->name, value);
+        status = compare(changes, &asked, now, key->name, value, err);
+    }
+    weft_subject_close_other(&other);
+    return status;
+}
+
+/* A value that changes nothing may be one of several that mean the same, so all are tried before the key is noted. */
+static weft_status try_key(weft_subject *subject, const weft_answers *answers, const weft_child *now,
+                           const weft_key *key, weft_error *err) {
+    char value[128];
+    bool tried = false, changes = false, any = false;
+    weft_status status = WEFT_OK;
+    for (int32_t n = 0; !changes && status == WEFT_OK && other_value(value, sizeof value, subject, key, n); n++) {
+        status = try_value(&tried, &changes, subject, answers, now, key, value, err);
+        any = any || tried;
+    }
+    if (any && !changes)
+        weft_words_append(subject->idle, sizeof subject->idle, "%s%s", subject->idle[0] == '\0' ? "" : ", ", key->name);
+    return status;
+}
+
+weft_status weft_other_keys(weft_subject *subject, const weft_answers *answers, weft_error *err) {
+    const weft_plugin *plugin = subject->loaded->plugin;
+    const trial asked = {.subject = subject, .other = subject, .answers = answers};
+    weft_child now = {0};
+    weft_status status = compare_ranks(subject, answers, err);
+    if (status == WEFT_OK) status = run_trial(&now, &asked, ALONE, err);
+    if (status == WEFT_OK) status = compare_orders(subject, answers, &now, err);
+    for (uint64_t i = 0; i < plugin->n_keys && status == WEFT_OK; i++) {
+        const char *at = (const char *)plugin->keys + i * plugin->key_stride;
+        const weft_key *key = (const weft_key *)(const void *)at;
+        if ((key->flags & WEFT_REMOVED) == 0) status = try_key(subject, answers, &now, key, err);
+    }
+    free(now.text);
+    return status;
+}

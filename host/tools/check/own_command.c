@@ -1,0 +1,288 @@
+/* host/tools/check/own_command.c: see own_command.h. */
+#include "tools/check/own_command.h"
+
+#include "base/clock.h"
+#include "base/installed.h"
+#include "tools/check/rule.h"
+#include "launch/lasting.h"
+#include "plugin/services.h"
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_WORDS = 40, MOST_SAID = 1700 };
+
+/* The last words of a command's output. */
+static void read_end(char *out, size_t size, const char *path) {
+    FILE *file = fopen(path, "rb");
+    bool is_cut;
+    size_t n = 0;
+    out[0] = '\0';
+    if (file == NULL) return;
+    is_cut = fseek(file, -(long)size + 1, SEEK_END) == 0;
+    if (!is_cut) rewind(file);
+    n = fread(out, 1, size - 1, file);
+    out[n] = '\0';
+    if (is_cut && strchr(out, '\n') != NULL) { /* from the first whole line on */
+        const char *whole = strchr(out, '\n') + 1;
+        n -= (size_t)(whole - out);
+        memmove(out, whole, n + 1);
+    }
+    while (n > 0 && out[n - 1] == '\n') out[--n] = '\0';
+    (void)fclose(file);
+}
+
+static void become(const char *const *words) {
+    char program[WEFT_PATH_BYTES];
+    const int answer = open("answer", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int log = open("log", O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    (void)dup2(answer, STDOUT_FILENO);
+    (void)dup2(log, STDERR_FILENO);
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)setenv("WEFT_CODE_FILE", "code", 1);
+    (void)setenv("WEFT_RANK_CODES", "code.ranks", 1);
+    (void)setenv("WEFT_CALL_FILE", "call", 1);
+    (void)setenv(WEFT_NO_NEWS, "1", 1);
+    if (weft_beside_program(program, "weft")) (void)execv(program, (char *const *)(uintptr_t)words);
+    _exit(127);
+}
+
+/* Of ranks that have failed one says that it is the user's fault, and none that it is another's: those that were left
+ * alone by it say that they were. */
+static bool ranks_say_so(void) {
+    char codes[512], *at = codes;
+    bool any = false;
+    read_end(codes, sizeof codes, "code.ranks");
+    while (*at != '\0') {
+        const long code = strtol(at, &at, 10);
+        if (code != WEFT_OK && code != WEFT_E_USER && code != WEFT_E_PEER) return false;
+        any = any || code == WEFT_E_USER;
+        at += strcspn(at, "\n");
+        at += strspn(at, "\n");
+    }
+    return any;
+}
+
+/* It, or one of its ranks, has ended with other standard streams than it began with. */
+static bool has_lost_streams(void) {
+    char own[16], ranks[512];
+    read_end(own, sizeof own, "code");
+    read_end(ranks, sizeof ranks, "code.ranks");
+    return strstr(own, " lost") != NULL || strstr(ranks, " lost") != NULL;
+}
+
+/* A file, a key or a number of ranks that the plugin does not take is no mistake of it; where it has run once with the
+ * same, it is. */
+static bool is_users_fault(bool has_run) {
+    char code[16];
+    read_end(code, sizeof code, "code");
+    return !has_run && (strtol(code, NULL, 10) == WEFT_E_USER || ranks_say_so());
+}
+
+/* "3 of 12 cells" */
+static bool is_progress(const char *line, size_t n) {
+    static const char cells[] = " cells";
+    return n > sizeof cells && line[0] >= '0' && line[0] <= '9' &&
+           memcmp(line + n - sizeof cells + 1, cells, sizeof cells - 1) == 0;
+}
+
+static bool has(const char *line, size_t n, const char *words) {
+    const char *at = strstr(line, words);
+    return at != NULL && at < line + n;
+}
+
+/* No reason: what was warned of, how far it had come, and that the ranks have said why. */
+static bool is_chatter(const char *line, size_t n) {
+    return has(line, n, "weft: warning: ") || has(line, n, "; what they said stands above") || is_progress(line, n);
+}
+
+static void drop_chatter(char *said) {
+    char *from = said, *to = said;
+    while (*from != '\0') {
+        const size_t n = strcspn(from, "\n"), whole = n + (from[n] == '\n');
+        const bool is_dropped = is_chatter(from, n);
+        if (!is_dropped) memmove(to, from, whole);
+        to += is_dropped ? 0 : whole;
+        from += whole;
+    }
+    *to = '\0';
+    while (to > said && to[-1] == '\n') *--to = '\0';
+}
+
+/* What says why: of ranks the first one's line, before those of who was left alone, else the last of all. */
+static void keep_reason(char *said) {
+    const bool is_of_ranks = ranks_say_so();
+    char *last = strrchr(said, '\n');
+    if (is_of_ranks) said[strcspn(said, "\n")] = '\0';
+    else if (last != NULL) memmove(said, last + 1, strlen(last + 1) + 1);
+}
+
+/* ---- a call that does not come back ---- */
+
+static bool hangs;
+
+bool weft_own_command_hangs(void) {
+    return hangs;
+}
+
+/* As long as a call may last: as a rule whose calls are made here. */
+static double call_seconds(const weft_subject *subject) {
+    return fmax(subject->options->seconds, 1);
+}
+
+/* Where `words` stand in what was said, the line's begin, without what marks it as a warning; NULL: nowhere. */
+static char *line_of(char *said, const char *words) {
+    static const char mark[] = "weft: warning: ";
+    char *line = strstr(said, words), *marked;
+    if (line == NULL) return NULL;
+    while (line > said && line[-1] != '\n') line--;
+    marked = strstr(line, mark);
+    return marked == NULL ? line : marked + sizeof mark - 1;
+}
+
+/* The line that tells of a call which has not come back (launch/lasting.h), or, after that time, of a create
+ * (plugin/slow.h). */
+static bool tells_of_call(char said[MOST_SAID], bool is_late) {
+    const char *goes_on = is_late ? " and goes on" : WEFT_LASTING_WORDS;
+    char *line, *end;
+    read_end(said, MOST_SAID, "log");
+    line = line_of(said, goes_on);
+    if (line == NULL) return false;
+    end = strstr(line, " and goes on") + strlen(" and goes on");
+    *end = '\0';
+    memmove(said, line, strlen(line) + 1);
+    return true;
+}
+
+/* Waits for its end, and ends it where a call does not come back, which `said` has then. */
+static bool await(int *status, char said[MOST_SAID], pid_t child, double seconds) {
+    const struct timespec moment = {0, 5000000};
+    const double since = weft_clock_seconds();
+    pid_t ended;
+    for (int32_t i = 1; (ended = waitpid(child, status, WNOHANG)) == 0; i++) {
+        hangs = i % 20 == 0 && tells_of_call(said, weft_clock_seconds() - since > seconds);
+        if (hangs) {
+            (void)kill(child, SIGKILL);
+            return waitpid(child, status, 0) == child;
+        }
+        (void)nanosleep(&moment, NULL);
+    }
+    return ended == child;
+}
+
+/* ---- an end in its midst ---- */
+
+static bool has_code(void) {
+    char code[16];
+    read_end(code, sizeof code, "code");
+    return code[0] != '\0';
+}
+
+/* False: it was in no call of a plugin. */
+static bool read_call(weft_crumb *out) {
+    FILE *file = fopen("call", "rb");
+    const bool is_read = file != NULL && fread(out, sizeof *out, 1, file) == 1;
+    if (file != NULL) (void)fclose(file);
+    out->who[sizeof out->who - 1] = out->what[sizeof out->what - 1] = '\0';
+    return is_read && out->what[0] != '\0';
+}
+
+/* By exit, which has a line for it (plugin/ending.h), or past the C library, which leaves no word: then where it was is
+ * all that is known. */
+static bool was_ended(char said[MOST_SAID], int status) {
+    weft_crumb call = {.what = ""};
+    char *line = NULL;
+    if (!WIFEXITED(status) || has_code()) return false;
+    read_end(said, MOST_SAID, "log");
+    line = line_of(said, ": its work is not done");
+    if (line != NULL) {
+        line[strcspn(line, "\n")] = '\0';
+        line += strncmp(line, "weft: ", 6) == 0 ? 6 : 0;
+        memmove(said, line, strlen(line) + 1);
+    } else if (read_call(&call)) {
+        (void)snprintf(said, MOST_SAID, "%s ended the process in its %s, with status %d: its work is not done",
+                       call.who, call.what, WEXITSTATUS(status));
+    }
+    return line != NULL || call.what[0] != '\0';
+}
+
+/* ---- the command ---- */
+
+/* Why it has not ended well. */
+static void find_reason(char said[MOST_SAID]) {
+    read_end(said, MOST_SAID, "log");
+    drop_chatter(said);
+    if (said[0] == '\0') read_end(said, MOST_SAID, "answer"); /* a proof that fails is no error of the program's */
+    if (said[0] == '\0') (void)snprintf(said, MOST_SAID, "it has said nothing");
+}
+
+weft_status weft_own_command(const weft_subject *subject, const char *const *words, bool chosen, weft_error *err) {
+    static bool has_run; /* the plugin, in this process, which tries one rule */
+    const weft_subject_options *options = subject->options;
+    char plugin[WEFT_PATH_BYTES + 32]; /* "optimizer.plugin=FILE" */
+    char lasting[64];
+    const char *all[MOST_WORDS] = {"weft"};
+    char said[MOST_SAID];
+    int n = 1, status = 0;
+    pid_t child;
+    while (*words != NULL && n < MOST_WORDS - 4) all[n++] = *words++;
+    (void)snprintf(plugin, sizeof plugin, "%s.plugin=%s", subject->loaded->plugin->kind, options->file);
+    (void)snprintf(lasting, sizeof lasting, "plugins.call_seconds=%g", call_seconds(subject));
+    if (chosen) all[n++] = plugin;
+    if (chosen) all[n++] = lasting;
+    for (size_t i = 0; chosen && i < options->n_overrides && n < MOST_WORDS - 1; i++) all[n++] = options->overrides[i];
+    (void)unlink("code");
+    (void)unlink("code.ranks");
+    (void)unlink("call");
+    child = fork();
+    if (child == 0) become(all);
+    if (child < 0 || !await(&status, said, child, call_seconds(subject)))
+        return weft_error_set(err, WEFT_E_SYSTEM, "weft cannot be started");
+    if (hangs) return WEFT_BROKEN(err, "weft %s %s: %s", all[1], all[2], said);
+    if (has_lost_streams())
+        return WEFT_BROKEN(err,
+                           "weft %s %s: standard output or error was closed, or led elsewhere, while it ran: "
+                           "descriptors are the host's, and what it said is lost",
+                           all[1], all[2]);
+    if (was_ended(said, status)) return WEFT_BROKEN(err, "weft %s %s: %s", all[1], all[2], said);
+    has_run = has_run || (chosen && status == 0);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return WEFT_OK;
+    find_reason(said);
+    if (WIFEXITED(status) && is_users_fault(has_run)) {
+        keep_reason(said);
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "%s", said);
+    }
+    return WEFT_BROKEN(err, "weft %s %s ends with status %d: %s", all[1], all[2],
+                       WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said);
+}
+
+weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err) {
+    return weft_path_join(out, subject->options->directory, "run.ini", err);
+}
+
+bool weft_same_files(const char *a, const char *b) {
+    FILE *one = fopen(a, "rb"), *two = fopen(b, "rb");
+    int c = 0, d = 0;
+    while (one != NULL && two != NULL && c == d && c != EOF) {
+        c = fgetc(one);
+        d = fgetc(two);
+    }
+    if (one != NULL) (void)fclose(one);
+    if (two != NULL) (void)fclose(two);
+    return c == EOF && d == EOF;
+}
+
+double weft_own_number(const char *key) {
+    double value = NAN;
+    json_t *object = json_load_file("answer", 0, NULL);
+    if (json_is_number(json_object_get(object, key))) value = json_number_value(json_object_get(object, key));
+    json_decref(object);
+    return value;
+}

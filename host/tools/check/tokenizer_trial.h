@@ -1,0 +1,75 @@
+/* host/tools/check/tokenizer_trial.h: a tokenizer that is tried: an instance, texts that are drawn, sinks that take
+ * what it gives, and those of which its rules speak. */
+#ifndef WEFT_HOST_TOOLS_CHECK_TOKENIZER_TRIAL_H
+#define WEFT_HOST_TOOLS_CHECK_TOKENIZER_TRIAL_H
+
+#include "tools/check/rule.h"
+
+#include <weft/tokenizer.h>
+
+enum { WEFT_TRIAL_TEXTS = 64, WEFT_TRIAL_TEXT = 3000, WEFT_TRIAL_IDS = 8 * WEFT_TRIAL_TEXT };
+
+typedef struct weft_tokenizer_instance {
+    const weft_tokenizer_plugin *table;
+    weft_tokenizer *made;
+    weft_tokenizer_info info;
+    bool refused; /* its create has failed */
+} weft_tokenizer_instance;
+
+/* To be closed, also after a failure. */
+weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_subject *subject, uint8_t poison,
+                                   weft_error *err);
+void weft_tokenizer_close(weft_tokenizer_instance *self);
+
+/* A number of a text's; the text, of WEFT_TRIAL_TEXT bytes at most: words, other scripts, bytes that are no UTF-8 and
+ * zeros. Text 0 is empty. */
+uint32_t weft_text_drawn(uint32_t text, uint32_t at);
+size_t weft_text_draw(char *out, uint32_t text);
+
+/* Sinks. */
+typedef struct weft_trial_ids {
+    int32_t id[WEFT_TRIAL_IDS];
+    size_t n, most; /* most: after so many the sink fails, once */
+} weft_trial_ids;
+
+typedef struct weft_trial_text {
+    char bytes[WEFT_TRIAL_IDS * 4];
+    size_t n, most; /* most: after so many the sink fails, once */
+} weft_trial_text;
+
+weft_status weft_trial_put_ids(void *context, const int32_t *id, size_t n);
+weft_status weft_trial_put_text(void *context, const char *bytes, size_t n);
+
+weft_status weft_tokenizer_encode(const weft_tokenizer_instance *self, weft_trial_ids *out, const char *from, size_t n,
+                                  uint32_t flags, weft_error *err);
+weft_status weft_tokenizer_decode(const weft_tokenizer_instance *self, weft_trial_text *out, const int32_t *id,
+                                  size_t n, uint32_t flags, weft_error *err);
+
+/* Room for one trial. */
+typedef struct weft_tokenizer_desk {
+    weft_tokenizer_instance self;
+    char from[WEFT_TRIAL_TEXT];
+    size_t n; /* bytes of it */
+    weft_trial_ids one, two;
+    weft_trial_text back, again;
+} weft_tokenizer_desk;
+
+typedef weft_status (*weft_on_text)(weft_tokenizer_desk *d, weft_error *err);
+
+/* Each of the texts, with an instance that lives as long. */
+weft_status weft_tokenizer_each_text(const weft_subject *subject, weft_on_text holds, weft_error *err);
+
+/* ---- rules; of a text, or of the plugin ---- */
+
+weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err);
+weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error *err);
+weft_status weft_tokenizer_loses_no_script(const weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_loses_no_end(const weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_serves_by_tables(weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_rule_alike(weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_rule_special(weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_threads_alike(weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_refuses_wrong_files(weft_subject *subject, weft_error *err);
+
+#endif

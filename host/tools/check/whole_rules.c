@@ -1,0 +1,138 @@
+/* host/tools/check/whole_rules.c: rules of every kind: it is loaded, and runs with it are what runs have to be.
+ * Those are this program's own commands, on a small model. */
+#include "tools/check/own_command.h"
+#include "tools/check/rule.h"
+#include "tools/check/usable.h"
+
+#include "base/safetensors.h"
+#include "tools/common/messages.h"
+
+/* Whoever got here has loaded it and filled its keys. One that cannot work on this machine can still be that. */
+static weft_status is_loaded(weft_subject *subject, weft_error *err) {
+    const weft_status status = weft_usable(subject, err);
+    return status == WEFT_E_UNSUPPORTED ? WEFT_OK : status;
+}
+
+/* ---- runs with it ---- */
+
+/* What a run of the directory has learnt. */
+static void name_learnt(char out[WEFT_PATH_BYTES], const weft_subject *subject, const char *run) {
+    const bool is_adapter = strcmp(subject->options->kind, "adapter") == 0;
+    (void)snprintf(out, WEFT_PATH_BYTES, "%s/model/%s", run,
+                   is_adapter ? "adapter_model.safetensors" : "model.safetensors");
+}
+
+/* ---- what another process answers ---- */
+
+static weft_status say_apart(const weft_tensor *one, const weft_tensor *two, weft_error *err) {
+    const char *const why = "what it answers depends on the process: on its number, an address, the time, or memory "
+                            "that nobody wrote";
+    int64_t at = 0;
+    float a = 0, b = 0;
+    while (one->dtype == WEFT_F32 && at + 1 < one->numel && memcmp(one->data + at * 4, two->data + at * 4, 4) == 0)
+        at++;
+    if (one->dtype != WEFT_F32)
+        return WEFT_BROKEN(err, "two processes that are told the same train to other weights, and differ in %s: %s",
+                           one->name, why);
+    memcpy(&a, one->data + at * 4, sizeof a);
+    memcpy(&b, two->data + at * 4, sizeof b);
+    return WEFT_BROKEN(err,
+                       "two processes that are told the same train to other weights: element %lld of %s is %.9g from "
+                       "one and %.9g from the other; %s",
+                       (long long)at, one->name, (double)a, (double)b, why);
+}
+
+/* Broken where two files of weights differ, with the first tensor that does. */
+static weft_status compare_weights(const char *one, const char *two, weft_error *err) {
+    weft_safetensors *a = NULL, *b = NULL;
+    weft_error unread = WEFT_ERROR_INIT;
+    weft_status status = weft_safetensors_open(&a, one, &unread);
+    if (status == WEFT_OK) status = weft_safetensors_open(&b, two, &unread);
+    for (int32_t i = 0; status == WEFT_OK && i < a->n_tensors; i++) {
+        const weft_tensor *tensor = &a->tensors[i], *other = weft_safetensors_find(b, tensor->name);
+        if (other == NULL || other->bytes != tensor->bytes || other->dtype != tensor->dtype) continue;
+        if (memcmp(tensor->data, other->data, (size_t)tensor->bytes) != 0) status = say_apart(tensor, other, err);
+    }
+    weft_safetensors_close(a);
+    weft_safetensors_close(b);
+    return status == WEFT_E_PLUGIN ? status : WEFT_OK;
+}
+
+/* status, err: why a rule is broken. Two runs by one process each, which are told the same, say whether it is for what
+ * the process is: then that is why. Runs that fail say nothing, unless one hangs. */
+static weft_status blame_process(const weft_subject *subject, const char *ini, weft_status status, weft_error *err) {
+    const char *const once[] = {"train", ini, "run.out=once", "train.steps=2", NULL};
+    const char *const twice[] = {"train", ini, "run.out=twice", "train.steps=2", NULL};
+    char one[WEFT_PATH_BYTES], two[WEFT_PATH_BYTES];
+    weft_error said = WEFT_ERROR_INIT;
+    weft_status ran = WEFT_OK;
+    if (status == WEFT_OK || weft_own_command_hangs()) return status;
+    ran = weft_own_command(subject, once, true, &said);
+    if (ran == WEFT_OK) ran = weft_own_command(subject, twice, true, &said);
+    name_learnt(one, subject, "once");
+    name_learnt(two, subject, "twice");
+    if (ran == WEFT_OK) ran = compare_weights(one, two, &said);
+    else if (!weft_own_command_hangs()) return status;
+    return ran == WEFT_OK ? status : weft_error_set(err, ran, "%s", said.text);
+}
+
+/* ---- where it cannot work ---- */
+
+/* err: what it has said in works. A run with it stops, and says the same; then nothing is tried. */
+static weft_status stops_runs(const weft_subject *subject, const char *ini, weft_error *err) {
+    const char *const words[] = {"train", ini, "run.out=unusable", "train.steps=1", NULL};
+    const weft_error said = *err;
+    weft_error ran = WEFT_ERROR_INIT;
+    const weft_status status = weft_own_command(subject, words, true, &ran);
+    if (status == WEFT_E_UNSUPPORTED || strstr(ran.text, err->text) != NULL) return WEFT_E_UNSUPPORTED;
+    if (status == WEFT_OK)
+        return WEFT_BROKEN(err, "it says in works that it cannot work here, and a run with it trains: %s", said.text);
+    return WEFT_BROKEN(err, "it says in works: %.700s; and a run with it does not say so: %.1100s", said.text,
+                       ran.text);
+}
+
+/* ---- the rules ---- */
+
+static weft_status resume(weft_subject *subject, const char *ini, weft_error *err) {
+    char one[WEFT_PATH_BYTES], two[WEFT_PATH_BYTES];
+    const char *const whole[] = {"train", ini, "run.out=whole", "train.steps=4", "checkpoint.every=2", NULL};
+    const char *const half[] = {"train", ini, "run.out=halves", "train.steps=2", "checkpoint.every=2", NULL};
+    const char *const rest[] = {"train",    ini, "run.out=halves", "train.steps=4", "checkpoint.every=2",
+                                "--resume", NULL};
+    weft_status status = weft_own_command(subject, whole, true, err);
+    if (status == WEFT_OK) status = weft_own_command(subject, half, true, err);
+    if (status == WEFT_OK) status = weft_own_command(subject, rest, true, err);
+    name_learnt(one, subject, "whole");
+    name_learnt(two, subject, "halves");
+    if (status == WEFT_OK && !weft_same_files(one, two))
+        status = blame_process(subject, ini,
+                               WEFT_BROKEN(err, "four steps give another model than two, a stop and two more"), err);
+    return status;
+}
+
+static weft_status resumes(weft_subject *subject, weft_error *err) {
+    char ini[WEFT_PATH_BYTES];
+    weft_status status = weft_own_ini(ini, subject, err);
+    if (status != WEFT_OK) return status;
+    status = weft_usable(subject, err);
+    if (status == WEFT_E_UNSUPPORTED) return stops_runs(subject, ini, err);
+    return status == WEFT_OK ? resume(subject, ini, err) : status;
+}
+
+static weft_status proved(weft_subject *subject, weft_error *err) {
+    const bool is_comm = strcmp(subject->loaded->plugin->kind, "comm") == 0; /* it knows what it can start */
+    char ini[WEFT_PATH_BYTES];
+    weft_status status = weft_own_ini(ini, subject, err);
+    const char *const words[] = {"prove", ini, "run.out=proof", "--steps", "2", is_comm ? NULL : "--ranks", "2", NULL};
+    if (status == WEFT_OK) status = weft_usable(subject, err);
+    if (status != WEFT_OK) return status;
+    status = weft_own_command(subject, words, true, err);
+    if (status == WEFT_E_UNSUPPORTED && strstr(err->text, WEFT_PROVE_APART) != NULL)
+        status = WEFT_E_PLUGIN; /* both are processes of this machine, with the same files */
+    return is_comm ? status : blame_process(subject, ini, status, err);
+}
+
+const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys hold", is_loaded, false},
+                                    {"R27", NULL, "trains, stops and resumes to the same bits", resumes, true},
+                                    {"R28", NULL, "is proved under every strategy", proved, true},
+                                    {NULL, NULL, NULL, NULL, false}};

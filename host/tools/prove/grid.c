@@ -1,0 +1,248 @@
+/* host/tools/prove/grid.c: see grid.h. */
+#include "tools/prove/grid.h"
+
+#include <stdlib.h>
+
+/* The built-in strategies whose keys are known here. */
+enum { SINGLE, MP, DDP, FSDP, OWN };
+
+static const char *const shards[] = {"optimizer", "gradients", "full", "hybrid"};
+enum { OPTIMIZER, GRADIENTS, FULL, HYBRID };
+
+enum { NAIVE, GPIPE, ONE_ONE, N_SCHEDULES };
+static const char *const schedules[N_SCHEDULES] = {"naive", "gpipe", "1f1b"};
+static const char *const reduce_ats[] = {"each", "last"};
+
+enum { MOST_PREFETCH = 2, MOST_STAGES = 4 };
+
+void weft_grid_say(weft_grid_keys *keys, const char *format, ...) {
+    va_list args;
+    if (keys->n == WEFT_CELL_OVERRIDES) return;
+    va_start(args, format);
+    (void)vsnprintf(keys->text[keys->n++], WEFT_OVERRIDE_SIZE, format, args);
+    va_end(args);
+}
+
+static void say_all(weft_grid_keys *keys, const weft_grid_keys *more) {
+    for (int32_t i = 0; i < more->n; i++) weft_grid_say(keys, "%s", more->text[i]);
+}
+
+typedef struct builder {
+    weft_grid *grid;
+    const weft_grid_spec *spec;
+    bool out_of_memory;
+} builder;
+
+/* ---- one axis after the other: each function tries its own and hands the cell on ---- */
+
+static void push_cell(builder *b, const weft_cell *cell) {
+    if (b->grid->n == b->grid->room) {
+        const int32_t room = 2 * b->grid->room + 64;
+        weft_cell *grown = realloc(b->grid->cells, (size_t)room * sizeof *grown);
+        b->out_of_memory = b->out_of_memory || grown == NULL;
+        if (grown == NULL) return;
+        b->grid->cells = grown;
+        b->grid->room = room;
+    }
+    b->grid->cells[b->grid->n++] = *cell;
+}
+
+static void add_checkpointing(builder *b, const weft_cell *cell) {
+    for (int32_t on = 0; on < 2; on++) {
+        weft_cell one = *cell;
+        one.level[WEFT_AXIS_CHECKPOINTING] = on;
+        one.checkpointing = on != 0;
+        weft_grid_say(&one.keys, "train.activation_checkpointing=%s", on != 0 ? "yes" : "no");
+        push_cell(b, &one);
+    }
+}
+
+static void add_policies(builder *b, const weft_cell *cell) {
+    for (int32_t i = 0; i < b->spec->n_policies; i++) {
+        weft_cell one = *cell;
+        one.level[WEFT_AXIS_POLICY] = i;
+        (void)snprintf(one.policy, sizeof one.policy, "%s", b->spec->policies[i].label);
+        say_all(&one.keys, &b->spec->policies[i].keys);
+        add_checkpointing(b, &one);
+    }
+}
+
+static void add_prefetch(builder *b, const weft_cell *cell) {
+    for (int32_t depth = 0; depth <= MOST_PREFETCH; depth++) {
+        weft_cell one = *cell;
+        one.level[WEFT_AXIS_PREFETCH] = one.prefetch = depth;
+        weft_grid_say(&one.keys, "strategy.prefetch=%d", (int)depth);
+        add_policies(b, &one);
+    }
+}
+
+static void add_reduce_at(builder *b, const weft_cell *cell, bool gathers) {
+    for (int32_t i = 0; i < 2; i++) {
+        weft_cell one = *cell;
+        const char *name = b->spec->at_last ? reduce_ats[i] : b->spec->reduce_at;
+        if (i > 0 && !b->spec->at_last) continue;
+        if (b->spec->at_last) one.level[WEFT_AXIS_REDUCE_AT] = i;
+        weft_grid_say(&one.keys, "strategy.reduce_at=%s", name);
+        if (strcmp(name, "last") == 0)
+            (void)snprintf(one.settings, sizeof one.settings, "%.40s%slast", cell->settings,
+                           cell->settings[0] != '\0' ? ", " : "");
+        if (gathers) add_prefetch(b, &one);
+        else add_policies(b, &one);
+    }
+}
+
+/* ---- strategies ---- */
+
+static weft_cell cell_of(const builder *b, int32_t strategy, const char *name, int32_t ranks) {
+    weft_cell cell = {.ranks = ranks, .prefetch = -1};
+    for (int a = 0; a < WEFT_N_AXES; a++) cell.level[a] = -1;
+    cell.level[WEFT_AXIS_STRATEGY] = strategy;
+    cell.level[WEFT_AXIS_RANKS] = ranks < WEFT_MOST_LEVELS ? ranks : WEFT_MOST_LEVELS - 1;
+    (void)snprintf(cell.strategy, sizeof cell.strategy, "%s", name);
+    cell.is_own = strategy == OWN;
+    if (cell.is_own) return cell;
+    weft_grid_say(&cell.keys, "!strategy");
+    weft_grid_say(&cell.keys, "strategy.plugin=%s", name);
+    say_all(&cell.keys, &b->spec->common);
+    return cell;
+}
+
+bool weft_grid_takes_map(const weft_grid_spec *spec, int32_t ranks) {
+    return spec->device_map[0] != '\0' && (spec->map_ranks == 0 || spec->map_ranks == ranks);
+}
+
+static void add_mp(builder *b, int32_t ranks) {
+    for (int32_t i = 0; i < N_SCHEDULES; i++) {
+        const bool own = weft_grid_takes_map(b->spec, ranks) && (i != ONE_ONE || b->spec->map_1f1b);
+        weft_cell cell = cell_of(b, MP, "mp", ranks);
+        cell.level[WEFT_AXIS_SCHEDULE] = i;
+        weft_grid_say(&cell.keys, "strategy.device_map=%s", own ? b->spec->device_map : "auto");
+        weft_grid_say(&cell.keys, "strategy.schedule=%s", schedules[i]);
+        (void)snprintf(cell.settings, sizeof cell.settings, "%s%s", schedules[i], own ? ", own map" : "");
+        add_policies(b, &cell);
+    }
+}
+
+static void add_fsdp(builder *b, int32_t ranks, int32_t shard, int32_t group) {
+    weft_cell cell = cell_of(b, FSDP, "fsdp", ranks);
+    cell.level[WEFT_AXIS_SHARD] = shard;
+    say_all(&cell.keys, &b->spec->fsdp);
+    weft_grid_say(&cell.keys, "strategy.shard=%s", shards[shard]);
+    (void)snprintf(cell.settings, sizeof cell.settings, "%s", shards[shard]);
+    if (shard == HYBRID) {
+        weft_grid_say(&cell.keys, "strategy.shard_group=%d", (int)group);
+        (void)snprintf(cell.settings, sizeof cell.settings, "%s %d", shards[shard], (int)group);
+    }
+    add_reduce_at(b, &cell, shard == FULL || shard == HYBRID);
+}
+
+static void add_replicas(builder *b, int32_t ranks) {
+    if (b->spec->has_ddp) {
+        const weft_cell cell = cell_of(b, DDP, "ddp", ranks);
+        add_reduce_at(b, &cell, false);
+    }
+    for (int32_t shard = OPTIMIZER; b->spec->has_fsdp && shard <= FULL; shard++) add_fsdp(b, ranks, shard, 0);
+    for (int32_t group = 2; b->spec->has_fsdp && group < ranks; group++)
+        if (ranks % group == 0) add_fsdp(b, ranks, HYBRID, group);
+}
+
+bool weft_grid_takes_stages(const weft_grid_spec *spec, int32_t ranks) {
+    return ranks <= spec->segments && (ranks <= MOST_STAGES || ranks == spec->world);
+}
+
+bool weft_grid_takes_replicas(const weft_grid_spec *spec, int32_t ranks) {
+    return spec->leaves % ranks == 0;
+}
+
+static void add_ranks(builder *b, int32_t ranks) {
+    const weft_grid_spec *spec = b->spec;
+    if (spec->has_mp && weft_grid_takes_stages(spec, ranks)) add_mp(b, ranks);
+    if (weft_grid_takes_replicas(spec, ranks)) add_replicas(b, ranks);
+    if (spec->own != NULL) {
+        const weft_cell cell = cell_of(b, OWN, spec->own, ranks);
+        add_policies(b, &cell);
+    }
+}
+
+weft_status weft_grid_create(weft_grid *out, const weft_grid_spec *spec, weft_error *err) {
+    builder b = {.grid = out, .spec = spec};
+    const weft_cell single = cell_of(&b, SINGLE, "single", 1);
+    memset(out, 0, sizeof *out);
+    add_policies(&b, &single);
+    for (int32_t ranks = 2; ranks <= spec->world; ranks++) add_ranks(&b, ranks);
+    return b.out_of_memory ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the cells of the proof") : WEFT_OK;
+}
+
+void weft_grid_free(weft_grid *self) {
+    free(self->cells);
+    memset(self, 0, sizeof *self);
+}
+
+/* ---- cells that the own strategy refuses ---- */
+
+static void list_number(char text[160], int32_t number) {
+    const size_t n = strlen(text);
+    (void)snprintf(text + n, 160 - n, "%s%d", n == 0 ? "" : ", ", (int)number);
+}
+
+int32_t weft_grid_drop_refused(weft_grid *self, char ranks[160], weft_cell *first, bool *is_whole) {
+    int32_t kept = 0, dropped = 0, last = 0;
+    ranks[0] = '\0';
+    *is_whole = true;
+    for (int32_t i = 0; i < self->n; i++) {
+        const weft_cell *cell = &self->cells[i];
+        if (cell->refused[0] == '\0') {
+            *is_whole = *is_whole && !cell->is_own;
+            self->cells[kept++] = *cell;
+            continue;
+        }
+        if (dropped++ == 0) *first = *cell;
+        if (cell->ranks != last) list_number(ranks, cell->ranks);
+        last = cell->ranks;
+    }
+    self->n = kept;
+    return dropped;
+}
+
+/* ---- cells that are one ---- */
+
+int32_t weft_grid_drop_twins(weft_grid *self) {
+    const int32_t before = self->n;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < before; i++) {
+        int32_t twin = 0;
+        while (twin < kept && self->cells[twin].identity != self->cells[i].identity) twin++;
+        if (twin == kept) self->cells[kept++] = self->cells[i];
+    }
+    self->n = kept;
+    return before - kept;
+}
+
+/* ---- who runs when ---- */
+
+int32_t weft_grid_schedule(int32_t *wave, int32_t *base, const weft_grid *self, int32_t world) {
+    int32_t waves = 0, left = self->n - 1;
+    for (int32_t i = 0; i < self->n; i++) wave[i] = base[i] = -1;
+    while (left > 0) {
+        int32_t taken = 0;
+        /* The largest first, so that small ones fill what they leave. */
+        for (int32_t ranks = world; ranks >= 1; ranks--)
+            for (int32_t i = 1; i < self->n; i++) {
+                if (self->cells[i].ranks != ranks || wave[i] >= 0 || taken + ranks > world) continue;
+                wave[i] = waves;
+                base[i] = taken;
+                taken += ranks;
+                left--;
+            }
+        waves++;
+    }
+    return waves;
+}
+
+void weft_cell_describe(char *text, size_t size, const weft_cell *cell) {
+    char prefetch[32] = "";
+    if (cell->prefetch >= 0) (void)snprintf(prefetch, sizeof prefetch, ", prefetch %d", (int)cell->prefetch);
+    (void)snprintf(text, size, "%s%s%s, policy %s%s%s, on %d rank%s", cell->strategy,
+                   cell->settings[0] != '\0' ? " " : "", cell->settings, cell->policy, prefetch,
+                   cell->checkpointing ? ", checkpointing" : "", (int)cell->ranks, cell->ranks == 1 ? "" : "s");
+}
