@@ -85,11 +85,12 @@ static const weft_flag explain_flags[] = {
 
 const weft_command weft_command_config_check = {
     .name = "config check",
-    .summary = "Validate a configuration, its plugins (loaded), model and data.",
+    .summary = "Validate a configuration with its plugins, model and data.",
     .usage = "run.ini [section.key=value ...]",
     .takes = WEFT_TAKES_CONFIG,
     .more =
-        "A file with a section [train] must hold what weft train needs; a file without it, what weft generate needs.",
+        "A file with a section [train] must hold what weft train needs; a file without it, what weft generate needs. "
+        "The command loads the plugins, so their constructors run.",
     .examples = "  weft config check run.ini\n"
                 "  weft config check run.ini data.context=512\n",
     .run = check_config,

@@ -25,6 +25,14 @@ status=0
 PATH=$dir/bin:$PATH "$weft" ../count >out 2>err || status=$?
 [ $status = 2 ] || failed "a name with a slash: exit status $status" out err
 
+# The example of docs/commands.md.
+sed -n '/^    #!\/bin\/sh$/,/^$/s/^    //p' "$WEFT_SOURCE/docs/commands.md" >bin/weft-losses
+chmod +x bin/weft-losses
+mkdir some-run
+printf '{"step": 1, "loss": 2.5, "lr": 0.1}\n{"step": 2, "loss": 1.25}\n' >some-run/metrics.jsonl
+PATH=$dir/bin:$PATH "$weft" losses some-run >out 2>err || failed "weft losses" out err
+printf '2.5\n1.25\n' | cmp -s - out || failed "the losses" out
+
 # Without its tools the program says which file is missing, and its own commands work.
 mkdir lone
 cp "$weft" lone/weft
