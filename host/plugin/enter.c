@@ -78,12 +78,17 @@ static bool is_its_fault(weft_status status) {
     return status == WEFT_E_PLUGIN || status == WEFT_E_DEVICE || status == WEFT_E_UNSUPPORTED;
 }
 
-weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, weft_error *err) {
+/* Puts the plugin's name in front of the error. */
+static weft_status put_title(const weft_loaded *loaded, weft_error *err) {
     const char *const served = weft_crash_current_mode();
     char title[700];
-    if (err == NULL || loaded == NULL || !is_its_fault(status) || is_blamed(err->text)) return status;
     print_title(title, sizeof title, loaded);
     return weft_error_prefix(err, "%s%s%s: ", title, served != NULL ? ", in " : "", served != NULL ? served : "");
+}
+
+weft_status weft_loaded_blame(const weft_loaded *loaded, weft_status status, weft_error *err) {
+    if (err == NULL || loaded == NULL || !is_its_fault(status) || is_blamed(err->text)) return status;
+    return put_title(loaded, err);
 }
 
 weft_status weft_plugin_blame(const void *table, weft_status status, weft_error *err) {
@@ -145,8 +150,8 @@ weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error 
     if (!failed && status == WEFT_OK && err != NULL && atomic_load_explicit(&pending.is_set, memory_order_relaxed))
         return weft_plugin_take_failure(err);
     if (!failed || err == NULL) return status;
-    if (err->text[0] == '\0')
-        status = weft_error_set(err, WEFT_E_PLUGIN, "%sfailed in its %s and does not say why, which is a defect of it",
-                                called.kind == NULL ? "a plugin " : "it ", called.what);
-    return weft_loaded_blame(owner_called(&called), status, err);
+    if (err->text[0] != '\0') return weft_loaded_blame(owner_called(&called), status, err);
+    status = weft_error_set(err, WEFT_E_PLUGIN, "%sfailed in its %s and does not say why, which is a defect of it",
+                            called.kind == NULL ? "a plugin " : "it ", called.what);
+    return called.kind == NULL ? status : put_title(owner_called(&called), err);
 }
