@@ -61,9 +61,13 @@ static weft_status read_source(weft_adapter_source *out, char *path, const weft_
     weft_error why = WEFT_ERROR_INIT;
     char *text = NULL, place[WEFT_PATH_BYTES];
     size_t bytes = 0;
+    json_t *json = NULL; /* parsed here so that each adapter plugin gets strict JSON */
     weft_status status = weft_stack_source(place, stack, held, adapter, run->settings.adapter_from, &why);
     if (status == WEFT_OK) status = weft_path_join(path, place, WEFT_ADAPTER_CONFIG, &why);
     if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, ADAPTER_CONFIG_LIMIT, &why);
+    if (status == WEFT_OK) status = weft_json_parse(&json, text, bytes, 0, path, &why);
+    json_decref(json);
+    if (status != WEFT_OK) free(text);
     if (status != WEFT_OK) return blame_key(run, "adapter", source_key(run), status, &why, "", err);
     out->struct_size = (uint32_t)sizeof *out;
     out->config_path = path;

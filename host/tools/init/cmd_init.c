@@ -67,7 +67,7 @@ static weft_status find_family(places *self, const char **out, weft_error *err) 
             "docs/guide/coming-from.md; a plugin of your own can compute others",
             self->model, self->family, why);
     if (self->family != NULL) return WEFT_OK;
-    if (weft_family_check(self->model, err) != WEFT_OK) return err->code;
+    if (weft_family_check(self->model, "config.json", err) != WEFT_OK) return err->code;
     return weft_error_set(err, WEFT_E_USER,
                           "%s/config.json says no model_type, and so not which model plugin computes it: weft plugins "
                           "list has those that there are",

@@ -1,6 +1,7 @@
 /* host/tools/init/compose.c: see compose.h. */
 #include "tools/init/compose.h"
 
+#include "base/text.h"
 #include "base/units.h"
 #include "report/judge_fit.h"
 #include "tools/init/lengths.h"
@@ -105,7 +106,7 @@ static bool has_template(const char *model) {
     (void)snprintf(path, sizeof path, "%s/chat_template.jinja", model);
     if (access(path, R_OK) == 0) return true;
     (void)snprintf(path, sizeof path, "%s/tokenizer_config.json", model);
-    config = json_load_file(path, 0, NULL);
+    (void)weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, NULL); /* its reader reports a fault */
     has = json_object_get(config, "chat_template") != NULL;
     json_decref(config);
     return has;
