@@ -3,7 +3,6 @@
 
 #include "adapter/origin.h"
 #include "base/text.h"
-#include "config/foreign.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -148,16 +147,4 @@ weft_status weft_family_missing(const weft_run *run, weft_error *err) {
         "is missing, and %s/config.json has no model_type that could be its id: name one of those "
         "that weft plugins list has",
         run->settings.model.path);
-}
-
-weft_status weft_family_explain(const weft_run *run, weft_status status, weft_error *err) {
-    char *family = status == WEFT_E_USER || status == WEFT_E_DATA ? weft_family_read(run->settings.model.path) : NULL;
-    const char *why = family == NULL ? NULL : weft_foreign_family(family);
-    const size_t n = err == NULL ? 0 : strlen(err->text);
-    const bool computes = family != NULL && weft_run_id(run, WEFT_PART_MODEL) != NULL &&
-                          strcmp(weft_run_id(run, WEFT_PART_MODEL), family) == 0;
-    if (why != NULL && err != NULL && !computes)
-        (void)snprintf(err->text + n, sizeof err->text - n, ". Weft does not compute %s: %s", family, why);
-    free(family);
-    return status;
 }

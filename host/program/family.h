@@ -28,8 +28,4 @@ void weft_family_find_adapter(weft_run *run);
 /* Of a model plugin that nobody names and no config.json either: what is wrong, from the directory on. */
 weft_status weft_family_missing(const weft_run *run, weft_error *err);
 
-/* status, and where a model was refused whose model_type nothing here computes: why nothing does, behind the
- * sentence. */
-weft_status weft_family_explain(const weft_run *run, weft_status status, weft_error *err);
-
 #endif
