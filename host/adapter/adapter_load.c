@@ -4,6 +4,7 @@
 #include "adapter/stack.h"
 #include "adapter/tensors.h"
 #include "base/sizes.h"
+#include "base/text.h"
 #include "base/words.h"
 #include "model/convert.h"
 #include "model/weights.h"
@@ -171,13 +172,11 @@ static weft_status check_saved(const loading *self, const char *name, weft_error
 
 static weft_status check_all_saved(const loading *self, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    json_error_t why;
     json_t *config = NULL;
     const json_t *list = NULL;
     weft_status status = weft_path_join(path, self->directory, WEFT_ADAPTER_CONFIG, err);
+    if (status == WEFT_OK) status = weft_json_read(&config, path, 0, err);
     if (status != WEFT_OK) return status;
-    config = json_load_file(path, 0, &why);
-    if (config == NULL) return weft_error_set(err, WEFT_E_DATA, "%s:%d: %s", path, why.line, why.text);
     list = json_object_get(config, "modules_to_save");
     for (size_t i = 0; i < json_array_size(list) && status == WEFT_OK; i++) {
         const char *name = json_string_value(json_array_get(list, i));

@@ -416,7 +416,7 @@ static weft_status change_text(const merge *self, const char *name, char **text,
     bool was_packed = false;
     weft_status status = WEFT_OK;
     if (!is_config && strcmp(name, "generation_config.json") != 0) return WEFT_OK;
-    if (is_config) status = weft_quantization_take(&was_packed, text, n, err);
+    if (is_config) status = weft_quantization_take(&was_packed, text, n, name, err);
     if (status != WEFT_OK) return status;
     (void)snprintf(pad, sizeof pad, "%d", (int)declared->vocabulary.pad);
     (void)snprintf(rows, sizeof rows, "%lld", (long long)declared->vocabulary.rows);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/join.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -165,15 +166,14 @@ static void take_text(char *out, size_t size, const json_t *object, const char *
 
 weft_status weft_origin_load(weft_adapter_origin *out, const char *directory, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    json_error_t why;
     json_t *object = NULL;
     bool is_there = false;
     weft_status status = weft_path_join(path, directory, WEFT_ADAPTER_ORIGIN, err);
     memset(out, 0, sizeof *out);
     if (status == WEFT_OK) status = weft_file_exists(&is_there, path, err);
     if (status != WEFT_OK || !is_there) return status;
-    object = json_load_file(path, 0, &why);
-    if (object == NULL) return weft_error_set(err, WEFT_E_DATA, "%s: %s", path, why.text);
+    status = weft_json_read(&object, path, 0, err);
+    if (status != WEFT_OK) return status;
     take_text(out->plugin, sizeof out->plugin, object, "plugin");
     take_text(out->version, sizeof out->version, object, "version");
     take_text(out->base, sizeof out->base, object, "base");

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <weft/blocks.h>
 
+#include "base/join.h"
+#include "base/text.h"
 #include "base/words.h"
 #include "base/joined.h"
 #include "base/safetensors_parts.h"
@@ -113,18 +115,14 @@ static weft_status refuse_state(const joining *self, const weft_tensor *tensor, 
 }
 
 static weft_status read_state(joining *self, const weft_tensor *tensor) {
-    char text[STATE_LIMIT];
-    json_error_t at;
+    char text[STATE_LIMIT], name[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
     if (tensor->dtype != WEFT_U8 || tensor->bytes > (int64_t)sizeof text)
         return refuse_state(self, tensor, "has %lld bytes of %s; the JSON that it holds has at most %zu of U8",
                             (long long)tensor->bytes, weft_tensor_dtype_name(tensor->dtype), sizeof text);
     status = weft_safetensors_read(self->files, text, tensor, 0, tensor->bytes, self->err);
-    if (status != WEFT_OK) return status;
-    self->state = json_loadb(text, (size_t)tensor->bytes, JSON_REJECT_DUPLICATES, &at);
-    if (self->state == NULL)
-        return refuse_state(self, tensor, "is not JSON: %s (at its byte %d)", at.text, at.position);
-    return json_is_object(self->state) ? WEFT_OK : refuse_state(self, tensor, "is no JSON object of keys and values");
+    (void)snprintf(name, sizeof name, "%s: tensor '%s'", path_of(self->files, tensor), tensor->name);
+    return status == WEFT_OK ? weft_json_parse(&self->state, text, (size_t)tensor->bytes, 0, name, self->err) : status;
 }
 
 /* A number from 1 to 2^31 - 1. */

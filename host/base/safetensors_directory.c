@@ -79,15 +79,12 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
     weft_safetensors *self = NULL;
     char *text = NULL;
     size_t bytes = 0;
-    json_error_t at;
     json_t *index = NULL, *map = NULL;
     weft_status status = weft_text_read(&text, &bytes, index_path, INDEX_LIMIT, err);
     if (status != WEFT_OK) return status;
-    index = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
+    status = weft_json_parse(&index, text, bytes, 0, index_path, err);
     map = json_object_get(index, "weight_map");
-    if (index == NULL)
-        status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", index_path, at.line, at.text);
-    else if (json_object_size(map) == 0)
+    if (status == WEFT_OK && json_object_size(map) == 0)
         status =
             weft_error_set(err, WEFT_E_DATA, "%s: has no weight_map that names the file of each tensor", index_path);
     if (status == WEFT_OK) status = weft_safetensors_make(&self, json_object_size(map), index_path, err);

@@ -2,6 +2,9 @@
  * out: each tensor has a type, a shape and its bytes, and together they cover the data, each byte once. */
 #include "base/safetensors_parts.h"
 
+#include "base/join.h"
+#include "base/text.h"
+
 #include <jansson.h>
 #include <stdlib.h>
 
@@ -201,17 +204,13 @@ static weft_status header_length(size_t *out, const weft_tensor_file *file, weft
 weft_status weft_safetensors_read_header(weft_safetensors *self, weft_error *err) {
     const weft_tensor_file *file = &self->files[self->n_files - 1];
     size_t n = 0;
-    json_error_t at;
     json_t *header = NULL;
+    char name[WEFT_PATH_BYTES];
     weft_status status = header_length(&n, file, err);
+    (void)snprintf(name, sizeof name, "%s: header", file->path);
+    if (status == WEFT_OK) status = weft_json_parse(&header, (const char *)file->map + 8, n, 0, name, err);
     if (status != WEFT_OK) return status;
-    header = json_loadb((const char *)file->map + 8, n, JSON_REJECT_DUPLICATES, &at);
-    if (header == NULL)
-        return weft_error_set(err, WEFT_E_DATA, "%s: its header is not JSON: %s (at its byte %d)", file->path, at.text,
-                              at.position);
-    if (!json_is_object(header))
-        status = weft_error_set(err, WEFT_E_DATA, "%s: its header is not a JSON object of tensors", file->path);
-    else status = add_tensors(self, header, file->map + 8 + n, (int64_t)(file->bytes - 8 - n), err);
+    status = add_tensors(self, header, file->map + 8 + n, (int64_t)(file->bytes - 8 - n), err);
     json_decref(header);
     return status;
 }

@@ -1,4 +1,4 @@
-/* host/base/text.c: reads whole small files. */
+/* host/base/text.c: reads whole small files, as text and as JSON. */
 #include "base/text.h"
 
 #include <errno.h>
@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { JSON_LIMIT = 100 << 20 };
 
 static weft_status refuse_file(const char *path, const char *what, weft_error *err) {
     return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be %s: %s", path, what,
@@ -54,4 +56,45 @@ weft_status weft_text_read(char **text, size_t *bytes, const char *path, size_t 
     *text = buffer;
     *bytes = (size_t)about.st_size;
     return WEFT_OK;
+}
+
+/* Returns the reason why the text is no JSON that jansson itself reports badly or accepts; NULL: there is none. */
+static const char *find_fault(const char *text, size_t bytes, json_error_t *why) {
+    static const char mark[] = "\xEF\xBB\xBF";
+    const char *nul = memchr(text, 0, bytes), *line = text;
+    why->line = why->column = 1;
+    if (bytes >= 3 && memcmp(text, mark, 3) == 0)
+        return "it begins with a byte order mark (EF BB BF). Fix: save it as UTF-8 without the mark";
+    if (nul == NULL) return NULL;
+    for (const char *at = text; at < nul; at++) {
+        if (*at != '\n') continue;
+        why->line++;
+        line = at + 1;
+    }
+    why->column = (int)(nul - line) + 1;
+    return "it has a NUL byte";
+}
+
+weft_status weft_json_parse(json_t **out, const char *text, size_t bytes, size_t flags, const char *path,
+                            weft_error *err) {
+    json_error_t why;
+    const char *fault = find_fault(text, bytes, &why);
+    *out = fault != NULL ? NULL : json_loadb(text, bytes, flags | JSON_REJECT_DUPLICATES, &why);
+    if (json_is_object(*out)) return WEFT_OK;
+    if (*out == NULL)
+        return weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: is not JSON: %s", path, why.line, why.column,
+                              fault != NULL ? fault : why.text);
+    json_decref(*out);
+    *out = NULL;
+    return weft_error_set(err, WEFT_E_DATA, "%s:1:1: is not a JSON object of keys and values", path);
+}
+
+weft_status weft_json_read(json_t **out, const char *path, size_t flags, weft_error *err) {
+    char *text = NULL;
+    size_t bytes = 0;
+    weft_status status = weft_text_read(&text, &bytes, path, JSON_LIMIT, err);
+    *out = NULL;
+    if (status == WEFT_OK) status = weft_json_parse(out, text, bytes, flags, path, err);
+    free(text);
+    return status;
 }

@@ -67,6 +67,9 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
     if (!whole) return WEFT_OK; /* its base is where it was */
     if (say(out, "model.start", "weights", "", err) != WEFT_OK) return WEFT_E_MEMORY;
     if (say(out, "tokenizer.add", "", "", err) != WEFT_OK) return WEFT_E_MEMORY; /* they are in its tokenizer */
+    /* Its own template, end and added tokens are in its tokenizer, wherever the run's came from. */
+    if (directory_has(path, "model/tokenizer.json") && say(out, "tokenizer.path", path, "model", err) != WEFT_OK)
+        return WEFT_E_MEMORY;
     return say(out, "model.path", path, "model", err);
 }
 

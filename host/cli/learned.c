@@ -4,6 +4,7 @@
 #include "adapter/tensors.h"
 #include "base/file.h"
 #include "base/join.h"
+#include "base/text.h"
 #include "config/settings.h"
 #include "program/token_files.h"
 
@@ -19,22 +20,26 @@ static bool has_file(const char *directory, const char *name) {
     return weft_file_exists(&is_there, path, NULL) != WEFT_OK || is_there;
 }
 
-/* What adapter_config.json calls its base; NULL: nothing. */
-static char *read_base(const char *adapter) {
-    char path[WEFT_PATH_BYTES], *base = NULL;
+/* Copies the base's name from adapter_config.json; NULL: the file has none. */
+static weft_status read_base(char **base, const char *adapter, weft_error *err) {
+    char path[WEFT_PATH_BYTES];
     json_t *config = NULL;
     const char *name = NULL;
-    if (weft_path_join(path, adapter, WEFT_ADAPTER_CONFIG, NULL) == WEFT_OK) config = json_load_file(path, 0, NULL);
+    weft_status status = weft_path_join(path, adapter, WEFT_ADAPTER_CONFIG, err);
+    if (status == WEFT_OK) status = weft_json_read(&config, path, 0, err);
     name = json_string_value(json_object_get(config, "base_model_name_or_path"));
-    if (name != NULL && name[0] != '\0') base = strdup(name);
+    if (name != NULL && name[0] != '\0') *base = strdup(name);
     json_decref(config);
-    return base;
+    return status;
 }
 
 /* A base that was saved beside its adapter is what it was trained on, wherever it came from. */
 static weft_status find_base(weft_learned *self, weft_error *err) {
-    char *named = has_file(self->adapter, "config.json") ? strdup(self->adapter) : read_base(self->adapter);
+    char *named = NULL;
     weft_status status = WEFT_OK;
+    if (has_file(self->adapter, "config.json")) named = strdup(self->adapter);
+    else status = read_base(&named, self->adapter, err);
+    if (status != WEFT_OK) return status;
     if (named == NULL)
         return weft_error_set(err, WEFT_E_USER,
                               "%.1000s/" WEFT_ADAPTER_CONFIG " names no base (base_model_name_or_path): write its "

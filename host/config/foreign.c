@@ -47,19 +47,6 @@ const weft_foreign_id *weft_foreign_id_find(const char *kind, const char *name) 
     return NULL;
 }
 
-const char *weft_foreign_family(const char *model_type) {
-    static const struct {
-        const char *type, *why;
-    } families[] = {
-#define FOREIGN_FAMILY(type, why) {type, why},
-#include "config/foreign_families.def"
-#undef FOREIGN_FAMILY
-    };
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (strcmp(families[i].type, model_type) == 0) return families[i].why;
-    return NULL;
-}
-
 /* A further section that has the key: of two there is no only one. */
 static void add_home(const char **only, bool *several, const char *section) {
     if (*only == NULL) *only = section;

@@ -24,9 +24,6 @@ typedef struct weft_foreign_id {
 /* What somebody calls a plugin of the kind; NULL: no row has it. */
 const weft_foreign_id *weft_foreign_id_find(const char *kind, const char *name);
 
-/* Why nothing that comes with Weft computes models of a model_type: "its layers hold experts"; NULL: no row has it. */
-const char *weft_foreign_family(const char *model_type);
-
 /* The only section that has a key of Weft's of that name, in the table or among the host's; NULL: none or several. */
 const char *weft_foreign_home(const char *key, size_t n);
 

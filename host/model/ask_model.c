@@ -88,7 +88,7 @@ weft_status weft_declared_create_with(weft_declared **out, const weft_host *host
     self->packed_wanted = -1;
     status = weft_text_read(&self->config_text, &self->config_bytes, config_path, CONFIG_LIMIT, err);
     if (status == WEFT_OK)
-        status = weft_quantization_take(&self->says_packed, &self->config_text, &self->config_bytes, err);
+        status = weft_quantization_take(&self->says_packed, &self->config_text, &self->config_bytes, config_path, err);
     if (status == WEFT_OK && vocabulary != NULL) status = set_vocabulary(self, vocabulary, err);
     if (status != WEFT_OK) goto done;
     self->config_path = strdup(config_path);

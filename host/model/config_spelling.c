@@ -1,6 +1,7 @@
 /* host/model/config_spelling.c: see config_spelling.h. */
 #include "model/config_spelling.h"
 
+#include "base/text.h"
 #include "model/config_json.h"
 
 #include <jansson.h>
@@ -72,10 +73,13 @@ static void add_rope(additions *self, const json_t *root) {
 }
 
 char *weft_config_json_spelled(const char *text, size_t bytes, size_t *out_bytes) {
-    json_t *root = json_loadb(text, bytes, 0, NULL);
-    const json_t *newer = json_object_get(root, "dtype"), *older = json_object_get(root, "torch_dtype");
+    json_t *root = NULL;
+    const json_t *newer = NULL, *older = NULL;
     additions added = {.n = 0};
     char *out = NULL;
+    (void)weft_json_parse(&root, text, bytes, 0, "", NULL);
+    newer = json_object_get(root, "dtype");
+    older = json_object_get(root, "torch_dtype");
     if (json_is_string(newer)) add_key(&added, root, "torch_dtype", newer);
     if (json_is_string(older)) add_key(&added, root, "dtype", older);
     if (json_is_object(json_object_get(root, "rope_parameters"))) add_rope(&added, root);

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* Replaces *text, config.json, by one without the key, if that is bitsandbytes'; *taken says whether. What is no JSON
- * stays as it is: who reads it says so. */
-weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, weft_error *err);
+/* Replaces *text, config.json, by one without the key, if that is bitsandbytes'; *taken says whether. Fails if the
+ * text is not strict JSON; path names it in the error. */
+weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err);
 
 #endif

@@ -32,7 +32,6 @@ static weft_status add_ids(weft_stop_ids *out, const json_t *value, const char *
 
 static weft_status read_file(weft_stop_ids *out, const char *directory, const char *name, weft_error *err) {
     char path[4096];
-    json_error_t why;
     json_t *root = NULL;
     bool is_there = false;
     weft_status status = WEFT_OK;
@@ -41,9 +40,8 @@ static weft_status read_file(weft_stop_ids *out, const char *directory, const ch
         return weft_error_set(err, WEFT_E_USER, "the path %s is too long", directory);
     status = weft_file_exists(&is_there, path, err);
     if (status != WEFT_OK || !is_there) return status;
-    root = json_load_file(path, 0, &why);
-    if (root == NULL) return weft_error_set(err, WEFT_E_DATA, "%s:%d: %s", path, why.line, why.text);
-    status = add_ids(out, json_object_get(root, "eos_token_id"), path, err);
+    status = weft_json_read(&root, path, 0, err);
+    if (status == WEFT_OK) status = add_ids(out, json_object_get(root, "eos_token_id"), path, err);
     json_decref(root);
     return status;
 }
@@ -88,11 +86,10 @@ static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *
     char value[16 * WEFT_MAX_STOP_IDS], *changed = NULL;
     const weft_json_change change = {"eos_token_id", value};
     weft_stop_ids own = {.n = 0}, all = *first;
-    json_t *root = json_loadb(*text, *bytes, 0, NULL);
-    const bool is_empty = json_object_size(root) == 0;
+    json_t *root = NULL;
     bool has_all = true;
-    weft_status status = WEFT_OK;
-    if (!json_is_object(root)) status = weft_error_set(err, WEFT_E_DATA, "%s: is no JSON object", path);
+    weft_status status = weft_json_parse(&root, *text, *bytes, 0, path, err);
+    const bool is_empty = json_object_size(root) == 0;
     if (status == WEFT_OK) status = add_ids(&own, json_object_get(root, change.key), path, err);
     json_decref(root);
     for (int32_t i = 0; i < first->n; i++) has_all = has_all && weft_stop_ids_have(&own, first->ids[i]);

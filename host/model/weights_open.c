@@ -1,6 +1,7 @@
 /* host/model/weights_open.c: the files of a model whose names of tensors another class or a wrapper has written:
  * without the prefix of the head's model, as AutoModel saves them, or with one of torch.compile, DDP or a vision
  * model. */
+#include "base/text.h"
 #include "model/config_json.h"
 #include "model/weights.h"
 
@@ -106,10 +107,13 @@ weft_status weft_weights_open(weft_safetensors **out, const weft_declared *decla
 
 char *weft_config_json_with_head(const weft_declared *declared, const char *text, size_t bytes, size_t *out_bytes) {
     char base[256], *value = NULL, *out = NULL;
-    json_t *root = json_loadb(text, bytes, 0, NULL), *named = NULL;
-    const json_t *classes = json_object_get(root, "architectures");
-    const char *class_name = json_string_value(json_array_get(classes, 0));
+    json_t *root = NULL, *named = NULL;
+    const json_t *classes = NULL;
+    const char *class_name = NULL;
     int32_t inner = -1;
+    (void)weft_json_parse(&root, text, bytes, 0, "", NULL);
+    classes = json_object_get(root, "architectures");
+    class_name = json_string_value(json_array_get(classes, 0));
     base_of(base, declared);
     if (base[0] != '\0') base[strlen(base) - 1] = '\0';
     if (base[0] != '\0') inner = weft_declared_module(declared, base);

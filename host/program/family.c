@@ -3,15 +3,13 @@
 
 #include "adapter/origin.h"
 #include "base/text.h"
-#include "config/foreign.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LONGEST_ID = 64, MOST_BYTES = 16 << 20 };
+enum { LONGEST_ID = 64 };
 
 /* Letters, digits and signs that lead to no other directory. */
 static bool could_be_id(const char *name) {
@@ -20,15 +18,12 @@ static bool could_be_id(const char *name) {
            strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == n;
 }
 
-/* The object of a file in the directory, to be released; NULL: there is none. */
+/* Returns the object of a file in the directory, which the caller releases; NULL: there is none. */
 static json_t *read_object(const char *directory, const char *file) {
-    char *path = NULL, *text = NULL;
-    size_t bytes = 0;
+    char *path = NULL;
     json_t *object = NULL;
     if (asprintf(&path, "%s/%s", directory, file) < 0) return NULL;
-    if (weft_text_read(&text, &bytes, path, MOST_BYTES, NULL) == WEFT_OK && memchr(text, 0, bytes) == NULL)
-        object = json_loadb(text, bytes, 0, NULL); /* which allows a NUL byte after a number */
-    free(text);
+    (void)weft_json_read(&object, path, 0, NULL);
     free(path);
     return object;
 }
@@ -106,29 +101,13 @@ void weft_family_find_adapter(weft_run *run) {
     use_own_name(run->adapter);
 }
 
-weft_status weft_family_check(const char *directory, weft_error *err) {
-    static const char mark[] = "\xEF\xBB\xBF";
-    char *path = NULL, *text = NULL;
-    size_t bytes = 0;
-    json_error_t why = {.line = 1, .column = 1};
+weft_status weft_family_check(const char *directory, const char *file, weft_error *err) {
+    char *path = NULL;
     json_t *object = NULL;
     weft_status status = WEFT_OK;
-    if (asprintf(&path, "%s/config.json", directory) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory");
-    status = weft_text_read(&text, &bytes, path, MOST_BYTES, err);
-    if (status == WEFT_OK && bytes >= 3 && memcmp(text, mark, 3) == 0)
-        status = weft_error_set(err, WEFT_E_DATA,
-                                "%s:1:1: the file begins with a byte order mark (EF BB BF), which JSON does not allow. "
-                                "Fix: save it as UTF-8 without the mark",
-                                path);
-    if (status == WEFT_OK && memchr(text, 0, bytes) != NULL) {
-        for (const char *at = text; *at != '\0'; at++) why.line += *at == '\n';
-        status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: it holds a NUL byte", path, why.line);
-    }
-    if (status == WEFT_OK) object = json_loadb(text, bytes, 0, &why);
-    if (status == WEFT_OK && object == NULL)
-        status = weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: is not JSON: %s", path, why.line, why.column, why.text);
+    if (asprintf(&path, "%s/%s", directory, file) < 0) return weft_error_set(err, WEFT_E_MEMORY, "no memory");
+    status = weft_json_read(&object, path, 0, err);
     json_decref(object);
-    free(text);
     free(path);
     return status;
 }
@@ -161,23 +140,11 @@ weft_status weft_family_missing(const weft_run *run, weft_error *err) {
     if (error == ENOENT)
         return weft_config_reject(run->config, "model", "path", err,
                                   "has no config.json: give the directory of a model as it comes from Hugging Face");
-    status = weft_family_check(run->settings.model.path, err);
+    status = weft_family_check(run->settings.model.path, "config.json", err);
     if (status != WEFT_OK) return status;
     return weft_config_reject(
         run->config, "model", "plugin", err,
         "is missing, and %s/config.json has no model_type that could be its id: name one of those "
         "that weft plugins list has",
         run->settings.model.path);
-}
-
-weft_status weft_family_explain(const weft_run *run, weft_status status, weft_error *err) {
-    char *family = status == WEFT_E_USER || status == WEFT_E_DATA ? weft_family_read(run->settings.model.path) : NULL;
-    const char *why = family == NULL ? NULL : weft_foreign_family(family);
-    const size_t n = err == NULL ? 0 : strlen(err->text);
-    const bool computes = family != NULL && weft_run_id(run, WEFT_PART_MODEL) != NULL &&
-                          strcmp(weft_run_id(run, WEFT_PART_MODEL), family) == 0;
-    if (why != NULL && err != NULL && !computes)
-        (void)snprintf(err->text + n, sizeof err->text - n, ". Weft does not compute %s: %s", family, why);
-    free(family);
-    return status;
 }

@@ -10,8 +10,8 @@
 /* model_type of the directory's config.json, to be freed; NULL: it has none that could be an id. */
 char *weft_family_read(const char *directory);
 
-/* Fails if config.json of the directory cannot be read or is not JSON; err says at which line. */
-weft_status weft_family_check(const char *directory, weft_error *err);
+/* Fails if the file of the directory cannot be read or is no JSON object; err has line and column. */
+weft_status weft_family_check(const char *directory, const char *file, weft_error *err);
 
 /* run->family by [model] path, where nobody names the plugin; NULL where that comes to none. */
 void weft_family_find(weft_run *run);
@@ -27,9 +27,5 @@ void weft_family_find_adapter(weft_run *run);
 
 /* Of a model plugin that nobody names and no config.json either: what is wrong, from the directory on. */
 weft_status weft_family_missing(const weft_run *run, weft_error *err);
-
-/* status, and where a model was refused whose model_type nothing here computes: why nothing does, behind the
- * sentence. */
-weft_status weft_family_explain(const weft_run *run, weft_status status, weft_error *err);
 
 #endif

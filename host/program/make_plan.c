@@ -61,9 +61,13 @@ static weft_status read_source(weft_adapter_source *out, char *path, const weft_
     weft_error why = WEFT_ERROR_INIT;
     char *text = NULL, place[WEFT_PATH_BYTES];
     size_t bytes = 0;
+    json_t *json = NULL; /* parsed here so that each adapter plugin gets strict JSON */
     weft_status status = weft_stack_source(place, stack, held, adapter, run->settings.adapter_from, &why);
     if (status == WEFT_OK) status = weft_path_join(path, place, WEFT_ADAPTER_CONFIG, &why);
     if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, ADAPTER_CONFIG_LIMIT, &why);
+    if (status == WEFT_OK) status = weft_json_parse(&json, text, bytes, 0, path, &why);
+    json_decref(json);
+    if (status != WEFT_OK) free(text);
     if (status != WEFT_OK) return blame_key(run, "adapter", source_key(run), status, &why, "", err);
     out->struct_size = (uint32_t)sizeof *out;
     out->config_path = path;
@@ -163,7 +167,6 @@ static weft_status declare_model(weft_plan *plan, weft_error *err) {
     status = weft_declared_create_with(&plan->declared, run->host, weft_loaded_table(part->loaded, model), part->config,
                                        path, run->vocabulary.rows > 0 ? &run->vocabulary : NULL, err);
     status = weft_plugin_blame(weft_run_table(run, WEFT_PART_MODEL, model), status, err);
-    status = weft_family_explain(run, status, err);
     status = weft_run_located(run, WEFT_PART_MODEL, weft_plugin_call_end(&call, status, err), err);
     if (status == WEFT_OK) weft_answers_note_model(plan);
     if (status == WEFT_OK) status = attach_adapters(plan, err);

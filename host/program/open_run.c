@@ -110,6 +110,7 @@ static weft_status choose_trained(weft_run *run, weft_error *err) {
 static weft_status check_adapter(const weft_run *run, weft_error *err) {
     const char *key = run->settings.adapter.use[0] != '\0' ? "use" : "from";
     char config[WEFT_PATH_BYTES];
+    weft_error why = WEFT_ERROR_INIT;
     if (run->settings.adapter_from[0] == '\0' || run->parts[WEFT_PART_ADAPTER].loaded != NULL) return WEFT_OK;
     if (weft_path_join(config, run->settings.adapter_from, "adapter_config.json", NULL) == WEFT_OK &&
         access(config, F_OK) != 0)
@@ -117,6 +118,9 @@ static weft_status check_adapter(const weft_run *run, weft_error *err) {
                                   "names %s, where no adapter_config.json lies: a run leaves its adapter in its "
                                   "directory's model/",
                                   run->settings.adapter_from);
+    if (weft_family_check(run->settings.adapter_from, "adapter_config.json", &why) != WEFT_OK)
+        return weft_config_reject(run->config, "adapter", key, err, "names an adapter that cannot be read: %s",
+                                  why.text);
     return weft_config_reject(
         run->config, "adapter", key, err,
         "names %s, and no plugin: its adapter_config.json does not say which, so name it, as plugin "

@@ -50,14 +50,8 @@ static void refuse_plugin(const weft_run *run, int32_t index, const char *name, 
     const char *kind = weft_part_name(index);
     const weft_foreign_id *foreign = weft_foreign_id_find(kind, name);
     const char *family = index == WEFT_PART_MODEL ? run->family : NULL;
-    const char *unserved = family != NULL && status == WEFT_E_USER ? weft_foreign_family(family) : NULL;
     const bool is_read = weft_adapter_of_part(index) >= 0 && run->adapter != NULL;
-    if (unserved != NULL)
-        (void)weft_config_reject(run->config, kind, "path", err,
-                                 "is a model whose model_type is %s, which Weft does not compute: %s. Models that it "
-                                 "does are in docs/guide/coming-from.md; a plugin of your own can compute others",
-                                 family, unserved);
-    else if (family != NULL)
+    if (family != NULL)
         (void)weft_config_reject(run->config, kind, "plugin", err,
                                  "is model_type of the model's config.json and cannot be used: %s", why);
     else if (is_read && status == WEFT_E_USER)

@@ -22,14 +22,16 @@ static weft_status read_file(char **text, size_t *bytes, const char *directory, 
 }
 
 weft_status weft_token_files_pad(char **out, const char *directory, weft_error *err) {
-    char *text = NULL;
+    char path[WEFT_PATH_BYTES], *text = NULL;
     size_t bytes = 0;
     json_t *config = NULL;
     const json_t *found = NULL;
     const char *name = NULL;
     weft_status status = read_file(&text, &bytes, directory, "tokenizer_config.json", err);
     *out = NULL;
-    if (text != NULL) config = json_loadb(text, bytes, 0, NULL);
+    if (text != NULL) status = weft_path_join(path, directory, "tokenizer_config.json", err);
+    if (text != NULL && status == WEFT_OK)
+        status = weft_json_parse(&config, text, bytes, JSON_DECODE_INT_AS_REAL, path, err);
     found = json_object_get(config, "pad_token");
     name = json_string_value(json_is_object(found) ? json_object_get(found, "content") : found);
     if (name != NULL && (*out = strdup(name)) == NULL)
@@ -67,9 +69,8 @@ static char *compare(const char *had, size_t n_had, const char *has, size_t n_ha
     json_t *before = NULL, *after = NULL;
     char *more = NULL;
     if (n_had == n_has && memcmp(had, has, n_had) == 0) return NULL;
-    before = json_loadb(had, n_had, 0, NULL);
-    after = json_loadb(has, n_has, 0, NULL);
-    if (before != NULL)
+    if (weft_json_parse(&before, had, n_had, JSON_ALLOW_NUL, "", NULL) == WEFT_OK &&
+        weft_json_parse(&after, has, n_has, JSON_ALLOW_NUL, "", NULL) == WEFT_OK)
         more = list_more(json_object_get(before, "added_tokens"), json_object_get(after, "added_tokens"), pad);
     json_decref(after);
     json_decref(before);

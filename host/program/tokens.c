@@ -2,6 +2,7 @@
  * the run comes to the same model. */
 #include "program/tokens.h"
 
+#include "base/text.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 
@@ -140,7 +141,7 @@ static int64_t read_rows(const char *directory) {
     json_t *config = NULL;
     int64_t rows = 0;
     if (asprintf(&path, "%s/config.json", directory) < 0) return 0;
-    config = json_load_file(path, 0, NULL);
+    (void)weft_json_read(&config, path, 0, NULL);
     rows = (int64_t)json_integer_value(json_object_get(config, "vocab_size"));
     json_decref(config);
     free(path);

@@ -1,6 +1,8 @@
 /* host/report/rate_table.c: see rate_table.h. */
 #include "report/rate_table.h"
 
+#include "base/text.h"
+
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
@@ -183,13 +185,12 @@ static weft_status judge_rates(const weft_rates *rates, const char *path, const 
 }
 
 weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err) {
-    json_error_t error;
-    json_t *file = json_load_file(path, 0, &error);
-    weft_status status = WEFT_OK;
+    json_t *file = NULL;
+    weft_error why = WEFT_ERROR_INIT;
+    weft_status status = weft_json_read(&file, path, 0, &why);
     memset(out, 0, sizeof *out);
-    if (file == NULL)
-        return weft_error_set(err, WEFT_E_USER, "--rates %s: %s: give the output of weft plan --time --json", path,
-                              error.text);
+    if (status != WEFT_OK)
+        return weft_error_set(err, WEFT_E_USER, "--rates %s: give the output of weft plan --time --json", why.text);
     if (!read_rates(out, json_object_get(file, "rates")))
         status = weft_error_set(err, WEFT_E_USER,
                                 "--rates %s has no complete `rates`: give the output of weft plan --time --json", path);

@@ -6,6 +6,7 @@
 #include "run/checkpoint.h"
 
 #include "base/hash.h"
+#include "base/text.h"
 #include "config/number.h"
 #include "program/offers.h"
 
@@ -169,9 +170,10 @@ static void add_plugins(collector *self, const weft_run *run) {
 
 /* Of config.json as a sorted text, so that spacing and order do not count. */
 static void add_model(collector *self, const weft_declared *declared) {
-    char hex[65], value[96];
-    json_t *json = json_loadb(declared->config_text, declared->config_bytes, 0, NULL);
-    char *text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
+    char hex[65], value[96], *text = NULL;
+    json_t *json = NULL;
+    (void)weft_json_parse(&json, declared->config_text, declared->config_bytes, 0, declared->config_path, NULL);
+    text = json == NULL ? NULL : json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY);
     if (text == NULL)
         self->status =
             weft_error_set(self->err, WEFT_E_DATA, "%s: cannot be read as JSON again", declared->config_path);

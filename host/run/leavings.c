@@ -173,7 +173,7 @@ weft_status weft_leavings_find_in_checkpoint(char foreign[WEFT_PATH_BYTES], cons
     weft_status status = weft_path_join(manifest_path, path, WEFT_MANIFEST_NAME, err);
     if (status != WEFT_OK) return status;
     foreign[0] = '\0';
-    manifest = json_load_file(manifest_path, 0, NULL); /* without it names count */
+    (void)weft_json_read(&manifest, manifest_path, 0, NULL); /* without it names count */
     in.files = json_object_get(manifest, "files");
     status = search_directory(&in, path, err);
     json_decref(manifest);

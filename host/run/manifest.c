@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-enum { FORMAT = 1, MANIFEST_LIMIT = 100 << 20, GRID_LIMIT = 1 << 17 };
+enum { FORMAT = 1, GRID_LIMIT = 1 << 17 };
 
 static weft_status no_memory_for_manifest(const char *directory, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its manifest", directory);
@@ -86,18 +86,6 @@ weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t gr
 
 /* ---- verifying ---- */
 
-static weft_status load_manifest(json_t **out, const char *path, weft_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
-    json_error_t at;
-    weft_status status = weft_text_read(&text, &bytes, path, MANIFEST_LIMIT, err);
-    if (status != WEFT_OK) return status;
-    *out = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
-    if (*out == NULL) status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", path, at.line, at.text);
-    free(text);
-    return status;
-}
-
 /* A name in or below the directory, and nothing that leads elsewhere. */
 static bool is_name_good(const char *name) {
     return name[0] != '/' && name[0] != '\0' && strstr(name, "..") == NULL;
@@ -125,7 +113,7 @@ static weft_status verify_manifest(const char *directory, uint64_t step, weft_sh
     int64_t grid = 0;
     json_t *manifest = NULL, *entry = NULL;
     weft_status status = weft_path_join(path, directory, WEFT_MANIFEST_NAME, err);
-    if (status == WEFT_OK) status = load_manifest(&manifest, path, err);
+    if (status == WEFT_OK) status = weft_json_read(&manifest, path, 0, err);
     if (status == WEFT_OK) status = check_head(manifest, step, &grid, path, err);
     json_object_foreach(json_object_get(manifest, "files"), name, entry) {
         if (status != WEFT_OK) break;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { FORMAT = 1, RECORD_LIMIT = 64 << 20 };
+enum { FORMAT = 1 };
 
 static const char *const masters_names[] = {"none", "trainable", "all"};
 
@@ -230,19 +230,12 @@ void weft_record_clear(weft_record *record) {
 }
 
 weft_status weft_record_load(weft_record *out, const char *path, weft_error *err) {
-    char *text = NULL;
-    size_t bytes = 0;
-    json_error_t at;
     json_t *json = NULL;
     reader self = {.path = path, .status = WEFT_OK, .err = err};
     memset(out, 0, sizeof *out);
-    self.status = weft_text_read(&text, &bytes, path, RECORD_LIMIT, err);
-    if (self.status != WEFT_OK) return self.status;
-    json = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &at);
+    self.status = weft_json_read(&json, path, 0, err);
     self.json = json;
-    if (json == NULL) self.status = weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", path, at.line, at.text);
-    else read_record(&self, out);
+    if (self.status == WEFT_OK) read_record(&self, out);
     json_decref(json);
-    free(text);
     return self.status;
 }

@@ -124,12 +124,14 @@ static weft_status find_template(bool *out, const char *directory, weft_error *e
     char path[WEFT_PATH_BYTES];
     json_t *config = NULL;
     weft_status status = find_file(out, directory, "chat_template.jinja", err);
-    if (status == WEFT_OK && !*out) status = weft_path_join(path, directory, "tokenizer_config.json", err);
     if (status != WEFT_OK || *out) return status;
-    config = json_load_file(path, 0, NULL); /* the tokenizer reports what is wrong with the file */
+    status = find_file(out, directory, "tokenizer_config.json", err);
+    if (status == WEFT_OK && *out) status = weft_path_join(path, directory, "tokenizer_config.json", err);
+    if (status != WEFT_OK || !*out) return status;
+    status = weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, err);
     *out = json_object_get(config, "chat_template") != NULL;
     json_decref(config);
-    return WEFT_OK;
+    return status;
 }
 
 weft_status weft_run_use_adapter_tokenizer(weft_run *run, weft_error *err) {

@@ -116,7 +116,7 @@ static bool template_has_eos(const weft_text_files *self) {
     bool has = source != NULL && strstr(source, "eos_token") != NULL;
     if (source == NULL) {
         config = find_text(self, "tokenizer_config.json");
-        root = config == NULL ? NULL : json_loads(config, 0, NULL);
+        if (config != NULL) (void)weft_json_parse(&root, config, strlen(config), JSON_DECODE_INT_AS_REAL, "", NULL);
         dumped = json_dumps(json_object_get(root, "chat_template"), JSON_ENCODE_ANY);
         has = dumped != NULL && strstr(dumped, "eos_token") != NULL;
     }
@@ -129,11 +129,13 @@ static bool template_has_eos(const weft_text_files *self) {
 static weft_status change_eos(weft_text_file *file, const char *token, weft_error *err) {
     char *value = NULL, *changed = NULL;
     size_t bytes = 0;
-    json_t *root = file->text == NULL ? NULL : json_loads(file->text, 0, NULL), *name = json_string(token);
+    json_t *root = NULL, *name = json_string(token);
+    weft_status status =
+        file->text == NULL ? WEFT_OK
+                           : weft_json_parse(&root, file->text, file->bytes, JSON_DECODE_INT_AS_REAL, file->name, err);
     const json_t *now = json_object_get(root, "eos_token");
     const char *is = json_string_value(json_is_object(now) ? json_object_get(now, "content") : now);
     const bool changes = now != NULL && (is == NULL || strcmp(is, token) != 0) && name != NULL;
-    weft_status status = WEFT_OK;
     if (changes) value = json_dumps(name, JSON_ENCODE_ANY);
     if (value != NULL) {
         const weft_json_change change = {"eos_token", value};

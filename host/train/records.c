@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -39,7 +40,8 @@ typedef struct cut {
 
 /* A record; NULL: the line is none. A last line without an end is that of a run that was cut short. */
 static json_t *read_line(cut *self, const char *line, size_t n, int64_t number) {
-    json_t *record = line[n - 1] == '\n' ? json_loadb(line, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    json_t *record = NULL;
+    if (line[n - 1] == '\n') (void)weft_json_parse(&record, line, n, 0, self->path, NULL);
     if (json_is_integer(json_object_get(record, "step"))) return record;
     json_decref(record);
     if (line[n - 1] != '\n') return NULL;

@@ -2,6 +2,7 @@
 #include "train/similarity.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -55,10 +56,11 @@ static weft_status keep_before(const weft_similarity *self, weft_error *err) {
 
 /* Into `before`; false: the file is not there, or is another run's. */
 static bool read_before(weft_similarity *self, const char *path) {
-    json_t *object = json_load_file(path, 0, NULL);
-    const json_t *mean = json_object_get(object, "mean_last_hidden_state");
+    json_t *object = NULL;
     const int64_t n = weft_hidden_width(self->hidden);
-    bool good = (int64_t)json_array_size(mean) == n;
+    bool good = weft_json_read(&object, path, 0, NULL) == WEFT_OK;
+    const json_t *mean = json_object_get(object, "mean_last_hidden_state");
+    good = good && (int64_t)json_array_size(mean) == n;
     for (int64_t i = 0; i < n && good; i++) {
         const json_t *number = json_array_get(mean, (size_t)i);
         good = json_is_number(number);

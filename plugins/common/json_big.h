@@ -1,11 +1,12 @@
-/* json_big.h: JSON whose whole numbers may have any size. Jansson keeps 64 bits. A larger number is loaded as a string
- * of U+0000 and its digits, each number by itself, and is written as a number again. A string of the input that has
- * this form is written as a number, too. */
+/* json_big.h: strict JSON whose whole numbers may have any size. Jansson keeps 64 bits. A larger number is loaded as a
+ * string of U+0000 and its digits, each number by itself, and is written as a number again. A string of the input that
+ * has this form is written as a number, too. */
 #ifndef WEFT_PLUGINS_COMMON_JSON_BIG_H
 #define WEFT_PLUGINS_COMMON_JSON_BIG_H
 
 #include <errno.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,10 +40,25 @@ static inline size_t json_big_number(const char *text, size_t n, size_t at) {
     return errno == ERANGE ? end - at : 0;
 }
 
-/* As json_loadb. */
+/* Whether the text has no byte order mark and no NUL byte, which jansson accepts after a number. Fills *why. */
+static inline int json_big_is_text(const char *text, size_t n, json_error_t *why) {
+    const char *nul = memchr(text, 0, n), *line = text;
+    const int has_mark = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
+    memset(why, 0, sizeof *why);
+    why->line = 1;
+    for (const char *at = text; !has_mark && nul != NULL && at < nul; at++) {
+        why->line += *at == '\n';
+        if (*at == '\n') line = at + 1;
+    }
+    why->column = has_mark || nul == NULL ? 1 : (int)(nul - line) + 1;
+    (void)snprintf(why->text, sizeof why->text, "%s", has_mark ? "a byte order mark (EF BB BF)" : "a NUL byte");
+    return !has_mark && nul == NULL;
+}
+
+/* As json_loadb, but a text with a NUL byte or a byte order mark is an error, too. */
 static inline json_t *json_big_load(const char *text, size_t n, size_t flags, json_error_t *why) {
     static const char mark[] = "\"\\u0000";
-    json_t *out = json_loadb(text, n, flags, why);
+    json_t *out = json_big_is_text(text, n, why) ? json_loadb(text, n, flags, why) : NULL;
     char *copy = NULL;
     size_t used = 0;
     if (out != NULL || json_error_code(why) != json_error_numeric_overflow) return out;

@@ -271,8 +271,14 @@ their 's/"alpha_pattern": {}/"alpha_pattern": {"layers\\\\.[12]\\\\..*": 9}/'
 [ "$with" != "$(loss plain.ini adapter.from=wrong)" ] || failed "alphas of a file change nothing" log
 their 's/"exclude_modules": null/"exclude_modules": ["lm_head", "mlp"]/; s/"q_proj"/"q_proj", "lm_head"/'
 near "a head that is left out" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
-their '/"target_modules": \[/,/\]/c "target_modules": ".*", "exclude_modules": ".*(head|norm|self_attn|mlp)",'
+their '/"exclude_modules": null/d; /"target_modules": \[/,/\]/c "target_modules": ".*", "exclude_modules": ".*(head|norm|self_attn|mlp)",'
 near "an expression of all" 1e-9 "$with" "$(loss plain.ini adapter.from=wrong)"
+# an adapter's files are strict JSON, whoever reads them first
+their 's/"r": 4,/"r": 4,,/'
+refused "wrong/adapter_config.json:" "$weft" eval plain.ini adapter.from=wrong
+refused ": is not JSON" "$weft" eval plain.ini adapter.from=wrong adapter.plugin=lora
+their 's/"r": 4,/"r": 4, "r": 5,/'
+refused "duplicate object key" "$weft" eval plain.ini adapter.from=wrong adapter.plugin=lora
 their 's/"exclude_modules": null/"exclude_modules": ".*"/'
 refused "$dir/wrong/adapter_config.json: exclude_modules = .* leaves out every module that target_modules = " "$weft" eval plain.ini adapter.from=wrong
 their 's/"exclude_modules": null/"exclude_modules": ".*[[:alpha:]]"/'

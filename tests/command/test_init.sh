@@ -140,6 +140,17 @@ refused "none.json holds no record" "$weft" init runs/scratch data/none.json -o 
 printf '{"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a%s"}]}\n' 1 2 3 4 >data/turns.jsonl
 prints "$weft" init runs/scratch data/turns.jsonl -o turns.ini
 says turns.ini "plugin = instruct"
+! grep -q '^ignore = ' turns.ini || failed "no key is ignored that is not there" turns.ini
+
+# keys that training does not use are listed, wherever a record has them; the file runs as it is
+turn='{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "rating": 5}'
+printf '{"id": "x", "source": "s", "messages": [%s]}\n' "$turn" "$turn" "$turn" >data/more.jsonl
+printf '{"messages": [%s], "url": "u", "license": null}\n' "$turn" >>data/more.jsonl
+prints "$weft" init runs/scratch data/more.jsonl -o more.ini
+[ "$(sed -n 's/^ignore = //p' more.ini | tr -d ' ')" = id,source,rating,url ] || failed "unused keys are not listed" more.ini
+runs more.ini
+printf '{"messages": [{"role": "user", "content": "q"}, {"role": "oops", "content": "a"}], "url": "u"}\n' >data/oops.jsonl
+refused "oops" "$weft" init runs/scratch data/oops.jsonl -o bad.ini
 
 # what fits is found by planning: of a room for half, less goes through the model at once
 prints "$weft" init scratch data/games.txt --fresh -o whole.ini

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "adapter/origin.h"
+#include "model/stop_ids.h"
 #include "run/manifest.h"
 #include "base/safetensors.h"
 #include "model/declare.h"
@@ -27,6 +29,7 @@ static const struct {
     {"{\"a\" 1}", 0}, {"{\"a\"::1}", 0}, {"{\"a\";1}", 0}, {"{\"a\":1;\"b\":2}", 0}, {"{a:1}", 0}, {"{'a':1}", 0},
     {"{1:1}", 0}, {"{null:1}", 0}, {"{\"a\":1}}", 0}, {"{\"a\":1}{", 0}, {"{\"a\":1} x", 0}, {"{\"a\":1}//", 0},
     {"{\"a\":1/**/}", 0}, {"# {}", 0}, {"{\"a\":1}\0", 8}, {"\0{}", 3}, {"\xff\xfe{\0}\0", 6}, {"\xef\xbb\xbf", 0},
+    {"\xef\xbb\xbf{}", 0}, {"{}\n{}", 0}, {"{\"a\":1,\"a\":1}", 0},
     {"\xef\xbb{}", 0}, {"{\"a\":01}", 0}, {"{\"a\":-}", 0}, {"{\"a\":+1}", 0}, {"{\"a\":1.}", 0}, {"{\"a\":.5}", 0},
     {"{\"a\":1e}", 0}, {"{\"a\":1e+}", 0}, {"{\"a\":1ee2}", 0}, {"{\"a\":0x10}", 0}, {"{\"a\":1 2}", 0},
     {"{\"a\":--1}", 0}, {"{\"a\":1_000}", 0}, {"{\"a\":NaN}", 0}, {"{\"a\":Infinity}", 0}, {"{\"a\":-Infinity}", 0},
@@ -113,6 +116,18 @@ static weft_status read_manifest(const void *text, size_t n, weft_error *err) {
     return weft_manifest_glance(fuzz_directory(), 50, err);
 }
 
+static weft_status read_origin(const void *text, size_t n, weft_error *err) {
+    weft_adapter_origin origin;
+    (void)fuzz_file(reads, text, n);
+    return weft_origin_load(&origin, fuzz_directory(), err);
+}
+
+static weft_status read_stop_ids(const void *text, size_t n, weft_error *err) {
+    weft_stop_ids ids;
+    (void)fuzz_file(reads, text, n);
+    return weft_stop_ids_read(&ids, fuzz_directory(), -1, err);
+}
+
 static const struct {
     const char *file;
     weft_status (*read)(const void *text, size_t n, weft_error *err);
@@ -120,7 +135,9 @@ static const struct {
                {"tokenizer.json", read_tokenizer},
                {"model.safetensors", read_tensors},
                {"model.safetensors.index.json", read_index},
-               {WEFT_MANIFEST_NAME, read_manifest}};
+               {WEFT_MANIFEST_NAME, read_manifest},
+               {WEFT_ADAPTER_ORIGIN, read_origin},
+               {"generation_config.json", read_stop_ids}};
 
 static int faults;
 

@@ -3,15 +3,17 @@
 expressions of the `tokenizers` library (Unicode 16.0), with two flags: the library's Punctuation pre-tokenizer cuts at
 the character, and Unicode 9.0, whose tables the library normalizes by, has the character (queried from Perl). Makes
 unicode.json too: for each part of a tokenizer.json that reads classes of characters, number and hash of the library's
-ids for a text that holds every character.
+ids for a text that holds every character. Makes plugins/tokenizer/common/case_table.h from this Python's str: 3.11 to
+3.13 (Unicode 14.0 to 15.1) have the same cases.
 
-    python make_unicode.py [--table FILE] [--golden FILE]
+    python make_unicode.py [--table FILE] [--golden FILE] [--case FILE]
 """
 
 import argparse
 import json
 import pathlib
 import subprocess
+import sys
 
 import tokenizers
 from tokenizers import Regex, Tokenizer, pre_tokenizers
@@ -85,6 +87,59 @@ def rows():
     yield dict(added_tokens=[word]), "<x>", ""
 
 
+CASE_HEAD = """/* case_table.h: made by tests/golden/make_unicode.py: upper, lower, title and casefold of Python's str. */
+/* clang-format off */
+typedef struct case_run {
+    int32_t first, last, step, delta;
+} case_run;
+"""
+
+
+def runs_of(pairs):
+    """[first, last, step, delta] of characters with the same delta at the same step."""
+    out = []
+    for c, delta in pairs:
+        if out and out[-1][3] == delta and c - out[-1][1] <= 2 and out[-1][2] in (0, c - out[-1][1]):
+            out[-1][1:3] = c, c - out[-1][1]
+        else:
+            out.append([c, c, 0, delta])
+    return [(a, b, step or 1, delta) for a, b, step, delta in out]
+
+
+def case_table():
+    one = lambda f: {c: ord(f(chr(c))) - c for c in POINTS if len(f(chr(c))) == 1}
+    upper, lower = one(str.upper), one(str.lower)
+    title, fold = one(str.title), one(str.casefold)
+    tables = dict(upper={c: d for c, d in upper.items() if d}, lower={c: d for c, d in lower.items() if d},
+                  title={c: d for c, d in title.items() if d != upper.get(c)},
+                  fold={c: d for c, d in fold.items() if d != lower.get(c)},
+                  cased={c: 0 for c in POINTS if (chr(c) + "A").title()[-1] == "a"})
+    lines = [CASE_HEAD]
+    for name, pairs in tables.items():
+        words = ["{0x%x, 0x%x, %d, %d}" % run for run in runs_of(sorted(pairs.items()))]
+        lines.append("static const case_run %s_runs[] = {\n" % name)
+        lines.append(",\n".join(", ".join(words[i:i + 4]) for i in range(0, len(words), 4)) + "};\n")
+    text = lambda s, c: "NULL" if len(s) == 1 else '"%s"' % "".join("\\x%02x" % b for b in s.encode())
+    lines.append("/* Characters that become several; NULL: the runs have it. */\nstatic const struct {\n    int32_t point;\n"
+                 "    const char *upper, *title, *lower, *fold;\n} several[] = {\n")
+    for c in POINTS:
+        all_four = [f(chr(c)) for f in (str.upper, str.title, str.lower, str.casefold)]
+        if max(map(len, all_four)) > 1:
+            lines.append("{0x%x, %s},\n" % (c, ", ".join(text(s, c) for s in all_four)))
+    return "".join(lines).removesuffix(",\n") + "};\n/* clang-format on */\n"
+
+
+def case_rows():
+    """For test_jinja.c: hash of each change of every character up to U+1FFFF but U+03A3, alone and behind a letter."""
+    for name in ["upper", "lower", "title", "swapcase"]:
+        for before in ["", "b"]:
+            text = bytearray()
+            for i in range(0, 0x20000, 4096):
+                block = [c for c in range(i, i + 4096) if not 0xD800 <= c < 0xE000 and c != 0x3A3]
+                text += getattr(" ".join(before + chr(c) for c in block), name)().encode()
+            yield name, before, fnv(text)
+
+
 def fnv(ids):
     h = 14695981039346656037
     for i in ids:
@@ -106,7 +161,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--table", type=pathlib.Path, default=ROOT / "plugins/tokenizer/bpe/unicode_table.h")
     parser.add_argument("--golden", type=pathlib.Path, default=ROOT / "tests/golden/unicode.json")
+    parser.add_argument("--case", type=pathlib.Path, default=ROOT / "plugins/tokenizer/common/case_table.h")
     args = parser.parse_args()
+    assert (3, 11) <= sys.version_info < (3, 14), "the cases are those of Python 3.11 to 3.13"
+    args.case.write_text(case_table())
+    print(*case_rows(), sep="\n")
     category, punctuation, old = categories(), cut_at(pre_tokenizers.Punctuation()), of_unicode_9()
     words, before = [], None
     for c in range(0x110000):

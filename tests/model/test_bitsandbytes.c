@@ -185,7 +185,7 @@ static const struct {
     {"nf4", WEIGHT ".quant_map", 0, "\0\0\x80\xbf", "\0\0\x81\xbf", {"code 0 stands for -1.0078125", "for -1"}},
     {"nf4", WEIGHT ".nested_quant_map", 1, NULL, NULL, {".nested_quant_map' has 255 elements"}},
     {"nf4", STATE, -1, NULL, NULL, {WEIGHT ".absmax' has scales of 4-bit codes, and '" STATE "'"}},
-    {"nf4", STATE, 1, NULL, NULL, {STATE "' is not JSON"}},
+    {"nf4", STATE, 1, NULL, NULL, {STATE "':1:"}},
     {"nf4", STATE, 0, "\"nf4\"", "\"fp4\"", {STATE, "quant_type = \"fp4\"", "bnb_4bit_quant_type = \"nf4\""}},
     {"nf4",
      STATE,

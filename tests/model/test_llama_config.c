@@ -359,8 +359,10 @@ END_TEST
 START_TEST(what_is_no_object_is_named_with_its_line) {
     static const struct {
         const char *text, *part;
-    } files[] = {{"", ":1: is not JSON"},
-                 {"{\n\"hidden_size\": 16,\n}", ":3: is not JSON"},
+    } files[] = {{"", ":1:0: is not JSON"},
+                 {"{\n\"hidden_size\": 16,\n}", ":3:1: is not JSON"},
+                 {"\xEF\xBB\xBF{}", ":1:1: is not JSON"},
+                 {"{} {}", ":1:4: is not JSON"},
                  {"[1]", "is not a JSON object"},
                  {"{\"vocab_size\": 1, \"vocab_size\": 2}", "duplicate object key"},
                  {"{\"vocab_size\": NaN}", "is not JSON"}};

@@ -1,10 +1,9 @@
 /* The config.json of well-known models (tests/golden/published.json): read as it comes, with the parameters, heads,
  * windows and angles that transformers makes of it, or refused with the word that says why. No weights are needed: what
- * is declared has none. And every other model_type has a reason of its own. */
+ * is declared has none. */
 #include "llama.h"
 
 #include "base/text.h"
-#include "config/foreign.h"
 #include "decoder.h"
 
 #include <jansson.h>
@@ -111,7 +110,6 @@ static void hold_refused(const json_t *one) {
     const bool served = family_find(type) != NULL;
     ck_assert_msg(declare(&d, served ? type : "llama", config, &err) == WEFT_E_USER, "%s is taken", name_of(one));
     ck_assert_says(err, word);
-    ck_assert_msg(served || weft_foreign_family(type) != NULL, "%s has no reason", type);
 }
 
 START_TEST(published_models_are_read_as_they_come) {
@@ -130,29 +128,11 @@ START_TEST(published_models_are_read_as_they_come) {
 }
 END_TEST
 
-/* A model_type is served or has a reason, and never both; none stands there twice. */
-START_TEST(no_family_is_both_served_and_refused) {
-    static const char *const types[] = {
-#define FOREIGN_FAMILY(type, why) type,
-#include "config/foreign_families.def"
-#undef FOREIGN_FAMILY
-    };
-    enum { N = sizeof types / sizeof types[0] };
-    for (size_t i = 0; i < N; i++) {
-        ck_assert_msg(family_find(types[i]) == NULL, "%s", types[i]);
-        ck_assert_uint_ge(strlen(weft_foreign_family(types[i])), 8);
-        for (size_t k = 0; k < i; k++) ck_assert_str_ne(types[i], types[k]);
-    }
-    ck_assert_uint_gt(N, 800);
-}
-END_TEST
-
 int main(void) {
     Suite *suite = suite_create("model.published");
     TCase *tcase = tcase_create("config.json");
     tcase_add_checked_fixture(tcase, scratch_make, scratch_remove);
     tcase_add_test(tcase, published_models_are_read_as_they_come);
-    tcase_add_test(tcase, no_family_is_both_served_and_refused);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

@@ -85,11 +85,11 @@ static const struct {
     {"{" A4 "}", 1000, 16, "header of 1000 bytes does not fit"},
     {"{" A4 "}", 1LL << 40, 16, "says that its header has 1099511627776 bytes"},
     {"{" A4 "}", INT64_MAX, 16, "no safetensors file"},
-    {"{" A4 "}", 0, 16, "header is not JSON"},
-    {"{" A4 "}", 20, 16, "header is not JSON"},
-    {"[" T("a", "F32", "[4]", "0", "16") "]", -1, 16, "header is not JSON"},
-    {"[1]", -1, 0, "header is not a JSON object of tensors"},
-    {"3", -1, 0, "header is not JSON"},
+    {"{" A4 "}", 0, 16, "header:1:"},
+    {"{" A4 "}", 20, 16, "header:1:"},
+    {"[" T("a", "F32", "[4]", "0", "16") "]", -1, 16, "header:1:"},
+    {"[1]", -1, 0, "header:1:1: is not a JSON object"},
+    {"3", -1, 0, "header:1:"},
     {"{" A4 "}", -1, 15, "'a' ends at byte 16 of the data, but the file holds 15; it is truncated"},
     {"{" A4 "}", -1, 0, "truncated"},
     {"{" A4 "}", -1, 20, "the last 4 bytes, behind tensor 'a', belong to no tensor"},
@@ -103,7 +103,7 @@ static const struct {
     {"{" T("a", "F32", "[4]", "-16", "0") "}", -1, 16, "tensor 'a' has no data_offsets"},
     {"{" T("a", "F32", "[4]", "0", "16.0") "}", -1, 16, "tensor 'a' has no data_offsets"},
     {"{" T("a", "F32", "[4]", "0,4", "16") "}", -1, 16, "tensor 'a' has no data_offsets"},
-    {"{" T("a", "F32", "[4]", "0", "99999999999999999999") "}", -1, 16, "header is not JSON"},
+    {"{" T("a", "F32", "[4]", "0", "99999999999999999999") "}", -1, 16, "header:1:"},
     {"{" T("a", "F32", "[4]", "9223372036854775800", "9223372036854775807") "}", -1, 16, "'a' ends at byte"},
     {"{" T("a", "F32", "[3]", "0", "16") "}", -1, 16, "'a' has 16 bytes, but its shape of 3 elements of F32 needs 12"},
     {"{" T("a", "BF16", "[2,3]", "0", "16") "}", -1, 16, "6 elements of BF16 needs 12"},
@@ -123,8 +123,8 @@ static const struct {
     {"{\"a\":null}", -1, 0, "'a' is not described by an object"},
     {"{\"__metadata__\":[]," A4 "}", -1, 16, "__metadata__"},
     {"{\"__metadata__\":{\"n\":3}," A4 "}", -1, 16, "__metadata__"},
-    {"{" A4 "} x", -1, 16, "header is not JSON"},
-    {"{\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", -1, 16, "header is not JSON"},
+    {"{" A4 "} x", -1, 16, "x.safetensors: header:1:57: is not JSON"},
+    {"{\"\xff\xfe\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", -1, 16, "header:1:"},
 };
 
 START_TEST(what_is_malformed_is_refused_with_file_and_tensor) {
@@ -194,8 +194,10 @@ END_TEST
 static const struct {
     const char *index, *text;
 } wrong_indices[] = {
-    {"{", INDEX ":1: is not JSON"},
-    {"[]", "has no weight_map"},
+    {"{", INDEX ":1:1: is not JSON"},
+    {"\xEF\xBB\xBF{}", INDEX ":1:1: is not JSON: it begins with a byte order mark"},
+    {"{\n}\n]", INDEX ":3:1: is not JSON"},
+    {"[]", INDEX ":1:1: is not a JSON object"},
     {"{\"weight_map\": {}}", "has no weight_map"},
     {"{\"weight_map\": [\"a\"]}", "has no weight_map"},
     {MAP("\"a\": 3"), "puts tensor 'a' into '(no text)'"},

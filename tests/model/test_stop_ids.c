@@ -46,8 +46,12 @@ START_TEST(the_files_decide_in_order) {
 }
 END_TEST
 
-static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}", "{\"eos_token_id\": [2, \"x\"]}",
+static const char *const wrong[] = {"{\"eos_token_id\": \"</s>\"}",
+                                    "{\"eos_token_id\": [2, \"x\"]}",
                                     "{\"eos_token_id\": 2",
+                                    "\xEF\xBB\xBF{}",
+                                    "{\"eos_token_id\": 2} {}",
+                                    "{\"eos_token_id\": 2, \"eos_token_id\": 2}",
                                     "{\"eos_token_id\": [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17]}"};
 
 START_TEST(other_values_are_refused_by_file) {

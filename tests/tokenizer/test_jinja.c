@@ -3,8 +3,10 @@
 #include "golden.h"
 #include "suite.h"
 
+#include "base/bytes.h"
 #include "base/text.h"
 #include "jinja.h"
+#include "jinja_value.h"
 #include "plugin/services.h"
 
 #include <check.h>
@@ -278,6 +280,47 @@ START_TEST(marks_follow_their_bytes) {
 }
 END_TEST
 
+/* Hashes of tests/golden/make_unicode.py, the same on every machine whatever Unicode its libraries know. */
+START_TEST(cases_are_those_of_python) {
+    static const struct {
+        const char *source, *before;
+        uint64_t hash;
+    } rows[] = {
+        {"{{ x.upper() }}", "", 0xa051a9e4a2bf1555u},    {"{{ x.upper() }}", "b", 0x51bd0e30cf0721d1u},
+        {"{{ x.lower() }}", "", 0xfbaa2b190d0d4b4eu},    {"{{ x.lower() }}", "b", 0x0a2ca84d20ebeb8cu},
+        {"{{ x.title() }}", "", 0x0965050dcea511c4u},    {"{{ x.title() }}", "b", 0x45a3e789293c15ecu},
+        {"{{ x.swapcase() }}", "", 0x2525989637c13757u}, {"{{ x.swapcase() }}", "b", 0xa79a4967028ee1d7u},
+    };
+    jinja_template *self = compiled(rows[_i].source);
+    uint64_t hash = 14695981039346656037u;
+    for (int32_t block = 0; block < 0x20000; block += 4096) {
+        weft_bytes text = {0};
+        json_t *object = NULL;
+        weft_error err = WEFT_ERROR_INIT;
+        jinja_render *r = NULL;
+        jinja_output out;
+        for (int32_t c = block; c < block + 4096; c++) {
+            char character[4];
+            if ((c >= 0xD800 && c < 0xE000) || c == 0x3A3) continue;
+            if (text.n > 0) ck_assert_int_eq(weft_bytes_put(&text, " ", 1), WEFT_OK);
+            ck_assert_int_eq(weft_bytes_put(&text, rows[_i].before, strlen(rows[_i].before)), WEFT_OK);
+            ck_assert_int_eq(weft_bytes_put(&text, character, jinja_put_point(character, c)), WEFT_OK);
+        }
+        if (text.n == 0) continue;
+        object = json_pack("{s:s%}", "x", text.data, text.n);
+        ck_assert_ptr_nonnull(object);
+        ck_assert_msg(render(&r, &out, self, object, &err) == WEFT_OK, "%s", err.text);
+        for (size_t i = 0; i < out.n; i++) hash = (hash ^ (unsigned char)out.bytes[i]) * 1099511628211u;
+        jinja_end(r);
+        json_decref(object);
+        weft_bytes_free(&text);
+    }
+    ck_assert_msg(hash == rows[_i].hash, "%s behind '%s': %016llx", rows[_i].source, rows[_i].before,
+                  (unsigned long long)hash);
+    jinja_free(self);
+}
+END_TEST
+
 START_TEST(generation_blocks_are_counted) {
     jinja_template *self = compiled("a{% for i in [1,2] %}{% generation %}b{{ i }}{% endgeneration %}c{% endfor %}");
     json_t *none = json_object();
@@ -302,6 +345,7 @@ static Suite *suite(void) {
     tcase_add_loop_test(t, what_cannot_be_is_refused_with_its_line, 0, (int)(sizeof refused / sizeof refused[0]));
     tcase_add_loop_test(t, deep_nesting_is_refused_and_no_crash, 0, 10);
     tcase_add_loop_test(t, marks_follow_their_bytes, 0, 7);
+    tcase_add_loop_test(t, cases_are_those_of_python, 0, 8);
     tcase_add_test(t, generation_blocks_are_counted);
     suite_add_tcase(s, t);
     return s;

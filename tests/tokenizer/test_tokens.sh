@@ -55,6 +55,16 @@ grep -qF "1 more row of embeddings (and of a head of its own), the mean of those
     failed "that a spare row is taken is not told" log
 contains spared/model/config.json '"vocab_size": 514'
 
+# A run whose tokenizer has a directory of its own reads the one that it saved: tokens, pad and end are in that.
+sed '/^add = /d; s|^\[tokenizer\]|[tokenizer]\npath = base|' run.ini >elsewhere.ini
+limit "$weft" train elsewhere.ini run.out=elsewhere tokenizer.add='<|im_start|>,<|im_end|>' tokenizer.pad=add checkpoint.every=none >log 2>&1 || failed "a tokenizer of its own" log
+near "a run is read with the tokenizer that it saved" 1e-9 "$(loss elsewhere)" "$(loss run.ini tokenizer.add= model.path=elsewhere/model)"
+for said in elsewhere "elsewhere tokenizer.path=elsewhere/model"; do
+    # shellcheck disable=SC2086 # words on purpose
+    limit "$weft" generate $said --prompt '<|im_start|>e4' --tokens 4 --temperature 0 --json >"said.${#said}" 2>log || failed "generate $said" log
+done
+cmp -s said.9 said.40 || failed "generate of a run reads another tokenizer" said.9 said.40
+
 # ---- beside an adapter: the tables learn with it
 
 adapter="adapter.plugin=lora adapter.r=4"

@@ -57,17 +57,9 @@ static weft_status find_model(places *self, const char *path, bool fresh, weft_e
 
 /* Which model plugin that is. */
 static weft_status find_family(places *self, const char **out, weft_error *err) {
-    const char *why = NULL;
     *out = self->family = weft_family_read(self->model);
-    if (self->family != NULL) why = weft_foreign_family(self->family);
-    if (why != NULL)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "%s/config.json: model_type = %s: Weft does not compute it: %s. Models that it does are in "
-            "docs/guide/coming-from.md; a plugin of your own can compute others",
-            self->model, self->family, why);
     if (self->family != NULL) return WEFT_OK;
-    if (weft_family_check(self->model, err) != WEFT_OK) return err->code;
+    if (weft_family_check(self->model, "config.json", err) != WEFT_OK) return err->code;
     return weft_error_set(err, WEFT_E_USER,
                           "%s/config.json says no model_type, and so not which model plugin computes it: weft plugins "
                           "list has those that there are",

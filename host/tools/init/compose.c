@@ -1,6 +1,7 @@
 /* host/tools/init/compose.c: see compose.h. */
 #include "tools/init/compose.h"
 
+#include "base/text.h"
 #include "base/units.h"
 #include "report/judge_fit.h"
 #include "tools/init/lengths.h"
@@ -25,6 +26,7 @@ typedef struct composer {
     int32_t dtype, packed;           /* of the numbers in its files, and of blocks; packed 0: there are none */
     int64_t longest;                 /* of the documents, but for the longest of all */
     int64_t global_batch;
+    char ignored[WEFT_DRAFT_TEXT]; /* [data] ignore; "": its default */
     weft_fit fit;
 } composer;
 
@@ -105,7 +107,7 @@ static bool has_template(const char *model) {
     (void)snprintf(path, sizeof path, "%s/chat_template.jinja", model);
     if (access(path, R_OK) == 0) return true;
     (void)snprintf(path, sizeof path, "%s/tokenizer_config.json", model);
-    config = json_load_file(path, 0, NULL);
+    (void)weft_json_read(&config, path, JSON_DECODE_INT_AS_REAL, NULL); /* its reader reports a fault */
     has = json_object_get(config, "chat_template") != NULL;
     json_decref(config);
     return has;
@@ -352,6 +354,24 @@ static weft_status make_it_fit(composer *self, const weft_session *session, char
 
 /* ---- both ways through the data ---- */
 
+/* Adds the keys to [data] ignore that the error names: those that instruct does not use, it has the whole list, or the
+ * one that the template does not read. False: the error is another one, or names nothing new. */
+static bool ignore_unused(composer *self, const weft_error *err) {
+    static const char fix[] = "Fix: [data] ignore = ", unread[] = "the template does not read the key \"";
+    const char *list = strstr(err->text, fix), *key = strstr(err->text, unread);
+    char all[WEFT_DRAFT_TEXT + sizeof err->text] = "";
+    if (list != NULL) (void)snprintf(all, sizeof all, "%s", list + strlen(fix));
+    else if (key != NULL)
+        (void)snprintf(all, sizeof all, "%s, %.*s", self->ignored[0] != '\0' ? self->ignored : "id",
+                       (int)strcspn(key + strlen(unread), "\""), key + strlen(unread));
+    if (strlen(all) <= strlen(self->ignored) || strlen(all) >= sizeof self->ignored) return false;
+    memcpy(self->ignored, all, strlen(all) + 1);
+    weft_draft_set(self->draft, "data", "ignore", all,
+                   "Keys of the records and messages that training does not use. A key that is neither used nor listed "
+                   "here is an error.");
+    return true;
+}
+
 /* With rows as long as they may be: how long documents are, and what follows from their number. */
 static weft_status read_lengths(composer *self, bool *evaluates, weft_error *err) {
     const int64_t most = least(self->max_context, MOST_CONTEXT);
@@ -360,8 +380,11 @@ static weft_status read_lengths(composer *self, bool *evaluates, weft_error *err
     weft_status status = WEFT_OK;
     weft_draft_set_number(self->draft, "data", "context", (double)most, "%s", "");
     weft_draft_set(self->draft, "train", "steps", "1", "%s", "");
-    overrides = weft_draft_overrides(self->draft);
-    status = overrides == NULL ? no_memory(err) : open_session(self, &session, overrides, err);
+    do {
+        weft_draft_free_overrides(overrides);
+        overrides = weft_draft_overrides(self->draft);
+        status = overrides == NULL ? no_memory(err) : open_session(self, &session, overrides, err);
+    } while (status != WEFT_OK && ignore_unused(self, err));
     if (status == WEFT_OK) status = weft_lengths_most(&self->longest, session, err);
     weft_draft_free_overrides(overrides);
     if (status == WEFT_OK) {

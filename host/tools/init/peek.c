@@ -1,6 +1,7 @@
 /* host/tools/init/peek.c: see peek.h. */
 #include "tools/init/peek.h"
 
+#include "base/text.h"
 #include "base/words.h"
 
 #include <fcntl.h>
@@ -200,7 +201,7 @@ static bool read_objects(weft_peek *out, json_t *sizes, const char *text, size_t
         const size_t length = end != NULL ? (size_t)(end - text) - at : n - at;
         json_t *object = NULL;
         if (end == NULL && !is_whole) break;
-        object = json_loadb(text + at, length, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
+        (void)weft_json_parse(&object, text + at, length, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, "", NULL);
         if (!json_is_object(object)) {
             json_decref(object);
             return false;

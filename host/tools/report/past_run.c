@@ -1,6 +1,8 @@
 /* host/tools/report/past_run.c: see past_run.h. */
 #include "tools/report/past_run.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -153,7 +155,8 @@ static weft_status read_lines(weft_past_run *self, int32_t kind, FILE *file, fou
     ssize_t n = 0;
     bool room = true;
     for (int64_t number = 1; room && (n = getline(&text, &capacity, file)) > 0; number++) {
-        json_t *line = text[n - 1] == '\n' ? json_loadb(text, (size_t)n, 0, NULL) : NULL;
+        json_t *line = NULL;
+        if (text[n - 1] == '\n') (void)weft_json_parse(&line, text, (size_t)n, 0, "", NULL);
         if (json_is_integer(json_object_get(line, "step"))) room = take_line(self, kind, line);
         else if (text[n - 1] != '\n') out->torn = true;
         else if (out->damaged++ == 0) out->first_damaged = number;

@@ -77,17 +77,12 @@ static weft_status read_row(json_t **out, const instruct_record *record, weft_er
 }
 
 static weft_status read_object(json_t **out, const instruct_record *record, weft_error *err) {
-    const char *nul = NULL;
     json_error_t why;
     if (record->file->header != NULL) return read_row(out, record, err);
     *out = json_big_load(record->bytes, record->n, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
     if (*out == NULL) return instruct_fail(err, record, "not a JSON object: %s (column %d)", why.text, why.column);
-    nul = memchr(record->bytes, 0, record->n); /* jansson allows it after a number */
-    if (json_is_object(*out) && nul == NULL) return WEFT_OK;
+    if (json_is_object(*out)) return WEFT_OK;
     json_decref(*out);
-    if (nul != NULL)
-        return instruct_fail(err, record, "not a JSON object: a NUL byte (byte %zu)",
-                             (size_t)(nul - record->bytes) + 1);
     return instruct_fail(err, record, "the record is JSON but not an object {...}");
 }
 

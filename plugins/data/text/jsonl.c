@@ -1,7 +1,7 @@
 /* jsonl.c: the document in a line of JSONL: one field of one object. */
 #include "text.h"
 
-#include <jansson.h>
+#include "../../common/json_big.h"
 
 /* What jansson says of bytes that may be no UTF-8. */
 static void keep_ascii(char *text) {
@@ -46,15 +46,12 @@ weft_status text_json_document(const char **text, size_t *n, json_t **holder, co
     json_t *value = NULL;
     json_error_t why;
     char names[512];
-    *holder = json_loadb(source->bytes + span->offset, span->bytes, flags, &why);
+    *holder = json_big_load(source->bytes + span->offset, span->bytes, flags, &why);
     if (*holder == NULL) {
         keep_ascii(why.text);
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: %s (column %d)", source->path, line,
                               why.text, why.column);
     }
-    if (memchr(source->bytes + span->offset, 0, span->bytes) != NULL) /* jansson allows it after a number */
-        return weft_error_set(err, WEFT_E_DATA, "%s:%llu: not a JSON object: the line holds a NUL byte", source->path,
-                              line);
     if (!json_is_object(*holder))
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the line is JSON but not an object {...}", source->path,
                               line);
@@ -66,7 +63,7 @@ weft_status text_json_document(const char **text, size_t *n, json_t **holder, co
             "%s:%llu: there is no field \"%s\"; the object's fields: %s. Set [data] field "
             "to the one that holds the text; questions with answers are read by [data] plugin = instruct",
             source->path, line, field, names);
-    if (!json_is_string(value))
+    if (!json_is_string(value) || json_big_is(value))
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the field \"%s\" is %s and must be a string", source->path,
                               line, field, type_name(value));
     *text = json_string_value(value);

@@ -245,10 +245,9 @@ weft_status decoder_config_read(decoder_config *out, const family *of, const wef
     memset(out, 0, sizeof *out);
     out->family = of;
     if (root == NULL)
-        return weft_error_set(err, WEFT_E_DATA, "%s:%d: is not JSON: %s", source->config_path, at.line, at.text);
-    if (memchr(source->config_text, 0, (size_t)source->config_bytes) != NULL) /* jansson allows it after a number */
-        r.status = weft_error_set(err, WEFT_E_DATA, "%s: is not JSON: it holds a NUL byte", source->config_path);
-    else if (!json_is_object(root))
+        return weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: is not JSON: %s", source->config_path, at.line, at.column,
+                              at.text);
+    if (!json_is_object(root))
         r.status = weft_error_set(err, WEFT_E_DATA, "%s: is not a JSON object of keys and values", source->config_path);
     else read_all(&r, out, ignore);
     json_decref(root);

@@ -1,6 +1,8 @@
 /* json.c: jansson, and the sentences about what it found. */
 #include "json.h"
 
+#include "../../common/json_big.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -41,11 +43,9 @@ static bool hide_nul_keys(char *text, size_t n) {
 
 static weft_status parse(json_t **out, const char *file, char *text, size_t n, bool *nul_keys, weft_error *err) {
     json_error_t why;
-    if (memchr(text, 0, n) != NULL)
-        return weft_error_set(err, WEFT_E_DATA, "%s: is not JSON: a NUL byte at offset %zu.", file, strlen(text));
     if (strstr(text, "\\u0000") != NULL && strcasestr(text, "\\ufdd0") == NULL && strstr(text, BPE_NUL) == NULL)
         *nul_keys = hide_nul_keys(text, n);
-    *out = json_loadb(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    *out = json_big_load(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (*out == NULL)
         return weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: is not JSON: %s.", file, why.line, why.column, why.text);
     return json_is_object(*out) ? WEFT_OK : weft_error_set(err, WEFT_E_DATA, "%s: must hold a JSON object.", file);

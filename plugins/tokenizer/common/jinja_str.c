@@ -1,7 +1,7 @@
 /* jinja_str.c: what Python's str does, on texts with marks. */
 #include "jinja_run.h"
 
-#include <utf8proc.h>
+#include "case_table.h"
 
 int64_t jinja_find(jinja_arena *arena, const jinja_text *text, const jinja_text *what, size_t from) {
     const char *at = NULL;
@@ -11,44 +11,51 @@ int64_t jinja_find(jinja_arena *arena, const jinja_text *text, const jinja_text 
     return at == NULL ? -1 : at - text->bytes;
 }
 
-/* Letters that become several: as a capital, at the beginning of a word, as a small one. */
-static const char *several(int32_t c, char to) {
-    static const struct {
-        int32_t point;
-        const char *upper, *title, *lower;
-    } rows[] = {{0xDF, "SS", "Ss", NULL},         {0x149, "\xCA\xBCN", "\xCA\xBCN", NULL},
-                {0x130, NULL, NULL, "i\xCC\x87"}, {0xFB00, "FF", "Ff", NULL},
-                {0xFB01, "FI", "Fi", NULL},       {0xFB02, "FL", "Fl", NULL},
-                {0xFB03, "FFI", "Ffi", NULL},     {0xFB04, "FFL", "Ffl", NULL},
-                {0xFB05, "ST", "St", NULL},       {0xFB06, "ST", "St", NULL}};
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (rows[i].point == c) return to == 'u' ? rows[i].upper : to == 't' ? rows[i].title : rows[i].lower;
+static const case_run *find_run(const case_run *runs, size_t n, int32_t c) {
+    size_t low = 0, high = n;
+    while (low < high) { /* the last run that begins at c or before it */
+        const size_t middle = (low + high) / 2;
+        if (runs[middle].first <= c) low = middle + 1;
+        else high = middle;
+    }
+    if (low == 0 || c > runs[low - 1].last || (c - runs[low - 1].first) % runs[low - 1].step != 0) return NULL;
+    return &runs[low - 1];
+}
+#define FIND_RUN(runs, c) find_run(runs, sizeof(runs) / sizeof *(runs), c)
+
+/* Returns the one character that c becomes. to: 'u' upper, 't' title, 'l' lower, 'f' casefold. */
+static int32_t other_case(int32_t c, char to) {
+    const case_run *run = to == 't' ? FIND_RUN(title_runs, c) : to == 'f' ? FIND_RUN(fold_runs, c) : NULL;
+    if (run == NULL) run = strchr("ut", to) != NULL ? FIND_RUN(upper_runs, c) : FIND_RUN(lower_runs, c);
+    return run == NULL ? c : c + run->delta;
+}
+
+/* The characters that c becomes if these are several. */
+static const char *more_of(int32_t c, char to) {
+    for (size_t i = 0; c >= several[0].point && i < sizeof several / sizeof *several; i++)
+        if (several[i].point == c)
+            return to == 'u'   ? several[i].upper
+                   : to == 't' ? several[i].title
+                   : to == 'l' ? several[i].lower
+                               : several[i].fold;
     return NULL;
 }
 
-/* to: 'u' upper, 't' title, 'l' lower. */
 static void add_case(jinja_builder *out, int32_t c, char to, const uint32_t *marks) {
     char bytes[4];
-    const int32_t changed = to == 'u' ? utf8proc_toupper(c) : to == 't' ? utf8proc_totitle(c) : utf8proc_tolower(c);
-    const char *more = several(c, to);
-    const size_t n = more != NULL ? strlen(more) : (size_t)utf8proc_encode_char(changed, (utf8proc_uint8_t *)bytes);
+    const char *more = more_of(c, to);
+    const size_t n = more != NULL ? strlen(more) : jinja_put_point(bytes, other_case(c, to));
     for (size_t i = 0; i < n; i++) jinja_add(out, (more != NULL ? more : bytes) + i, marks, 1);
 }
 
 static bool is_letter(int32_t c) {
-    const utf8proc_category_t category = utf8proc_category(c);
-    return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
+    return FIND_RUN(cased_runs, c) != NULL;
 }
 
-/* As casefold() of Python: to compare without regard to case. */
-static void add_folded(jinja_builder *out, int32_t c, const uint32_t *marks) {
-    utf8proc_int32_t points[8];
-    const utf8proc_ssize_t n = utf8proc_decompose_char(c, points, 8, UTF8PROC_CASEFOLD, NULL);
-    for (utf8proc_ssize_t i = 0; i < n && i < 8; i++) {
-        char bytes[4];
-        const size_t size = jinja_put_point(bytes, points[i]);
-        for (size_t k = 0; k < size; k++) jinja_add(out, bytes + k, marks, 1);
-    }
+/* As swapcase() of Python: a letter of both cases, as U+01C5, stays. */
+static char swapped(int32_t c) {
+    if (other_case(c, 'l') == c && more_of(c, 'l') == NULL) return 'u';
+    return other_case(c, 'u') == c && more_of(c, 'u') == NULL ? 'l' : ' ';
 }
 
 static bool letter_follows(const jinja_text *text, size_t at) {
@@ -65,12 +72,12 @@ jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change) {
         int32_t c = 0;
         const size_t n = jinja_next(text->bytes + i, text->n - i, &c);
         const uint32_t *marks = text->marks == NULL ? NULL : text->marks + i;
-        const char to = change == 's'             ? (utf8proc_category(c) == UTF8PROC_CATEGORY_LU ? 'l' : 'u')
-                        : change == 'u'           ? 'u'
-                        : change == 'T' && begins ? 'u' /* jinja2's filter makes the first a capital */
-                        : strchr("lf", change) == NULL && begins ? 't'
-                                                                 : 'l';
-        if (change == 'f') add_folded(&out, c, marks);
+        const char to = change == 's'                  ? swapped(c)
+                        : strchr("uf", change) != NULL ? change
+                        : change == 'T' && begins      ? 'u' /* jinja2's filter makes the first a capital */
+                        : change != 'l' && begins      ? 't'
+                                                       : 'l';
+        if (to == ' ') jinja_add(&out, text->bytes + i, marks, n);
         else if (c == 0x3A3 && to == 'l' && after_letter && !letter_follows(text, i + n))
             add_case(&out, 0x3C2, 'l', marks); /* sigma at the end of a word */
         else add_case(&out, c, to, marks);
