@@ -106,6 +106,12 @@ static int64_t fixed_bytes(const weft_plan *plan) {
     return bytes;
 }
 
+/* What ranks of a machine share is counted for the first of them. */
+static bool first_of_machine(const weft_plan *plan) {
+    const int32_t per_machine = plan->world / (plan->nodes > 0 && plan->world % plan->nodes == 0 ? plan->nodes : 1);
+    return plan->rank % per_machine == 0;
+}
+
 void weft_plan_budget(weft_plan *plan) {
     weft_plan_bytes *b = &plan->bytes;
     const weft_stage *stage = highest_stage(plan);
@@ -122,7 +128,7 @@ void weft_plan_budget(weft_plan *plan) {
     b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(stage->price.arena);
     b->snapshot = plan->saves == WEFT_SAVES_BESIDE ? weft_save_place_bytes(plan) : 0;
     if (plan->visible) b->line[WEFT_ACCOUNT_SNAPSHOT] = b->snapshot;
-    b->data = plan->spec.data_bytes;
+    b->data = plan->spec.data_bytes + (first_of_machine(plan) ? plan->spec.data_shared : 0);
     if (plan->visible) b->line[WEFT_ACCOUNT_DATA] = b->data;
     b->line[WEFT_ACCOUNT_POST] = weft_peers_room(plan->world);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];

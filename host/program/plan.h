@@ -51,7 +51,8 @@ typedef struct weft_plan_spec {
     int32_t rows;          /* micro_batch */
     int32_t n_lengths;
     int32_t lengths[WEFT_MAX_LENGTHS];
-    int64_t data_bytes; /* that the data plugin holds in the machine's memory */
+    int64_t data_bytes;  /* that the data plugin holds in the machine's memory, on each rank */
+    int64_t data_shared; /* the same, once per machine */
     /* Generation instead of the two above: rows is 1, and the graphs are run by host/run/generate.c. */
     int32_t cache_rows;  /* places of the key-value state; 0: no generation */
     int32_t prompt_rows; /* places of the longest FORWARD of generation */

@@ -66,21 +66,25 @@ static weft_status encode_checked(const weft_text *with, const weft_ids_sink *si
     return weft_plugin_leave(before, status == WEFT_OK ? changed : status, err);
 }
 
+static weft_text *text_of(const weft_data_job *job) {
+    return ((const weft_data_source *)job->context)->text;
+}
+
 static weft_status encode_document(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                    weft_error *err) {
-    const weft_text *with = job->context;
+    const weft_text *with = text_of(job);
     return encode_checked(with, sink, text, bytes, with->document_flags, err);
 }
 
 static weft_status encode_with(const weft_data_job *job, const weft_ids_sink *sink, const char *text, size_t bytes,
                                uint32_t flags, weft_error *err) {
-    const weft_text *with = job->context;
+    const weft_text *with = text_of(job);
     return encode_checked(with, sink, text, bytes, flags, err);
 }
 
 static weft_status decode(const weft_data_job *job, const weft_text_sink *sink, const int32_t *ids, size_t n,
                           uint32_t flags, weft_error *err) {
-    const weft_text *with = job->context;
+    const weft_text *with = text_of(job);
     weft_status status = WEFT_OK;
     WEFT_PLUGIN_CALL(status, with->plugin, decode, err, with->tokenizer, sink, ids, n, flags);
     return status;
@@ -99,13 +103,13 @@ static void keep_template(weft_text *text, const char *named) {
 
 static weft_status chat(const weft_data_job *job, const weft_chat_sink *sink, const weft_chat *conversation,
                         weft_error *err) {
-    const weft_status status = weft_text_encode_chat(job->context, sink, conversation, err);
-    if (status == WEFT_OK) keep_template(job->context, conversation->named);
+    const weft_status status = weft_text_encode_chat(text_of(job), sink, conversation, err);
+    if (status == WEFT_OK) keep_template(text_of(job), conversation->named);
     return status;
 }
 
 static weft_status check_chat(const weft_data_job *job, const char *named, weft_error *err) {
-    const weft_text *with = job->context;
+    const weft_text *with = text_of(job);
     const weft_tokenizer_chat *table = weft_text_chat(with);
     weft_doing before;
     if (table == NULL) return no_chat(err);
@@ -114,23 +118,66 @@ static weft_status check_chat(const weft_data_job *job, const char *named, weft_
 }
 
 static int32_t special_id(const weft_data_job *job, const char *name, size_t bytes) {
-    const weft_text *with = job->context;
+    const weft_text *with = text_of(job);
     const weft_tokenizer_special *table = weft_text_special(with);
     return table == NULL ? -1 : table->id(with->tokenizer, name, bytes);
 }
 
-void weft_data_job_fill(weft_data_job *job, weft_text *text, uint64_t seed, const weft_model_info *model) {
+/* ---- shared memory ---- */
+
+/* The host's own end of the shared bytes: what making them has set in the text. */
+typedef struct trailer {
+    int32_t chats, named; /* named: index of the template; -1: none */
+} trailer;
+
+typedef struct making {
+    weft_text *text;
+    weft_share_make *make;
+    void *context;
+} making;
+
+static weft_status make_with_trailer(void *context, const weft_bytes_sink *sink, weft_error *err) {
+    const making *self = context;
+    const weft_tokenizer_chat *table = weft_text_chat(self->text);
+    weft_status status = self->make(self->context, sink, err);
+    trailer end = {.named = -1};
+    if (status != WEFT_OK) return status;
+    end.chats = __atomic_load_n(&self->text->chats, __ATOMIC_RELAXED);
+    for (uint32_t i = 0; table != NULL && self->text->chat_named != NULL && table->named(i) != NULL; i++)
+        if (strcmp(table->named(i), self->text->chat_named) == 0) end.named = (int32_t)i;
+    return sink->put(sink->context, &end, sizeof end);
+}
+
+static weft_status share(const weft_data_job *job, weft_share_make *make, void *context, const void **bytes, size_t *n,
+                         weft_error *err) {
+    const weft_data_source *source = job->context;
+    const weft_tokenizer_chat *table = weft_text_chat(source->text);
+    making all = {source->text, make, context};
+    const void *made = NULL;
+    size_t size = 0;
+    trailer end;
+    const weft_status status = weft_data_share_make(source->share, make_with_trailer, &all, &made, &size, err);
+    if (status != WEFT_OK) return status;
+    memcpy(&end, (const char *)made + size - sizeof end, sizeof end);
+    if (end.chats != 0) keep_template(source->text, end.named < 0 ? NULL : table->named((uint32_t)end.named));
+    *bytes = made;
+    *n = size - sizeof end;
+    return WEFT_OK;
+}
+
+void weft_data_job_fill(weft_data_job *job, weft_data_source *source, uint64_t seed, const weft_model_info *model) {
     memset(job, 0, sizeof *job);
     job->struct_size = (uint32_t)sizeof *job;
     job->seed = seed;
     job->vocab_size = model->vocab_size;
     job->max_context = model->max_context;
     job->encode = encode_document;
-    job->context = text;
+    job->context = source;
     job->encode_with = encode_with;
     job->decode = decode;
     job->chat = chat;
     job->check_chat = check_chat;
     job->special_id = special_id;
-    job->tokenizer = &text->info;
+    job->tokenizer = &source->text->info;
+    job->share = source->share != NULL ? share : NULL;
 }

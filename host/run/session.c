@@ -59,36 +59,57 @@ static void tell_untrained(const weft_session *session) {
              run->settings.train.trainable);
 }
 
-/* As the plugin counts it; of one that does not, the memory that it has asked the host for. */
-static int64_t count_data(const weft_data_info *info, int64_t grown) {
-    if (info->memory > 0) return info->memory < INT64_MAX / 4 ? (int64_t)info->memory : INT64_MAX / 4;
-    return grown > 0 ? grown : 0;
+/* As the plugin counts it; of one that does not, the memory that it has asked the host for and what is shared. */
+static void count_data(weft_session *session, int64_t grown) {
+    const uint64_t memory = session->data_info.memory, most = (uint64_t)INT64_MAX / 4;
+    const int64_t shared = (int64_t)session->data_share.bytes;
+    int64_t all = grown > 0 ? grown + shared : shared;
+    if (memory > 0) all = (int64_t)(memory < most ? memory : most);
+    session->data_shared = session->data_share.is_apart ? 0 : shared < all ? shared : all;
+    session->data_bytes = all - session->data_shared;
 }
 
-static weft_status open_data(weft_session *session, bool training, weft_error *err) {
+/* The ranks that share the data; a plan for ranks that do not exist shares with itself, which gives the sizes. */
+static void begin_share(weft_session *session) {
+    const weft_peers *peers = weft_coherence_peers(session->engine);
+    session->data_source.text = &session->text;
+    session->data_source.share = NULL;
+    if (session->borrows || (weft_peers_alone(peers) && !weft_world_get()->is_planned)) return;
+    session->data_source.share = &session->data_share;
+    session->data_share.peers = weft_peers_alone(peers) ? NULL : peers;
+    session->data_share.node = session->engine->ranks.info.node;
+    session->data_share.host = session->run->host;
+}
+
+/* Creates the data. */
+static weft_status create_data(weft_session *session, weft_error *err) {
     const weft_part *part = &session->run->parts[WEFT_PART_DATA];
-    weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
-    const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
     weft_data_job *job = &session->data_job;
     weft_plugin_call call;
-    const int64_t before = weft_services_bytes();
     weft_status status = WEFT_OK;
     session->data_plugin = weft_loaded_table(part->loaded, data);
-    weft_data_job_fill(job, &session->text, (uint64_t)session->run->settings.run.seed,
+    weft_data_job_fill(job, &session->data_source, (uint64_t)session->run->settings.run.seed,
                        &session->engine->plan.declared->info);
     weft_plugin_call_begin(&call, part->loaded, "create");
     status = session->data_plugin->create(&session->data, session->run->host, part->config, job, err);
-    status =
-        weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_made(&call, status, session->data, err), err);
+    return weft_run_located(session->run, WEFT_PART_DATA, weft_plugin_call_made(&call, status, session->data, err),
+                            err);
+}
+
+static weft_status open_data(weft_session *session, bool training, weft_error *err) {
+    weft_split_info *infos[] = {&session->train_info, &session->validation_info, &session->all_info};
+    const int32_t splits[] = {WEFT_SPLIT_TRAIN, WEFT_SPLIT_VALIDATION, WEFT_SPLIT_ALL};
+    const int64_t before = weft_services_bytes();
+    weft_status status = create_data(session, err);
     if (status != WEFT_OK) return status;
     session->data_info.struct_size = (uint32_t)sizeof session->data_info;
     WEFT_PLUGIN_TELL(session->data_plugin, info, session->data, &session->data_info);
-    session->data_bytes = count_data(&session->data_info, weft_services_bytes() - before);
+    count_data(session, weft_services_bytes() - before);
     for (int i = 0; i < 3; i++) {
         infos[i]->struct_size = (uint32_t)sizeof *infos[i];
         WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
     }
-    status = weft_data_judge(&session->data_info, infos, job->max_context, training, err);
+    status = weft_data_judge(&session->data_info, infos, session->data_job.max_context, training, err);
     status = weft_plugin_blame(session->data_plugin, status, err);
     return status == WEFT_OK && training ? weft_text_end_decide(&session->text, session->run, err) : status;
 }
@@ -123,6 +144,7 @@ weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_s
     spec.n_lengths = session->data_info.n_lengths;
     memcpy(spec.lengths, session->data_info.lengths, sizeof spec.lengths);
     spec.data_bytes = session->data_bytes;
+    spec.data_shared = session->data_shared;
     if (weft_show_rank(WEFT_MODE_EVALUATE) >= 0) spec.evaluate_rows = spec.rows;
     if (weft_show_rank(WEFT_MODE_GENERATE) >= 0) spec.cache_rows = spec.prompt_rows = spec.lengths[spec.n_lengths - 1];
     return spec;
@@ -185,8 +207,10 @@ weft_status weft_session_check(weft_run *run, weft_error *err) {
     if (status == WEFT_OK) status = weft_plan_open(&engine.plan, run, err);
     if (status == WEFT_OK) status = check_files(&session, err);
     if (status == WEFT_OK) status = weft_vocabulary_check(run, &session.text, engine.plan.declared, err);
+    begin_share(&session);
     if (status == WEFT_OK) status = open_data(&session, true, err);
     if (session.data != NULL) WEFT_PLUGIN_TELL(session.data_plugin, destroy, session.data);
+    weft_data_share_close(&session.data_share);
     weft_plan_close(&engine.plan);
     weft_text_close(&session.text);
     return status;
@@ -232,7 +256,9 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
             status = weft_vocabulary_check(session->run, &session->text, session->engine->plan.declared, err);
         if (status == WEFT_OK) tell_padding(session);
         if (status == WEFT_OK && training) tell_untrained(session);
+        begin_share(session);
         if (status == WEFT_OK && !session->borrows) status = open_data(session, training, err);
+        if (session->data_source.share != NULL) status = weft_data_share_end(&session->data_share, status, err);
         status = weft_coherence_data(weft_coherence_peers(session->engine), session->engine->plan.declared,
                                      session->data_info.fingerprint, status, err);
     }
@@ -284,6 +310,7 @@ void weft_session_close(weft_session *session) {
     weft_stepper_destroy(session->stepper);
     weft_engine_close(session->engine);
     if (session->data != NULL && !session->borrows) WEFT_PLUGIN_TELL(session->data_plugin, destroy, session->data);
+    weft_data_share_close(&session->data_share);
     if (!session->borrows) weft_text_close(&session->text);
     weft_run_close(session->run);
     free(session);

@@ -3,6 +3,7 @@
 #ifndef WEFT_HOST_RUN_SESSION_H
 #define WEFT_HOST_RUN_SESSION_H
 
+#include "run/data_job.h"
 #include "run/engine.h"
 #include "run/schedule.h"
 #include "run/step.h"
@@ -36,7 +37,9 @@ struct weft_session {
     weft_data *data;
     weft_data_info data_info;
     weft_data_job data_job; /* the data keeps a pointer to it */
-    int64_t data_bytes;     /* that the data hold; of a lender's: 0 */
+    weft_data_source data_source;
+    weft_data_share data_share;
+    int64_t data_bytes, data_shared; /* that the data hold here, and once per machine; of a lender's: 0 */
     weft_split_info train_info, validation_info, all_info;
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the whole run */

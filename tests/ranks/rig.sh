@@ -18,18 +18,19 @@ says() { # says PATTERN: a line of stderr matches before long; what watches may 
     done
     fail "nobody says \"$1\""
 }
-processes() { # processes NAME: the /proc/N of this test's processes of that name
+of_weft='weft(-ab|-check|-profile|-prove)?' # names of processes that are ranks: of the program or of a tool
+processes() { # processes PATTERN: the /proc/N of this test's processes whose name matches
     for process in $(grep -lzxF -- "TEST_DIRECTORY=$dir" /proc/[0-9]*/environ 2>/dev/null); do
         process=${process%/environ}
-        [ "$(cat "$process/comm" 2>/dev/null)" != "$1" ] || echo "$process"
+        if grep -qxE -- "$1" "$process/comm" 2>/dev/null; then echo "$process"; fi
     done
 }
 end_ranks() { # whatever a case that failed has left: its ranks would train for long
-    for process in $(processes weft); do kill -KILL "${process#/proc/}" || true; done
+    for process in $(processes "$of_weft"); do kill -KILL "${process#/proc/}" || true; done
 }
 rank_of() { # rank_of R: the process of rank R, once it has begun
     for _ in $(seq 1000); do
-        for process in $(processes weft); do
+        for process in $(processes "$of_weft"); do
             grep -qzxE -- "(PMI_RANK|OMPI_COMM_WORLD_RANK)=$1" "$process/environ" 2>/dev/null || continue
             echo "${process#/proc/}"
             return 0

@@ -57,7 +57,7 @@ ends() { # ends WHAT: what was begun ends by itself, with a failure, and leaves 
     [ "$status" != 0 ] || fail "$1: the exit status is 0"
     [ "$how" = bare ] || [ "$status" = 1 ] || fail "$1: the exit status is $status"
     for _ in $(seq 300); do
-        left=$(processes weft) # a dead one has no environment
+        left=$(processes "$of_weft") # a dead one has no environment
         [ -n "$left" ] || return 0
         sleep 0.2
     done

@@ -109,6 +109,7 @@ typedef struct data_stream {
     int32_t n_lengths;
     int64_t group;                 /* rows of like length that follow one another; 0: none do */
     data_rows rows[DATA_N_SPLITS]; /* by weft_split; ALL is empty where TRAIN is the same */
+    uint64_t fingerprint;
 } data_stream;
 
 /* A LIST of shorter lengths as a key has it. 0: it cannot be used. */
@@ -124,6 +125,29 @@ weft_status data_stream_leaf(const data_stream *self, weft_leaf *out, const weft
 /* Bytes that its rows hold. */
 uint64_t data_stream_bytes(const data_stream *self);
 void data_stream_free(data_stream *self, const weft_host *host);
+
+/* Everything that a plugin makes of its files, which ranks of a machine share. */
+enum { DATA_N_CORPORA = 2 };
+typedef struct data_made {
+    data_stream stream;
+    data_corpus corpora[DATA_N_CORPORA]; /* of the training files; of a validation file */
+    int32_t is_shared;                   /* the arrays are in memory that the host owns */
+    int32_t reserved;
+} data_made;
+
+/* How a plugin makes its data. */
+typedef struct data_maker {
+    const weft_host *host;
+    data_made *made; /* what make fills */
+    void *more;      /* numbers of the plugin's own that make fills too; NULL: none */
+    size_t more_bytes;
+    weft_status (*make)(void *context, weft_error *err);
+    void *context;
+} data_maker;
+/* Calls make, or maps the arrays that another rank's make filled. */
+weft_status data_made_share(const data_maker *maker, const weft_data_job *job, weft_error *err);
+uint64_t data_made_bytes(const data_made *made);
+void data_made_free(data_made *made, const weft_host *host);
 
 /* "none": NAN; a number: itself; else -1, as for a path. data_validation_holds: it is one of the three. */
 double data_validation_number(const char *text);

@@ -15,10 +15,8 @@ struct weft_data {
     const weft_data_job *job;
     instruct_config config;
     int64_t now;
-    data_stream stream;
-    data_corpus corpus, validation; /* of path and files; of validation, where that is a file */
+    data_made made;
     instruct_counts counts;
-    uint64_t fingerprint;
 };
 
 static int64_t read_date(const char *text) {
@@ -215,7 +213,7 @@ static weft_status encode_files(data_corpus *out, weft_data *data, const instruc
 
 /* How often an epoch has document d: whole times, and one more for as many as the rest of the weight says, drawn. */
 static size_t times(const weft_data *data, double weight, size_t d) {
-    const weft_random4 r = weft_random(data->stream.seed, WEFT_RANDOM_SPLIT, 1, d);
+    const weft_random4 r = weft_random(data->made.stream.seed, WEFT_RANDOM_SPLIT, 1, d);
     const double part = (double)r.v[0] / 4294967296.0;
     return (size_t)weight + (part < weight - floor(weight) ? 1u : 0u);
 }
@@ -245,36 +243,36 @@ static weft_status pack(weft_data *data, int32_t split, const data_corpus *corpu
     size_t *documents = data->host->alloc(data->host, (n + 1) * sizeof *documents, 64);
     if (documents == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu conversations", n);
     (void)list_documents(documents, data, corpus, marks, mark, files);
-    status = n > 0 ? data_rows_pack(&data->stream.rows[split], data->host, corpus, documents, n, data->config.context,
-                                    packing, err)
+    status = n > 0 ? data_rows_pack(&data->made.stream.rows[split], data->host, corpus, documents, n,
+                                    data->config.context, packing, err)
                    : weft_error_set(err, WEFT_E_USER, "[data] weight leaves no conversation to train on: give more");
     data->host->release(data->host, documents);
     return status;
 }
 
 static weft_status choose(uint8_t *marks, const weft_data *data, double wanted, weft_error *err) {
-    const data_corpus *corpus = &data->corpus;
+    const data_corpus *corpus = &data->made.corpora[0];
     size_t n = 0;
     weft_status status = WEFT_OK;
     size_t *documents = data->host->alloc(data->host, corpus->n_documents * sizeof *documents, 64);
     if (documents == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to split %zu conversations", corpus->n_documents);
     n = list_documents(documents, data, corpus, NULL, 0, NULL);
-    status = data_split_choose(marks, data->host, documents, n, wanted, data->stream.seed, err);
+    status = data_split_choose(marks, data->host, documents, n, wanted, data->made.stream.seed, err);
     data->host->release(data->host, documents);
     return status;
 }
 
 static weft_status split_by_number(weft_data *data, double wanted, const instruct_file *files, weft_error *err) {
-    const size_t n = data->corpus.n_documents;
+    const size_t n = data->made.corpora[0].n_documents;
     weft_status status = WEFT_OK;
     uint8_t *marks = data->host->alloc(data->host, n, 64);
     if (marks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to split %zu conversations", n);
     memset(marks, 0, n);
     status = choose(marks, data, wanted, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_TRAIN, &data->corpus, marks, 0, files, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->corpus, marks, 1, NULL, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_ALL, &data->corpus, NULL, 0, NULL, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_TRAIN, &data->made.corpora[0], marks, 0, files, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->made.corpora[0], marks, 1, NULL, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_ALL, &data->made.corpora[0], NULL, 0, NULL, err);
     data->host->release(data->host, marks);
     return status;
 }
@@ -285,8 +283,8 @@ static weft_status read_validation(weft_data *data, weft_error *err) {
     weft_status status = path == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for the name of a file")
                                       : instruct_file_open(&file, data->host, &data->config, "validation", path, err);
     if (status == WEFT_OK)
-        status = encode_files(&data->validation, data, &file, 1, "validation", data->config.validation, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->validation, NULL, 0, NULL, err);
+        status = encode_files(&data->made.corpora[1], data, &file, 1, "validation", data->config.validation, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->made.corpora[1], NULL, 0, NULL, err);
     instruct_file_close(&file, data->host);
     return status;
 }
@@ -298,10 +296,11 @@ static weft_status make_rows(weft_data *data, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(files, 0, sizeof files);
     status = open_files(files, &n, data, err);
-    if (status == WEFT_OK) status = encode_files(&data->corpus, data, files, n, "path", data->config.path, err);
+    if (status == WEFT_OK)
+        status = encode_files(&data->made.corpora[0], data, files, n, "path", data->config.path, err);
     if (status == WEFT_OK && wanted > 0.0) status = split_by_number(data, wanted, files, err);
     else if (status == WEFT_OK) {
-        status = pack(data, WEFT_SPLIT_TRAIN, &data->corpus, NULL, 0, files, err);
+        status = pack(data, WEFT_SPLIT_TRAIN, &data->made.corpora[0], NULL, 0, files, err);
         if (status == WEFT_OK && !isnan(wanted)) status = read_validation(data, err);
     }
     for (size_t i = 0; i < MOST_FILES; i++) instruct_file_close(&files[i], data->host);
@@ -310,20 +309,26 @@ static weft_status make_rows(weft_data *data, weft_error *err) {
 
 /* Of what the rows are, not of where they came from. */
 static uint64_t fingerprint(const weft_data *data) {
-    uint64_t hash = data_mix(data_mix(2, data->stream.seed), (uint64_t)data->config.context);
-    hash = data_mix(hash, (uint64_t)data->stream.group);
-    hash = data_mix_corpus(hash, &data->corpus);
-    hash = data_mix_corpus(hash, &data->validation);
-    for (int32_t i = 0; i + 1 < data->stream.n_lengths; i++) hash = data_mix(hash, (uint64_t)data->stream.lengths[i]);
-    hash = data_mix_rows(hash, &data->stream.rows[WEFT_SPLIT_TRAIN]);
-    return data_mix_rows(hash, &data->stream.rows[WEFT_SPLIT_VALIDATION]);
+    uint64_t hash = data_mix(data_mix(2, data->made.stream.seed), (uint64_t)data->config.context);
+    hash = data_mix(hash, (uint64_t)data->made.stream.group);
+    hash = data_mix_corpus(hash, &data->made.corpora[0]);
+    hash = data_mix_corpus(hash, &data->made.corpora[1]);
+    for (int32_t i = 0; i + 1 < data->made.stream.n_lengths; i++)
+        hash = data_mix(hash, (uint64_t)data->made.stream.lengths[i]);
+    hash = data_mix_rows(hash, &data->made.stream.rows[WEFT_SPLIT_TRAIN]);
+    return data_mix_rows(hash, &data->made.stream.rows[WEFT_SPLIT_VALIDATION]);
+}
+
+static weft_status make(void *context, weft_error *err) {
+    weft_data *data = context;
+    const weft_status status = make_rows(data, err);
+    if (status == WEFT_OK) data->made.stream.fingerprint = fingerprint(data);
+    return status;
 }
 
 static void instruct_destroy(weft_data *data) {
     const weft_host *host = data->host;
-    data_stream_free(&data->stream, host);
-    data_corpus_free(&data->corpus, host);
-    data_corpus_free(&data->validation, host);
+    data_made_free(&data->made, host);
     host->release(host, data);
 }
 
@@ -343,47 +348,44 @@ static weft_status instruct_create(weft_data **out, const weft_host *host, const
                                    weft_error *err) {
     weft_status status = WEFT_OK;
     weft_data *data = host->alloc(host, sizeof *data, 64);
+    const data_maker maker = {
+        host, data == NULL ? NULL : &data->made, data == NULL ? NULL : &data->counts, sizeof data->counts, make, data};
     if (data == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the data");
     memset(data, 0, sizeof *data);
     data->host = host;
     data->job = job;
     data->config = *(const instruct_config *)config;
     data->now = read_date(data->config.date);
-    data->stream.seed = job->seed;
-    data->stream.group = data->config.group_by_length;
-    data->stream.n_lengths = data_lengths_read(data->stream.lengths, data->config.lengths, data->config.context);
+    data->made.stream.seed = job->seed;
+    data->made.stream.group = data->config.group_by_length;
+    data->made.stream.n_lengths =
+        data_lengths_read(data->made.stream.lengths, data->config.lengths, data->config.context);
     status = judge(data, job, err);
-    if (status == WEFT_OK) status = make_rows(data, err);
-    if (status == WEFT_OK) {
-        data->fingerprint = fingerprint(data);
-        *out = data;
-    } else {
-        instruct_destroy(data);
-    }
+    if (status == WEFT_OK) status = data_made_share(&maker, job, err);
+    if (status == WEFT_OK) *out = data;
+    else instruct_destroy(data);
     return status;
 }
 
 static void instruct_info(const weft_data *data, weft_data_info *out) {
-    out->n_lengths = data->stream.n_lengths;
-    memcpy(out->lengths, data->stream.lengths, sizeof data->stream.lengths);
-    out->fingerprint = data->fingerprint;
-    if (WEFT_HAS(out, memory))
-        out->memory = data_corpus_bytes(&data->corpus) + data_corpus_bytes(&data->validation) +
-                      data_stream_bytes(&data->stream);
+    out->n_lengths = data->made.stream.n_lengths;
+    memcpy(out->lengths, data->made.stream.lengths, sizeof data->made.stream.lengths);
+    out->fingerprint = data->made.stream.fingerprint;
+    if (WEFT_HAS(out, memory)) out->memory = data_made_bytes(&data->made);
 }
 
 static void instruct_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
-    data_stream_split_info(&data->stream, split, out);
+    data_stream_split_info(&data->made.stream, split, out);
 }
 
 static weft_status instruct_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
                                   weft_error *err) {
-    return data_stream_shape(&data->stream, out, request, err);
+    return data_stream_shape(&data->made.stream, out, request, err);
 }
 
 static weft_status instruct_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
                                  weft_error *err) {
-    return data_stream_leaf(&data->stream, out, request, err);
+    return data_stream_leaf(&data->made.stream, out, request, err);
 }
 
 static const char *get_count(const weft_data *data, uint32_t i, uint64_t *out) {

@@ -8,19 +8,19 @@ WEFT_KEYS_TABLE(text_config, TEXT_KEYS)
 struct weft_data {
     const weft_host *host;
     text_config config;
-    data_stream stream;
-    data_corpus corpus, validation; /* of path; of validation, where that is a file */
-    uint64_t fingerprint;
+    const weft_data_job *job;
+    data_made made;
 };
 
 /* Of what the rows are, not of where they came from: a copy of the file under another name gives the same. */
 static uint64_t fingerprint(const weft_data *data) {
-    uint64_t hash = data_mix(data_mix(1, data->stream.seed), (uint64_t)data->config.context);
-    hash = data_mix_corpus(hash, &data->corpus);
-    hash = data_mix_corpus(hash, &data->validation);
-    for (int32_t i = 0; i + 1 < data->stream.n_lengths; i++) hash = data_mix(hash, (uint64_t)data->stream.lengths[i]);
-    hash = data_mix_rows(hash, &data->stream.rows[WEFT_SPLIT_TRAIN]);
-    return data_mix_rows(hash, &data->stream.rows[WEFT_SPLIT_VALIDATION]);
+    uint64_t hash = data_mix(data_mix(1, data->made.stream.seed), (uint64_t)data->config.context);
+    hash = data_mix_corpus(hash, &data->made.corpora[0]);
+    hash = data_mix_corpus(hash, &data->made.corpora[1]);
+    for (int32_t i = 0; i + 1 < data->made.stream.n_lengths; i++)
+        hash = data_mix(hash, (uint64_t)data->made.stream.lengths[i]);
+    hash = data_mix_rows(hash, &data->made.stream.rows[WEFT_SPLIT_TRAIN]);
+    return data_mix_rows(hash, &data->made.stream.rows[WEFT_SPLIT_VALIDATION]);
 }
 
 static weft_status text_validate(const void *config, weft_error *err) {
@@ -44,13 +44,12 @@ static int is_useful(const data_corpus *corpus, size_t d) {
     return data_corpus_start(corpus, d + 1) - data_corpus_start(corpus, d) >= 2;
 }
 
-static weft_status read_corpus(data_corpus *out, weft_data *data, const weft_data_job *job, const char *key,
-                               const char *path, weft_error *err) {
+static weft_status read_corpus(data_corpus *out, weft_data *data, const char *key, const char *path, weft_error *err) {
     text_source source;
     size_t idle = 0;
     weft_status status = text_source_open(&source, data->host, &data->config, key, path, err);
     if (status != WEFT_OK) return status;
-    status = text_corpus_encode(out, data->host, &data->config, job, &source, err);
+    status = text_corpus_encode(out, data->host, &data->config, data->job, &source, err);
     text_source_close(&source, data->host);
     if (status != WEFT_OK) return status;
     for (size_t d = 0; d < out->n_documents; d++) idle += is_useful(out, d) ? 0 : 1;
@@ -82,7 +81,7 @@ static weft_status pack(weft_data *data, int32_t split, const data_corpus *corpu
     if (documents == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu documents", corpus->n_documents);
     n = list_documents(documents, corpus, marks, mark);
-    status = data_rows_pack(&data->stream.rows[split], data->host, corpus, documents, n, data->config.context,
+    status = data_rows_pack(&data->made.stream.rows[split], data->host, corpus, documents, n, data->config.context,
                             DATA_BEST_FIT, err);
     data->host->release(data->host, documents);
     return status;
@@ -90,50 +89,55 @@ static weft_status pack(weft_data *data, int32_t split, const data_corpus *corpu
 
 /* marks: 1 for the documents of validation. */
 static weft_status choose(uint8_t *marks, const weft_data *data, double wanted, weft_error *err) {
-    const data_corpus *corpus = &data->corpus;
+    const data_corpus *corpus = &data->made.corpora[0];
     size_t n = 0;
     weft_status status = WEFT_OK;
     size_t *documents = data->host->alloc(data->host, corpus->n_documents * sizeof *documents, 64);
     if (documents == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to split %zu documents", corpus->n_documents);
     n = list_documents(documents, corpus, NULL, 0);
-    status = data_split_choose(marks, data->host, documents, n, wanted, data->stream.seed, err);
+    status = data_split_choose(marks, data->host, documents, n, wanted, data->made.stream.seed, err);
     data->host->release(data->host, documents);
     return status;
 }
 
 static weft_status split_by_number(weft_data *data, double wanted, weft_error *err) {
-    const size_t n = data->corpus.n_documents;
+    const size_t n = data->made.corpora[0].n_documents;
     weft_status status = WEFT_OK;
     uint8_t *marks = data->host->alloc(data->host, n, 64);
     if (marks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to split %zu documents", n);
     memset(marks, 0, n);
     status = choose(marks, data, wanted, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_TRAIN, &data->corpus, marks, 0, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->corpus, marks, 1, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_ALL, &data->corpus, NULL, 0, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_TRAIN, &data->made.corpora[0], marks, 0, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->made.corpora[0], marks, 1, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_ALL, &data->made.corpora[0], NULL, 0, err);
     data->host->release(data->host, marks);
     return status;
 }
 
 /* Afterwards no split that was asked for is without rows. */
-static weft_status make_rows(weft_data *data, const weft_data_job *job, weft_error *err) {
+static weft_status make_rows(weft_data *data, weft_error *err) {
     const double wanted = data_validation_number(data->config.validation);
-    weft_status status = read_corpus(&data->corpus, data, job, "path", data->config.path, err);
+    weft_status status = read_corpus(&data->made.corpora[0], data, "path", data->config.path, err);
     if (status != WEFT_OK) return status;
     if (wanted > 0.0) return split_by_number(data, wanted, err);
-    status = pack(data, WEFT_SPLIT_TRAIN, &data->corpus, NULL, 0, err);
+    status = pack(data, WEFT_SPLIT_TRAIN, &data->made.corpora[0], NULL, 0, err);
     if (status != WEFT_OK || isnan(wanted)) return status;
-    status = read_corpus(&data->validation, data, job, "validation", data->config.validation, err);
-    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->validation, NULL, 0, err);
+    status = read_corpus(&data->made.corpora[1], data, "validation", data->config.validation, err);
+    if (status == WEFT_OK) status = pack(data, WEFT_SPLIT_VALIDATION, &data->made.corpora[1], NULL, 0, err);
+    return status;
+}
+
+static weft_status make(void *context, weft_error *err) {
+    weft_data *data = context;
+    const weft_status status = make_rows(data, err);
+    if (status == WEFT_OK) data->made.stream.fingerprint = fingerprint(data);
     return status;
 }
 
 static void text_destroy(weft_data *data) {
     const weft_host *host = data->host;
-    data_stream_free(&data->stream, host);
-    data_corpus_free(&data->corpus, host);
-    data_corpus_free(&data->validation, host);
+    data_made_free(&data->made, host);
     host->release(host, data);
 }
 
@@ -141,43 +145,40 @@ static weft_status text_create(weft_data **out, const weft_host *host, const voi
                                weft_error *err) {
     weft_status status = WEFT_OK;
     weft_data *data = host->alloc(host, sizeof *data, 64);
+    const data_maker maker = {host, data == NULL ? NULL : &data->made, NULL, 0, make, data};
     if (data == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the data");
     memset(data, 0, sizeof *data);
     data->host = host;
+    data->job = job;
     data->config = *(const text_config *)config;
-    data->stream.seed = job->seed;
-    data->stream.n_lengths = data_lengths_read(data->stream.lengths, data->config.lengths, data->config.context);
+    data->made.stream.seed = job->seed;
+    data->made.stream.n_lengths =
+        data_lengths_read(data->made.stream.lengths, data->config.lengths, data->config.context);
     status = data_context_judge(data->config.context, job, err);
-    if (status == WEFT_OK) status = make_rows(data, job, err);
-    if (status == WEFT_OK) {
-        data->fingerprint = fingerprint(data);
-        *out = data;
-    } else {
-        text_destroy(data);
-    }
+    if (status == WEFT_OK) status = data_made_share(&maker, job, err);
+    if (status == WEFT_OK) *out = data;
+    else text_destroy(data);
     return status;
 }
 
 static void text_info(const weft_data *data, weft_data_info *out) {
-    out->n_lengths = data->stream.n_lengths;
-    memcpy(out->lengths, data->stream.lengths, sizeof data->stream.lengths);
-    out->fingerprint = data->fingerprint;
-    if (WEFT_HAS(out, memory))
-        out->memory = data_corpus_bytes(&data->corpus) + data_corpus_bytes(&data->validation) +
-                      data_stream_bytes(&data->stream);
+    out->n_lengths = data->made.stream.n_lengths;
+    memcpy(out->lengths, data->made.stream.lengths, sizeof data->made.stream.lengths);
+    out->fingerprint = data->made.stream.fingerprint;
+    if (WEFT_HAS(out, memory)) out->memory = data_made_bytes(&data->made);
 }
 
 static void text_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
-    data_stream_split_info(&data->stream, split, out);
+    data_stream_split_info(&data->made.stream, split, out);
 }
 
 static weft_status text_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
                               weft_error *err) {
-    return data_stream_shape(&data->stream, out, request, err);
+    return data_stream_shape(&data->made.stream, out, request, err);
 }
 
 static weft_status text_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
-    return data_stream_leaf(&data->stream, out, request, err);
+    return data_stream_leaf(&data->made.stream, out, request, err);
 }
 
 static const weft_data_plugin text_table = {

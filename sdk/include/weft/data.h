@@ -27,6 +27,14 @@ typedef enum weft_split {
     WEFT_SPLIT_ALL = 2 /* every row of `path` in order: what `weft eval` measures where there is no validation */
 } weft_split;
 
+/* Collects bytes, in parts of any size. */
+typedef struct weft_bytes_sink {
+    void *context;
+    weft_status (*put)(void *context, const void *bytes, size_t n);
+} weft_bytes_sink;
+
+typedef weft_status weft_share_make(void *context, const weft_bytes_sink *sink, weft_error *err);
+
 /* What the host gives to create. All pointers stay valid as long as the data lives. */
 typedef struct weft_data_job {
     uint32_t struct_size;
@@ -53,6 +61,15 @@ typedef struct weft_data_job {
     weft_status (*check_chat)(const struct weft_data_job *job, const char *named, weft_error *err);
     int32_t (*special_id)(const struct weft_data_job *job, const char *name, size_t bytes); /* -1: none */
     const weft_tokenizer_info *tokenizer; /* ids of BOS, EOS and the like */
+
+    /* Makes bytes once per machine. One rank of each machine calls make, which writes the bytes to its sink; the other
+     * ranks of the machine wait, and map the result. A rank that cannot map it calls make too. So make and its files
+     * may differ neither between ranks nor between machines. *bytes is read-only, begins on a page, and is valid as
+     * long as the data. A failure on one rank fails the call on all ranks. At most one call, in create; every rank
+     * makes it, unless its create fails. [main] [collective: every rank] [optional: NULL: nothing is shared, create
+     * makes the data itself] */
+    weft_status (*share)(const struct weft_data_job *job, weft_share_make *make, void *context, const void **bytes,
+                         size_t *n, weft_error *err);
 } weft_data_job;
 
 /* The extension WEFT_DATA_COUNTS: what became of the data, for `weft data stats`: "answers cut short", 3. */
@@ -83,7 +100,8 @@ typedef struct weft_data_info {
     int32_t reserved;
     uint64_t fingerprint; /* of all that decides the rows: other rows, of another text or seed, have another one.
                              A resume refuses that */
-    uint64_t memory;      /* bytes of the machine's memory that the data hold; 0: the plugin does not count them */
+    uint64_t memory;      /* bytes of the machine's memory that the data hold, those of `share` included; 0: the plugin
+                             does not count them */
 } weft_data_info;
 
 typedef struct weft_leaf_request {
