@@ -28,9 +28,10 @@ static weft_value end(weft_graph *graph, adapting self, weft_value given, int64_
     const char *path = declared->sites[graph->adapting - 1].view.path;
     const weft_value none = {0};
     weft_error changed = WEFT_ERROR_INIT;
+    /* Before leave, which would put it back and keep the failure for a later call. */
+    const weft_status kept = weft_process_end_call(self.fp, "it was called", &changed);
     (void)weft_plugin_leave(self.before, WEFT_OK, NULL);
-    if (weft_process_restore_fp(self.fp, "it was called", &changed) != WEFT_OK && !graph->failed)
-        (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "%s", changed.text);
+    if (kept != WEFT_OK && !graph->failed) (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "%s", changed.text);
     if (!graph->failed && (given.id == 0 || given.id >= (uint32_t)graph->n_values))
         (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN, "it gives no value of this segment");
     else if (!graph->failed &&

@@ -213,7 +213,8 @@ blames tokenizer "tokenizer:my-tokenizer ($dir/my-tokenizer/wrong.so): changed t
 blames tokenizer "changed the umask while its create ran. It called tokenizer:my-tokenizer (" "s/$encode/\$1    (void)umask(0);\n/s"
 linear='(static weft_value my_adapter_linear\(.*?\{\n)'
 blames adapter "adapter:my-adapter ($dir/my-adapter/wrong.so), in training: at 'model.layers.0." "s/$linear/\$1    if (self != NULL) return x;\n/s"
-blames adapter "adapter:my-adapter ($dir/my-adapter/wrong.so) changed the floating-point mode while its linear ran" "s/$linear/\$1    (void)fesetround(FE_UPWARD);\n/s"
+blames adapter "adapter:my-adapter ($dir/my-adapter/wrong.so), in training: at 'model.layers.0." "s/$linear/\$1    (void)fesetround(FE_UPWARD);\n/s"
+blames adapter "changed the umask while it was called" "s/$linear/\$1    (void)umask(0);\n/s"
 
 # What is built and what is kept holds the rules, or they are not tried.
 for file in "$WEFT_BUILD"/plugins/weft-*.so "$WEFT_BUILD"/tests/cuda/weft-device-cuda.so "$WEFT_SOURCE"/tests/archive/sdk-*/*.so; do

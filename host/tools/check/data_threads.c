@@ -1,9 +1,14 @@
 /* host/tools/check/data_threads.c: data that several threads ask at once. */
+#include "base/clock.h"
 #include "tools/check/data_trial.h"
 
 #include <pthread.h>
 
 enum { THREADS = 4 };
+
+/* All threads go on for so long: a thread that had done its requests before the next one started would meet no other,
+ * and memory that calls share shows only where one call begins within another. */
+#define SECONDS 0.5
 
 typedef struct worker {
     pthread_t thread;
@@ -11,13 +16,14 @@ typedef struct worker {
     const weft_leaf *wanted; /* [REQUESTS] */
     weft_leaf got;
     uint32_t first;
-    int differs; /* a request's number + 1; 0: none */
+    double until; /* by weft_clock_seconds */
+    int differs;  /* a request's number + 1; 0: none */
     bool is_done;
 } worker;
 
 static void *take_all(void *context) {
     worker *w = context;
-    for (uint32_t i = 0; i < 20 * WEFT_DATA_REQUESTS && w->differs == 0; i++) {
+    for (uint32_t i = 0; w->differs == 0 && (i < 20 * WEFT_DATA_REQUESTS || weft_clock_seconds() < w->until); i++) {
         const uint32_t number = (i + w->first) % WEFT_DATA_REQUESTS;
         const weft_leaf_request request = weft_data_draw_request(w->self, number);
         weft_error err = WEFT_ERROR_INIT;
@@ -32,12 +38,14 @@ static void *take_all(void *context) {
 static weft_status run_workers(const weft_data_instance *self, const weft_leaf *wanted, weft_error *err) {
     worker workers[THREADS];
     weft_status status = WEFT_OK;
+    const double until = weft_clock_seconds() + SECONDS;
     uint32_t n = 0;
     memset(workers, 0, sizeof workers);
     for (; n < THREADS && status == WEFT_OK; n++) {
         workers[n].self = self;
         workers[n].wanted = wanted;
         workers[n].first = n * 17;
+        workers[n].until = until;
         status = weft_data_leaf_make(&workers[n].got, self, err);
         if (status != WEFT_OK || pthread_create(&workers[n].thread, NULL, take_all, &workers[n]) != 0) break;
     }
