@@ -91,7 +91,7 @@ static bool has_more_rows(const weft_declared *declared, const weft_tensor *tens
            parameter->dims[0] == declared->info.vocab_size && tensor->dims[0] > parameter->dims[0];
 }
 
-/* Assigns the tensor of a base module that was saved completely, along with one adapter. */
+/* Assigns the tensor of a base module that was saved completely. Only the home directory has such tensors. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t p = self->is_home ? weft_adapter_base_parameter(self->declared, self->adapter, tensor->name) : -1;
     const weft_parameter *parameter = p < 0 ? NULL : &self->declared->parameters[p];

@@ -43,13 +43,13 @@ static inline int64_t weft_adapter_place(const weft_adapter_entry *entry, int64_
 /* Returns the file tensor of an entry. Its name is valid as long as the list. */
 weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtype);
 
-/* Returns a base parameter by its name in an adapter's file, or -1. The name may contain `base_layer` (PEFT wraps a
- * table that it also saves), may lack `model.` (PEFT adds no model of its own around the base), or may be the plugin's
- * own name for the parameter. */
+/* Returns a base parameter by its name in an adapter's file, or -1. The name may contain `base_layer`, if PEFT wraps a
+ * table that it also saves. It may lack `model.`, if PEFT adds no model of its own around the base. It may also be the
+ * plugin's own name for the parameter. */
 int32_t weft_adapter_base_parameter(const weft_declared *declared, int32_t adapter, const char *name);
 
-/* Fails with the name of a partly trained module, because PEFT saves complete modules, or of a module that is both
- * trained completely and adapted, which PEFT does not support. */
+/* Fails with the name of a partly trained module, because PEFT saves complete modules. Fails also for a module that is
+ * both trained completely and adapted, which PEFT does not support. */
 weft_status weft_adapter_check_whole(const weft_declared *declared, weft_error *err);
 
 #endif

@@ -1,12 +1,12 @@
 /* host/graph/graph.h: records the forward of one segment, derives its backward, and runs both on a device.
  *
  * A graph is created once per (segment, mode, micro-batch shape): the model's forward runs with recording operators.
- * The record determines, before anything runs, the parameters that the segment reads, its device calls, and the bytes
- * of its tape (activations for backward), its forward and backward scratch and its key-value state. Execution replays
- * the record with buffers that the caller binds. It allocates no memory and checks every operand against its slot's
- * size.
+ * Before execution, the record determines the parameters that the segment reads and its device calls. It also
+ * determines the bytes of the tape (activations for backward), of forward and backward scratch, and of the key-value
+ * state. Execution replays the record with buffers that the caller binds. It allocates no memory and checks every
+ * operand against its slot's size.
  *
- * This module knows values and operators. It does not know units, strategies, instructions or files. */
+ * This module depends on values and operators, not on units, strategies, instructions or files. */
 #ifndef WEFT_HOST_GRAPH_GRAPH_H
 #define WEFT_HOST_GRAPH_GRAPH_H
 

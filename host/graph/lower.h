@@ -72,7 +72,7 @@ typedef struct weft_pass {
     int32_t n_calls, calls_capacity;
     weft_operand *operands;
     int32_t n_operands, operands_capacity;
-    weft_storage *storages; /* [0] is nothing */
+    weft_storage *storages; /* [0] is the absent storage */
     int32_t n_storages, storages_capacity;
     int64_t work; /* bytes, after placing */
     double flops, bytes;

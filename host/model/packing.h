@@ -2,9 +2,9 @@
  *
  * Some types require statistics of the complete matrix: nf4 the mean of all scales and the maximum of each 256 of them,
  * int8 by rows the maximum of each row. So each matrix is scanned in chunks before it is packed, and the scan keeps one
- * number per 16,384 elements or per row. A rank scans each matrix of which it stores a part completely, so that the
- * result does not depend on the number of ranks and requires no communication. Matrices are scanned and packed in
- * batches of about 256 MB, so that the second read is served from the page cache. */
+ * number per 16,384 elements or per row. A rank that stores a part of a matrix scans the complete matrix. So the result
+ * does not depend on the number of ranks, and no communication is required. Matrices are scanned and packed in batches
+ * of about 256 MB, so that the second read is served from the page cache. */
 #ifndef WEFT_HOST_MODEL_PACKING_H
 #define WEFT_HOST_MODEL_PACKING_H
 

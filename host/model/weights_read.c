@@ -1,7 +1,7 @@
 /* host/model/weights_read.c: reads tensors of files into a region. Chunks start in file order rather than declaration
- * order, following the read-ahead thread, so that a disk sees one sequential read. Data is copied out of the page cache
- * with reads, because pages of a mapping would be faulted in one by one and would count as this process's memory in
- * addition to the region. */
+ * order, following the read-ahead thread, so that a disk sees one sequential read. Reads copy the data out of the page
+ * cache. A mapping would fault in its pages one by one, and they would count as this process's memory in addition to
+ * the region. */
 #include <stdlib.h>
 
 #include "base/ahead.h"

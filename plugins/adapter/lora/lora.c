@@ -304,7 +304,7 @@ static weft_status give_all_values(weft_adapter *self, const weft_adapter_job *j
 }
 
 /* PEFT counts the layers of layers_to_transform only below these names; here a layer is one of the model's blocks.
- * Fails if the two differ. */
+ * Fails if the model's blocks have none of these names. */
 static weft_status check_layers_pattern(const weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
     const char *text = self->own.layers_pattern == NULL ? "" : self->own.layers_pattern;
     for (const char *at = text; *at != 0; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {

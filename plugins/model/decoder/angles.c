@@ -1,6 +1,6 @@
-/* angles.c: tables of cosines and sines of rotary positions: plain, or scaled for longer texts: linear (Chen et al.,
- * arXiv 2306.15595), dynamic (the base grows with the text), YaRN (Peng et al., arXiv 2309.00071), LongRoPE (Ding et
- * al., arXiv 2402.13753) and Llama 3.1 (Grattafiori et al., arXiv 2407.21783).
+/* angles.c: tables of cosines and sines of rotary positions, plain or scaled for longer texts. The scalings are linear
+ * (Chen et al., arXiv 2306.15595), dynamic (the base grows with the text), YaRN (Peng et al., arXiv 2309.00071),
+ * LongRoPE (Ding et al., arXiv 2402.13753) and Llama 3.1 (Grattafiori et al., arXiv 2407.21783).
  *
  * Frequencies and angles are rounded to fp32 at the same points as in transformers. Otherwise the angle of a high
  * position differs in its fourth digit. */

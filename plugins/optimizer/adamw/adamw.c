@@ -18,8 +18,8 @@ WEFT_KEYS(adamw_config, ADAMW_KEYS)
 
 WEFT_HP(adamw_hp, float step_size; float decay_size; float take1; float take2; float root_scale; float eps;)
 
-/* The update adds small differences to m, v and w. With beta m + (1 - beta) g, or w (1 - lr decay), the rounding of a
- * factor near one would change the complete value at every step. */
+/* The update adds small differences to m, v and w. The forms beta m + (1 - beta) g and w (1 - lr decay) have a factor
+ * near one. Its rounding would change the complete value at every step. */
 /* clang-format off */
 WEFT_ELEMENTWISE(adamw_step, adamw_hp, 2,
     s0 += hp->take1 * (g - s0);

@@ -1,8 +1,8 @@
 /* mp: one replica of the model with its segments divided among the ranks.
  *
  * Naive model parallelism and pipelines differ only in their instructions (program.c). A unit is owned by the rank that
- * runs its first user. If another rank reads it too (tied storage), that rank has a copy of the parameters, sends its
- * part of each micro-batch gradient to the owner, and receives the update. GPipe: Huang et al., arXiv 1811.06965; 1F1B:
+ * runs its first user. Another rank that reads it (tied storage) has a copy of the parameters. That rank sends its part
+ * of each micro-batch gradient to the owner and receives the update. GPipe: Huang et al., arXiv 1811.06965; 1F1B:
  * Narayanan et al., arXiv 2104.04473. */
 #include "mp.h"
 
