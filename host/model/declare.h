@@ -49,7 +49,7 @@ static inline bool weft_parameter_is_packed(const weft_parameter *parameter) {
 }
 
 struct weft_weight {
-    const struct weft_declared *owner; /* owner, to detect handles of another instance */
+    const struct weft_declared *owner; /* to detect handles of another instance */
     int32_t parameter;                 /* index */
     int32_t bias;                      /* index; -1: no bias */
     int32_t role;
@@ -136,7 +136,7 @@ typedef struct weft_declared {
     int32_t n_adapters;
     weft_declared_site *sites; /* [n_sites] sites of the model that adapters may claim; NULL without an adapter */
     int32_t n_sites;
-    int64_t state_block;   /* block length of the optimizer state in elements, set before the layout is created; 0 means
+    int64_t state_block;   /* block length of the optimizer state in elements, set before the layout is created; 0 is
                               1 */
     int32_t packed_wanted; /* a packed parameter named by the last selection, although it cannot be trained; -1:
                               absent */
