@@ -6,7 +6,7 @@
 #include <weft/base.h>
 
 /* Converts to (n) = from (n) among fp32, bf16 and fp16. Narrowing rounds to nearest, ties to even; overflow becomes
- * infinity, NaN stays NaN. Both addresses may be unaligned. Returns false for other types and writes no output.
+ * infinity, NaN remains NaN. Both addresses may be unaligned. Returns false for other types and writes no output.
  * [any-thread] [hot] */
 bool weft_convert(void *to, int32_t dtype_to, const void *from, int32_t dtype_from, int64_t n);
 

@@ -42,7 +42,7 @@ typedef struct weft_layout {
     weft_group *groups; /* trainable ones first */
     int32_t n_groups, n_trainable_groups;
     int64_t numel;           /* elements of the flat region, padding included */
-    int64_t trainable_numel; /* of the trainable part */
+    int64_t trainable_numel; /* of the trainable groups */
     int64_t bytes;           /* of the flat region */
 } weft_layout;
 
@@ -56,7 +56,7 @@ typedef struct weft_layout_piece {
     const char *name;
 } weft_layout_piece;
 
-/* Creates a layout whose units are parts of the given layout's units; piece_of: [n_parameters]. Sets the new offsets of
+/* Creates a layout by dividing the units of an existing layout; piece_of: [n_parameters]. Sets the new offsets of
  * the parameters. */
 weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft_declared *declared,
                               const weft_layout_piece *pieces, const int32_t *piece_of, weft_error *err);

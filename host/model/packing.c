@@ -10,7 +10,7 @@
 
 enum {
     SCALED = 64,             /* elements of nf4 that share a scale */
-    SHARED = 256 * SCALED,   /* elements whose scales share a scale */
+    SHARED = 256 * SCALED,   /* elements with a common scale of scales */
     SOME = SHARED,           /* elements at once: complete blocks of any type */
     LOOKED_THROUGH = 1 << 26 /* elements of matrices that are packed together */
 };
@@ -90,7 +90,7 @@ static void look_at_row(int64_t row, void *context) {
         float some = 0;
         status = self->numbers->give(self->numbers->context, self->parameter, row * width + at, n, numbers, &err);
         if (status == WEFT_OK) some = weft_largest(numbers, n);
-        if (!(some <= largest)) largest = some; /* also if it is NaN, which stays */
+        if (!(some <= largest)) largest = some; /* also if it is NaN, which no later value replaces */
     }
     self->out->scales[row] = largest;
     keep_failure(self, status, &err);

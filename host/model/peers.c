@@ -13,7 +13,7 @@ bool weft_peers_first(const weft_peers *self) {
     return self == NULL || self->rank == 0;
 }
 
-/* Returns the rank whose failure all ranks report; -1 without a failure. */
+/* Returns the failed rank that all ranks report; -1 without a failure. */
 static int32_t find_teller(const weft_peers *self) {
     int32_t stopped = -1;
     for (int32_t rank = self->world - 1; rank >= 0; rank--)

@@ -28,7 +28,7 @@ typedef struct weft_region {
     weft_device *device;
     weft_ref ref;               /* element 0 */
     int32_t dtype;              /* weft_dtype of all elements; 0: the storage type of each group */
-    const weft_hold *hold;      /* the part that this rank stores; NULL: everything, at the layout's offsets */
+    const weft_hold *hold;      /* the shards that this rank stores; NULL: everything, at the layout's offsets */
     const bool *apart;          /* [n_groups] with hold: other ranks store the group or parts of it */
     weft_region_writer *writer; /* set if peers is set */
     weft_region_filled *filled; /* called if device memory is visible to the host; may be NULL */

@@ -13,7 +13,7 @@
 /* Limits between two exchanges: grid cells, exceeded by at most one chunk, and chunks. */
 enum { CELLS = 1 << 17, PIECES = 1024, SMALLEST_GRID = 64, MORE = WEFT_REGION_PIECE / SMALLEST_GRID };
 
-/* The rank whose cell hashes follow. */
+/* The rank of the next cell hashes. */
 typedef struct turn {
     int32_t tensor, keeper;
     int64_t cells;

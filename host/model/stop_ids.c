@@ -82,7 +82,7 @@ void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more) {
         if (!weft_stop_ids_have(out, more->ids[i])) out->ids[out->n++] = more->ids[i];
 }
 
-/* Puts the ids before the existing ones in a file's text. *text stays unchanged if it contains them all. */
+/* Puts the ids before the existing ones in a file's text. *text is not changed if it contains them all. */
 static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *first, const weft_stop_ids *others,
                                const char *path, weft_error *err) {
     char value[16 * WEFT_MAX_STOP_IDS], *changed = NULL;

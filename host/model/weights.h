@@ -16,7 +16,7 @@
 /* Maximum bytes of data per file of a saved model, which transformers calls a shard. */
 #define WEFT_SHARD_BYTES ((int64_t)5000000000)
 
-/* Loads all parameters except those of adapters, for the part that the region stores, and zeroes the padding. Fails for
+/* Loads all parameters except those of adapters, as far as the region stores them, and zeroes the padding. Fails for
  * a missing, unexpected or wrongly shaped tensor, a type other than fp32, bf16 and fp16, and tied names with different
  * values. Ignores names that end in "rotary_emb.inv_freq", a buffer of old checkpoints, with a log line. */
 weft_status weft_weights_load(const weft_region *region, const char *directory, weft_error *err);

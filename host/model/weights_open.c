@@ -42,7 +42,7 @@ static bool is_declared(const weft_declared *declared, const char *base, const c
     return weft_declared_find(declared, whole) >= 0;
 }
 
-/* Returns the prefix to add under this naming; "" for a tensor whose name matches without it. */
+/* Returns the prefix to add under this naming; "" if the name matches without it. */
 static const char *base_for(const weft_declared *declared, const naming *by, const char *name) {
     return is_declared(declared, "", name + by->skip) ? "" : by->base;
 }

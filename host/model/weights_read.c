@@ -112,7 +112,8 @@ static int compare_by_place(const void *a, const void *b, void *context) {
     return (x->data > y->data) - (x->data < y->data);
 }
 
-/* True if this rank stores all groups. Read-ahead loads complete files, which a rank with a part does not require. */
+/* True if this rank stores all groups. Read-ahead loads complete files, which a rank with some shards does not
+ * require. */
 static bool keeps_all(const weft_region *region) {
     for (int32_t g = 0; region->hold != NULL && g < region->hold->n_groups; g++)
         if (region->apart[g]) return false;

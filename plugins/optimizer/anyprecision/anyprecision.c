@@ -7,10 +7,10 @@
  *
  *     c = c + step        w' = bf16(w + c)        c = c + (w - w')
  *
- * All values are computed in fp32 and rounded once, to their storage type; the original rounds after every operation.
- * Here the decay is part of the step, so that it is compensated, too. In the original it multiplies the weight, and has
- * no effect if lr weight_decay is below 2^-9. Weights that are stored in fp32 are not rounded, and c stays close to
- * zero. */
+ * All values are computed in fp32 and rounded once, to their storage type; the original rounds after every
+ * operation. Here the decay is part of the step, so that it is compensated, too. In the original it multiplies the
+ * weight, and has no effect if lr weight_decay is below 2^-9. Weights that are stored in fp32 are not rounded, and c
+ * remains close to zero. */
 #include <weft/optimizer.h>
 
 /* clang-format off */

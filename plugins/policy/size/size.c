@@ -1,8 +1,8 @@
 /* size: packs consecutive modules into units of at most N elements.
  *
- * It packs the largest modules with at most N elements, so a block of at most N elements is not divided. A module whose
- * own parameters exceed N is a separate unit; parameters are not divided. The root unit is empty, unless the model fits
- * in one unit. */
+ * It packs the largest modules with at most N elements, so a block of at most N elements is not divided. A module with
+ * more than N elements of its own is a separate unit; parameters are not divided. The root unit is empty, unless the
+ * model fits in one unit. */
 #include <weft/policy.h>
 
 #define SIZE_KEYS(K)                                                                                                   \

@@ -20,7 +20,7 @@ typedef struct ddp {
     const weft_strategy_job *job;
     int32_t rank, last;     /* reduce_at = last */
     int32_t reduce, gather; /* instructions in flight; -1: idle */
-    int32_t finishing;      /* unit whose final sum `reduce` computes; -1: not a final sum */
+    int32_t finishing;      /* unit of the final sum that `reduce` computes; -1: not a final sum */
 } ddp;
 
 static weft_status ddp_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,

@@ -21,7 +21,7 @@ typedef struct fsdp {
     int32_t hops;           /* two hops: first the shard group, then across groups */
     int32_t *live;          /* [n_units] gathered and not released */
     int32_t reduce, gather; /* instructions in flight; -1: idle */
-    int32_t finishing;      /* unit whose final sum `reduce` computes; -1: not a final sum */
+    int32_t finishing;      /* unit of the final sum that `reduce` computes; -1: not a final sum */
 } fsdp;
 
 /* ---- micro-batches ---- */

@@ -1,9 +1,9 @@
 /* balance.c: computes maps from bytes.
  *
- * The cost of a stage is the sum of three parts: parameters, gradients and optimizer state of the storage whose first
- * users it runs; activations of a micro-batch (tapes, carries) times the micro-batches in flight; and a micro-batch's
- * gradient. Storage that an earlier segment also uses is a copy, with parts of its gradient in flight to the owner. It
- * is no copy if the earlier segment is in the same stage, which is assumed only for the first stage. */
+ * The cost of a stage is the sum of three parts: parameters, gradients and optimizer state of storage that it uses
+ * first; activations of a micro-batch (tapes, carries) times the micro-batches in flight; and a micro-batch's gradient.
+ * Storage that an earlier segment also uses is a copy, with parts of its gradient in flight to the owner. It is no copy
+ * if the earlier segment is in the same stage, which is assumed only for the first stage. */
 #include "mp.h"
 
 static int64_t segment_bytes(const weft_segment_view *v, int64_t leaves) {
