@@ -13,24 +13,24 @@
 #include <stdlib.h>
 
 typedef struct moved {
-    const weft_tensor *tensor; /* NULL: none */
+    const weft_tensor *tensor; /* NULL: absent */
     const weft_adapter_entry *entry;
 } moved;
 
 typedef struct loading {
     const weft_declared *declared;
     int32_t adapter;
-    bool is_home; /* what is trained of the base lies with it */
+    bool is_home; /* the directory also contains trained parameters of the base */
     char directory[WEFT_PATH_BYTES];
     weft_safetensors *files;
     weft_adapter_list list;
-    const weft_tensor **tensors; /* [n_parameters] as they lie in the file; NULL: none */
-    moved *moved;                /* [n_parameters] the other way round, or in a table */
-    int32_t *indices;            /* of those */
+    const weft_tensor **tensors; /* [n_parameters] tensors with the memory layout; NULL: absent */
+    moved *moved;                /* [n_parameters] transposed tensors, or parts of a table */
+    int32_t *indices;            /* parameter indices for `moved` */
     int32_t n_moved;
 } loading;
 
-/* ---- what fits ---- */
+/* ---- checks ---- */
 
 static bool is_floating(int32_t dtype) {
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
@@ -86,13 +86,13 @@ static weft_status refuse_untied(const loading *self, const weft_parameter *para
                           self->directory, parameter->name, parameter->aliases[0]);
 }
 
-/* A table of tokens or a head of a larger vocabulary than this model's. */
+/* True for a token table or head of a larger vocabulary than the model's. */
 static bool has_more_rows(const weft_declared *declared, const weft_tensor *tensor, const weft_parameter *parameter) {
     return tensor->rank == 2 && parameter->rank == 2 && tensor->dims[1] == parameter->dims[1] &&
            parameter->dims[0] == declared->info.vocab_size && tensor->dims[0] > parameter->dims[0];
 }
 
-/* A module of the base that was saved whole, which stands beside one adapter. */
+/* Assigns the tensor of a base module that was saved completely. Only the home directory has such tensors. */
 static weft_status place_base(loading *self, const weft_tensor *tensor, weft_error *err) {
     const int32_t p = self->is_home ? weft_adapter_base_parameter(self->declared, self->adapter, tensor->name) : -1;
     const weft_parameter *parameter = p < 0 ? NULL : &self->declared->parameters[p];
@@ -117,7 +117,7 @@ static weft_status place_base(loading *self, const weft_tensor *tensor, weft_err
     return check_tensor(self, tensor, &spec, err);
 }
 
-/* What PEFT trained by one name of tied storage alone has left the other as it was. */
+/* Fails if PEFT trained only one of two tied names: the other one kept its old values. */
 static weft_status check_tied(const loading *self, int32_t p, weft_error *err) {
     const weft_parameter *parameter = &self->declared->parameters[p];
     const weft_tensor *tensor = self->tensors[p];
@@ -131,7 +131,8 @@ static weft_status check_tied(const loading *self, int32_t p, weft_error *err) {
 
 /* ---- modules_to_save ---- */
 
-/* Whether a module at the parameter or above it ends with the name, as PEFT compares them. *exactly: at a dot. */
+/* True if a module on the parameter's path ends with the name, with PEFT's comparison. *exactly: the match starts at a
+ * dot. */
 static bool is_below(const char *parameter, const char *name, bool *exactly) {
     const size_t n = strlen(name);
     bool any = false;
@@ -187,7 +188,7 @@ static weft_status check_all_saved(const loading *self, weft_error *err) {
     return status;
 }
 
-/* Which of the adapters are read: all, or those that the directory holds. */
+/* Returns the adapters to load: all, or those in the directory. */
 static weft_status find_held(weft_held *out, const weft_declared *declared, const char *directory, uint32_t flags,
                              weft_error *err) {
     const weft_stack stack = weft_stack_of(declared);
@@ -242,15 +243,14 @@ static weft_status fill_moved(void *context, int32_t parameter, int64_t first, i
     const int64_t columns = self->declared->parameters[parameter].dims[1];
     (void)err;
     for (int64_t e = first; e < first + n; e++) {
-        float from = 0.0f; /* room for any of the three types, aligned */
+        float from = 0.0f; /* buffer for any of the three types, aligned */
         memcpy(&from, tensor->data + weft_adapter_place(entry, e / columns, e % columns) * width, (size_t)width);
         (void)weft_convert((char *)out + (e - first) * to, dtype, &from, tensor->dtype, 1);
     }
     return WEFT_OK;
 }
 
-/* PEFT saves a table that the adapter changes with it, frozen, as `base_layer`. It is no loss where the base has the
- * same numbers. */
+/* PEFT saves a frozen table that its adapter changes as `base_layer`. Fails if the base's values differ from it. */
 static weft_status check_base_layer(const loading *self, int32_t p, weft_error *err) {
     const weft_parameter *parameter = &self->declared->parameters[p];
     const char *slash = strrchr(self->declared->config_path, '/');
@@ -274,7 +274,7 @@ static weft_status check_base_layer(const loading *self, int32_t p, weft_error *
                           self->directory, self->tensors[p]->name, parameter->name, base, base, self->directory);
 }
 
-/* What is frozen is not saved beside an adapter, and the file's own would be gone. */
+/* Fails if the file contains a frozen base parameter, which a later save would lose. */
 static weft_status check_kept(const loading *self, weft_error *err) {
     for (int32_t p = 0; p < self->declared->n_parameters; p++) {
         const weft_parameter *parameter = &self->declared->parameters[p];

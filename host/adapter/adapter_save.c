@@ -1,5 +1,5 @@
-/* host/adapter/adapter_save.c: see adapter_save.h. What lies in a file as it lies in memory is written by whoever keeps
- * it; what the file has the other way round, or as a part of a table, is small, and rank 0 writes it. */
+/* host/adapter/adapter_save.c: see adapter_save.h. Tensors with the memory layout are written by the ranks that store
+ * them. Transposed tensors and parts of tables are small; rank 0 writes them. */
 #include "adapter/adapter_save.h"
 
 #include "adapter/stack.h"
@@ -18,11 +18,11 @@
 typedef struct saving {
     const weft_adapter_saving *what;
     int32_t adapter;
-    bool has_base;                   /* what is trained of the base is saved here */
-    char directory[WEFT_PATH_BYTES]; /* of this adapter */
+    bool has_base;                   /* trained parameters of the base are saved here */
+    char directory[WEFT_PATH_BYTES]; /* directory of this adapter */
     weft_adapter_list list;
     weft_tensor_spec *specs; /* [list.n_tensors] */
-    int32_t *parameters;     /* [list.n_tensors]; -1: rank 0 writes it after */
+    int32_t *parameters;     /* [list.n_tensors]; -1: rank 0 writes it later */
     char path[WEFT_PATH_BYTES];
 } saving;
 
@@ -30,7 +30,7 @@ static weft_status no_memory(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory left to write the adapter", path);
 }
 
-/* One that is not beside the others. */
+/* Creates the subdirectory of an adapter that has one. */
 static weft_status make_directory(const saving *self, weft_error *err) {
     const bool is_there = strcmp(self->directory, self->what->directory) == 0;
     if (is_there || !weft_peers_first(self->what->region->peers) || mkdir(self->directory, 0777) == 0) return WEFT_OK;
@@ -56,9 +56,9 @@ static weft_status prepare(saving *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* ---- what lies otherwise in the file ---- */
+/* ---- tensors with another layout in the file ---- */
 
-/* values: all of the parameter, (m, n); out: the file's tensor in dtype. */
+/* values: the complete parameter, (m, n); out: the file's tensor in dtype. */
 static void move(char *out, const weft_adapter_entry *entry, const float *values, const weft_parameter *p,
                  int32_t dtype) {
     const int64_t width = weft_dtype_bytes(dtype), n = p->dims[1];
@@ -66,7 +66,7 @@ static void move(char *out, const weft_adapter_entry *entry, const float *values
         (void)weft_convert(out + weft_adapter_place(entry, e / n, e % n) * width, dtype, &values[e], WEFT_F32, 1);
 }
 
-/* All of a parameter in fp32, on every rank. [collective] */
+/* Reads a complete parameter in fp32, on every rank. [collective] */
 static weft_status read_whole(const weft_region *region, int32_t parameter, float *values, void *staging,
                               weft_error *err) {
     const int64_t numel = region->declared->parameters[parameter].numel;
@@ -81,7 +81,7 @@ static weft_status read_whole(const weft_region *region, int32_t parameter, floa
     return status;
 }
 
-/* SHA-256 over those of the tensor's grid cells, as region_write.c has them of what it writes. */
+/* Reports SHA-256 over the hashes of the tensor's grid cells, as region_write.c does. */
 static weft_status tell_root(const saving *self, int32_t i, const char *bytes, int64_t n, const weft_roots *roots,
                              weft_error *err) {
     const int64_t cell = weft_dtype_span(self->specs[i].dtype, self->what->region->layout->grid);
@@ -115,7 +115,7 @@ static weft_status put_moved(const saving *self, int32_t i, const char *moved, i
     return status == WEFT_OK && roots != NULL ? tell_root(self, i, moved, bytes, roots, err) : status;
 }
 
-/* values: room for any of its parameters, none of which is larger than the tensor. [collective] */
+/* values: buffer for any of its parameters, each at most as large as the tensor. [collective] */
 static weft_status gather_moved(const saving *self, int32_t i, char *moved, float *values, void *staging,
                                 weft_error *err) {
     const weft_region *region = self->what->region;
@@ -157,7 +157,7 @@ static weft_status write_tensors(saving *self, const weft_roots *roots, weft_err
 
 /* ---- adapter_config.json ---- */
 
-/* What the adapter says of itself; else its id as PEFT spells kinds: "vera" is VERA. */
+/* Returns the adapter's own config, or {"peft_type"} with its id in PEFT's style: "vera" is VERA. */
 static json_t *ask_config(const saving *self) {
     const weft_joined_adapter *joined = &self->what->region->declared->adapters[self->adapter];
     const weft_adapter_plugin *plugin = joined->plugin;
@@ -176,7 +176,7 @@ static json_t *ask_config(const saving *self) {
     return json_pack("{s:s}", "peft_type", type);
 }
 
-/* "lm_head.weight": "lm_head". */
+/* Returns "lm_head" for "lm_head.weight". */
 static json_t *module_of(const weft_declared *declared, const weft_adapter_entry *entry) {
     const char *end = entry->alias == NULL ? NULL : strrchr(entry->alias, '.');
     if (entry->alias == NULL)
@@ -184,8 +184,9 @@ static json_t *module_of(const weft_declared *declared, const weft_adapter_entry
     return json_stringn(entry->alias, end == NULL ? strlen(entry->alias) : (size_t)(end - entry->alias));
 }
 
-/* Modules of the base that are trained, by their paths, which PEFT compares with ends of names; NULL: none. Of what is
- * tied PEFT would train one and leave the other as it was, if it were not told that they stay one. */
+/* Lists trained modules of the base by path, which PEFT compares with the ends of names; NULL if there is no such
+ * module. Sets *tied for tied parameters: without ensure_weight_tying PEFT would train one and leave the other
+ * unchanged. */
 static json_t *list_modules(const saving *self, bool *tied) {
     const weft_declared *declared = self->what->region->declared;
     json_t *list = json_array();
@@ -225,7 +226,7 @@ static weft_status write_config(const saving *self, weft_error *err) {
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- save ---- */
 
 static weft_status save_one(const weft_adapter_saving *what, int32_t adapter, const weft_roots *roots,
                             weft_error *err) {

@@ -13,7 +13,7 @@ static weft_status check_claims(const weft_declared *declared, weft_error *err) 
     return weft_error_set(err, WEFT_E_PLUGIN, "the adapter plugin claims no site, and so changes nothing");
 }
 
-/* The views side by side, as a plugin walks them. */
+/* Copies the views to one array for the plugin. */
 static weft_status declare_on_sites(weft_declared *declared, weft_error *err) {
     weft_site *views = calloc((size_t)declared->n_sites + 1, sizeof *views);
     weft_adapter_job job = {.struct_size = (uint32_t)sizeof job,

@@ -1,12 +1,12 @@
-/* host/adapter/attach.h: an adapter joins a model that has declared itself, and others that have joined before. */
+/* host/adapter/attach.h: attaches an adapter to a declared model, after other adapters. */
 #ifndef WEFT_HOST_ADAPTER_ATTACH_H
 #define WEFT_HOST_ADAPTER_ATTACH_H
 
 #include "model/declare.h"
 
-/* Fewer than WEFT_MOST_ADAPTERS have joined. Makes the adapter, shows it the sites and lets it add to the model, which
- * owns it from then on; also after a failure. source: what it continues; NULL: it is new. The failure's sentence is the
- * plugin's, or says what it did. */
+/* Creates the adapter and lets it extend the model at its sites. Fewer than WEFT_MOST_ADAPTERS may have joined. The
+ * model owns the adapter from then on, also after a failure. source: the saved adapter to continue; NULL: a new one.
+ * The error message is the plugin's, or describes its mistake. */
 weft_status weft_adapter_attach(weft_declared *declared, const weft_host *host, const weft_adapter_plugin *plugin,
                                 const void *plugin_config, const weft_adapter_source *source, weft_error *err);
 

@@ -27,24 +27,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIECE = 1 << 22, STRIP = 1 << 16, TEXT_LIMIT = 64 << 20 }; /* elements at once, and of one task; bytes */
+enum { PIECE = 1 << 22, STRIP = 1 << 16, TEXT_LIMIT = 64 << 20 }; /* elements per chunk, elements per task, bytes */
 #define CARRIED_LIMIT ((size_t)1 << 40)
 
 typedef struct merge {
     const weft_merging *what;
     weft_safetensors *files;
-    float **values;                      /* [n_parameters] of the adapter's file, in fp32; NULL: it has none */
-    int32_t *sites;                      /* [n_parameters] 1 + the site that is claimed; 0: none */
-    char *stored;                        /* a piece as it is stored */
-    float *buffer;                       /* the same in fp32 */
-    float *numbers;                      /* what is asked for of it */
-    double *mean;                        /* of the rows of a table that has fewer than the vocabulary */
-    json_t *map;                         /* of the index */
-    int64_t bytes;                       /* of all tensors */
-    bool is_carried[WEFT_MOST_ADAPTERS]; /* not merged: it becomes an adapter of the merged model */
+    float **values;                      /* [n_parameters] values of the adapter's file in fp32; NULL: absent */
+    int32_t *sites;                      /* [n_parameters] 1 + the claimed site; 0: not claimed */
+    char *stored;                        /* a chunk in its storage type */
+    float *buffer;                       /* the same chunk in fp32 */
+    float *numbers;                      /* the requested part of it */
+    double *mean;                        /* mean row of a table with fewer rows than the vocabulary */
+    json_t *map;                         /* weight map of the index */
+    int64_t bytes;                       /* total of all tensors */
+    bool is_carried[WEFT_MOST_ADAPTERS]; /* not merged: it is saved as an adapter of the merged model */
 } merge;
 
-/* ---- what is merged ---- */
+/* ---- adapters to merge ---- */
 
 static weft_status refuse_tied(const weft_site *view, weft_error *err) {
     return weft_error_set(
@@ -54,7 +54,7 @@ static weft_status refuse_tied(const weft_site *view, weft_error *err) {
         view->path);
 }
 
-/* What is attended to, or read by the head, is no matrix of the base's. */
+/* Rejects sites of attention and of the head's input, which have no matrix in the base. */
 static weft_status refuse_computed(const weft_site *view, const char *title, weft_error *err) {
     if (view->kind == WEFT_SITE_HEAD)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
@@ -68,15 +68,15 @@ static bool can_merge(const weft_adapter_plugin *plugin) {
     return WEFT_HAS(plugin, merge) && plugin->merge != NULL;
 }
 
-/* What stands before the head computes the same beside merged weights. What reads weights itself, as of attention, may
- * not: it has learned beside those that were not merged. */
+/* True if the adapter only changes the head's input, which works the same with merged weights. An adapter that itself
+ * reads weights, as in attention, may not: it was trained with unmerged weights. */
 static bool stands_before_head(const weft_declared *declared, int32_t adapter) {
     for (int32_t i = 0; i < declared->n_sites; i++)
         if (declared->sites[i].claimed == adapter + 1 && declared->sites[i].view.kind != WEFT_SITE_HEAD) return false;
     return true;
 }
 
-/* Beside others that are merged, such an adapter is carried along. */
+/* Marks adapters to carry along, if others are merged. */
 static weft_status choose_carried(merge *self, weft_error *err) {
     const weft_declared *declared = self->what->declared;
     int32_t n_merged = 0;
@@ -113,11 +113,11 @@ static const float *value_of(void *context, const weft_weight *weight) {
     return self->values[weight->parameter];
 }
 
-/* Rows of one tensor, cut into strips that threads take. */
+/* Rows of one tensor, divided into strips for threads. */
 typedef struct strips {
     const merge *self;
     int32_t site;
-    int64_t first, rows, width, each; /* each: rows of a strip */
+    int64_t first, rows, width, each; /* each: rows per strip */
     weft_error *errors;               /* [strips] */
 } strips;
 
@@ -167,7 +167,7 @@ static bool is_floating(int32_t dtype) {
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
 
-/* A matrix of the model's that the file has in blocks. */
+/* True for a matrix of the model that the file contains packed. */
 static bool lies_packed(const merge *self, const weft_tensor *tensor, int32_t parameter) {
     return parameter >= 0 && weft_packed_holds(tensor, &self->what->declared->parameters[parameter]);
 }
@@ -178,7 +178,7 @@ static int64_t numel_of(const weft_tensor_spec *spec) {
     return n;
 }
 
-/* A table of the model's that the file has without the rows of a token that was added. */
+/* True for a table of the model that lacks the rows of added tokens in the file. */
 static bool lacks_rows(const merge *self, const weft_tensor *tensor, int32_t parameter) {
     const weft_declared *declared = self->what->declared;
     const weft_parameter *p = parameter < 0 ? NULL : &declared->parameters[parameter];
@@ -186,7 +186,7 @@ static bool lacks_rows(const merge *self, const weft_tensor *tensor, int32_t par
            tensor->dims[0] == declared->vocabulary.before && p->dims[0] == declared->vocabulary.rows;
 }
 
-/* The tensor as it is written: of its own shape, or, where it leaves its blocks or grows, of its matrix's. */
+/* Returns the output tensor: of the input's shape, or of the matrix's if it is unpacked or extended. */
 static weft_tensor_spec spec_of(const merge *self, const weft_tensor *tensor) {
     const int32_t parameter = weft_declared_find(self->what->declared, tensor->name), to = self->what->dtype;
     const bool unpacked = to != 0 && lies_packed(self, tensor, parameter);
@@ -200,7 +200,7 @@ static weft_tensor_spec spec_of(const merge *self, const weft_tensor *tensor) {
     return spec;
 }
 
-/* Numbers that blocks stand for; they begin where a block does, at or before the first one that is asked for. */
+/* Unpacks numbers. They start at the block boundary at or before the first requested element. */
 static weft_status read_packed(merge *self, const weft_tensor *tensor, const weft_parameter *p, int64_t first,
                                int64_t n, weft_error *err) {
     const int64_t block = weft_dtype_block(p->dtype), from = first / block * block, end = first + n;
@@ -217,7 +217,7 @@ static weft_status refuse_type(const merge *self, const weft_tensor *tensor, wef
                           self->what->base, tensor->name, weft_tensor_dtype_name(tensor->dtype));
 }
 
-/* Elements from `first` on that the file has, and the mean of its rows behind them (program/tokens.h). */
+/* Returns elements from `first` on, and the mean of the file's rows for added rows (program/tokens.h). */
 static weft_status read_numbers(const merge *self, const weft_tensor *tensor, int64_t row, int64_t first, int64_t n,
                                 weft_error *err) {
     const int64_t width = weft_dtype_bytes(tensor->dtype), left = tensor->numel - first;
@@ -233,7 +233,7 @@ static weft_status read_numbers(const merge *self, const weft_tensor *tensor, in
     return WEFT_OK;
 }
 
-/* Elements [first, first + n) of a tensor into numbers, merged where the adapter says so. */
+/* Returns elements [first, first + n) of a tensor, merged if an adapter changes them. */
 static weft_status make_numbers(merge *self, const weft_tensor *tensor, int32_t parameter, int64_t row, int64_t first,
                                 int64_t n, weft_error *err) {
     const int32_t site = parameter < 0 ? 0 : self->sites[parameter];
@@ -250,9 +250,9 @@ static weft_status make_numbers(merge *self, const weft_tensor *tensor, int32_t 
     return status == WEFT_OK && site > 0 ? merge_rows(self, site - 1, first / row, n / row, row, err) : status;
 }
 
-/* ---- numbers that are none ---- */
+/* ---- overflow ---- */
 
-/* From here on what is rounded to the type is no number any more. */
+/* Returns the smallest value that rounds to infinity in the type. */
 static float end_of(int32_t dtype) {
     return dtype == WEFT_F16 ? 65520.0f : dtype == WEFT_BF16 ? 0x1.ffp127f : INFINITY;
 }
@@ -299,14 +299,14 @@ static weft_status check_values(const merge *self, weft_error *err) {
 
 /* ---- a tensor ---- */
 
-/* What is not merged and keeps its type is copied as it is. */
+/* Copies a tensor unchanged if it is not merged and keeps its type. */
 static weft_status write_tensor(merge *self, weft_tensor_writer *writer, int32_t i, const weft_tensor *tensor,
                                 const weft_tensor_spec *spec, weft_error *err) {
     const int32_t to = spec->dtype, parameter = weft_declared_find(self->what->declared, tensor->name);
     const bool grows = lacks_rows(self, tensor, parameter);
     const bool changed = to != tensor->dtype || grows ||
                          (parameter >= 0 && (self->sites[parameter] > 0 || self->values[parameter]));
-    const int64_t unit = changed && spec->rank == 2 ? spec->dims[1] : 1; /* whole rows */
+    const int64_t unit = changed && spec->rank == 2 ? spec->dims[1] : 1; /* complete rows */
     const int64_t most = PIECE / unit > 0 ? PIECE / unit * unit : unit, numel = numel_of(spec);
     const int64_t width = weft_dtype_bytes(tensor->dtype), out = weft_dtype_bytes(to);
     weft_status status = WEFT_OK;
@@ -372,7 +372,7 @@ static weft_status write_file(merge *self, int32_t file, weft_error *err) {
     return status;
 }
 
-/* ---- what lies beside ---- */
+/* ---- other files ---- */
 
 static weft_status write_text(const merge *self, const char *name, const char *text, size_t n, weft_error *err) {
     char path[WEFT_PATH_BYTES];
@@ -391,14 +391,14 @@ static weft_status write_index(const merge *self, weft_error *err) {
     return status;
 }
 
-/* Texts of a model's directory: configuration, tokenizer, templates. */
+/* True for text files of a model's directory: configuration, tokenizer, templates. */
 static bool is_copied(const char *name) {
     if (weft_words_end(name, ".index.json") || strncmp(name, "adapter_", 8) == 0 || name[0] == '.') return false;
     return weft_words_end(name, ".json") || weft_words_end(name, ".txt") || weft_words_end(name, ".model") ||
            weft_words_end(name, ".jinja");
 }
 
-/* Those that an adapter's directory has as well, of the tokenizer that it was trained with. */
+/* True for the tokenizer files that an adapter's directory may also contain. */
 static bool is_of_tokenizer(const char *name) {
     static const char *const begins[] = {"tokenizer", "chat_template", "special_tokens", "added_tokens"};
     bool is = false;
@@ -406,7 +406,7 @@ static bool is_of_tokenizer(const char *name) {
     return is && is_copied(name);
 }
 
-/* What else the merged model says: its type, and the tokens that were added. */
+/* Sets the merged model's dtype and added tokens in the text. */
 static weft_status change_text(const merge *self, const char *name, char **text, size_t *n, weft_error *err) {
     const weft_declared *declared = self->what->declared;
     const bool is_config = strcmp(name, "config.json") == 0, grows = declared->vocabulary.rows > 0;
@@ -480,7 +480,7 @@ static weft_status copy_texts(const merge *self, const char *from, bool (*is_mea
     return weft_tree_visit(from, copy_if_meant, &copy, err);
 }
 
-/* ---- what is carried along ---- */
+/* ---- carried adapters ---- */
 
 static weft_status copy_file(const char *from, const char *to, const char *name, weft_error *err) {
     char path[WEFT_PATH_BYTES], *bytes = NULL;
@@ -505,7 +505,7 @@ static weft_status copy_template(void *context, const char *name, weft_error *er
     return copy_file(self->from, self->to, name, err);
 }
 
-/* The templates in additional_chat_templates, if there are any. */
+/* Copies the templates in additional_chat_templates, if present. */
 static weft_status copy_templates(const merge *self, const char *from, weft_error *err) {
     char inside[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
     copying paths = {inside, to};
@@ -514,8 +514,8 @@ static weft_status copy_templates(const merge *self, const char *from, weft_erro
     return status == WEFT_OK ? weft_tree_visit(inside, copy_template, &paths, err) : status;
 }
 
-/* OUT/ID is an adapter of the merged model, made as if on it. What is carried does not lie where the base's own parts
- * do (stack.h). */
+/* Saves OUT/ID as an adapter that was created on the merged model. Carried adapters are not in the directory of the
+ * base's trained parameters (stack.h). */
 static weft_status carry_adapter(const merge *self, int32_t adapter, weft_error *err) {
     char from[WEFT_PATH_BYTES], to[WEFT_PATH_BYTES];
     weft_adapter_origin origin;
@@ -531,10 +531,10 @@ static weft_status carry_adapter(const merge *self, int32_t adapter, weft_error 
     return status == WEFT_OK ? weft_directory_sync(to, err) : status;
 }
 
-/* ---- the whole ---- */
+/* ---- merge ---- */
 
-/* What is written is what the base's files have, so they must be the model that the adapter was declared on: a tensor
- * of another name would be copied without the update. */
+/* Checks that the base is the model on which the adapter was declared. The output consists of the base's tensors, so a
+ * tensor with another name would be copied without the update. */
 static weft_status check_base(const merge *self, weft_error *err) {
     const weft_merging *what = self->what;
     const weft_status status = weft_weights_check_files(what->declared, self->files, what->base, err);
@@ -553,7 +553,7 @@ static weft_status open_merge(merge *self, weft_error *err) {
     for (int32_t i = 0; i < self->what->declared->n_parameters; i++)
         if (self->what->declared->parameters[i].rank > 1 && self->what->declared->parameters[i].dims[1] > longest)
             longest = self->what->declared->parameters[i].dims[1];
-    longest += 2 * 1024; /* blocks whose begin and end are of other pieces */
+    longest += 2 * 1024; /* for partial blocks at both ends */
     self->values = calloc(n, sizeof *self->values);
     self->sites = calloc(n, sizeof *self->sites);
     self->stored = malloc((size_t)(PIECE + longest) * 8);

@@ -13,7 +13,7 @@
 
 enum { FORMAT = 2, PIECE_BYTES = 1 << 20, END_BYTES = 4096 };
 
-/* ---- the base ---- */
+/* ---- base identity ---- */
 
 static weft_status put_bytes(weft_hash *hash, const weft_safetensors *files, const weft_tensor *tensor, int64_t first,
                              int64_t end, char *piece, weft_error *err) {
@@ -53,7 +53,7 @@ static weft_status hash_weights(char hex[65], const weft_safetensors *files, boo
     return status;
 }
 
-/* The time of the inode's last change counts too: whoever sets a time of modification back changes that one. */
+/* Includes the inode's change time, which also changes when a program resets the modification time. */
 static weft_status hash_state(char hex[65], const weft_safetensors *files, weft_error *err) {
     char *text = NULL;
     size_t n = 0;
@@ -84,7 +84,7 @@ static void take_base(weft_adapter_origin *out, const weft_adapter_origin *from)
 
 static weft_status identify(weft_adapter_origin *out, const weft_safetensors *files, const weft_adapter_origin *known,
                             weft_error *err) {
-    static _Thread_local weft_adapter_origin last; /* several plans of one process are of one base */
+    static _Thread_local weft_adapter_origin last; /* several plans of one process use the same base */
     weft_adapter_origin now = {.n_all = 0};
     weft_status status = hash_state(now.files, files, err);
     if (status != WEFT_OK) return status;

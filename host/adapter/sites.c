@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { PLACES = 2 }; /* of the leaf that segments are recorded for; what they read does not depend on it */
+enum { PLACES = 2 }; /* shape of the recorded micro-batch; the reads of segments do not depend on it */
 
 typedef struct collector {
     weft_declared *declared;
@@ -20,7 +20,7 @@ static weft_status add_site(collector *self, const weft_declared_site *site, wef
     return status;
 }
 
-/* "model.layers.3.mlp" below "model.layers": 3; -1: in no block. */
+/* Returns 3 for "model.layers.3.mlp" below "model.layers"; -1 outside blocks. */
 static int32_t layer_of(const weft_declared *declared, const char *path) {
     const char *list = declared->info.layer_path;
     const size_t n = list == NULL ? 0 : strlen(list);
@@ -59,9 +59,10 @@ static weft_status add_weight(collector *self, weft_weight *weight, weft_error *
     return weight->role == WEFT_WEIGHT_GAIN ? WEFT_OK : add_site(self, &site, err);
 }
 
-/* ---- what is recorded ---- */
+/* ---- recorded segments ---- */
 
-/* A head that is tied to an embedding is a site beside it, without the weight: what is looked up stays as it is. */
+/* Adds a separate site for a head that is tied to an embedding, without the weight, so that an adapter does not change
+ * embedding lookups. */
 static weft_status add_tied_head(collector *self, const weft_graph *graph, weft_error *err) {
     const weft_declared *declared = self->declared;
     const weft_weight *weight = graph->nodes[graph->head].weight;
@@ -123,7 +124,7 @@ static weft_status look_at_segment(collector *self, int32_t segment, weft_error 
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- collect ---- */
 
 weft_status weft_sites_collect(weft_declared *declared, weft_error *err) {
     collector self = {.declared = declared};

@@ -1,14 +1,14 @@
-/* host/adapter/sites.h: where an adapter may change what a model computes: its matrices, and its calls of attention.
+/* host/adapter/sites.h: finds the sites at which an adapter may change a model's computation: its matrices and its
+ * attention calls.
  *
- * The model says nothing of it. Each segment is recorded once, and what reads a weight says whether that is a linear, a
- * table or the head; where attention is called, and with how many heads, stands in the same record. */
+ * The model declares no sites. Each segment is recorded once: the operator that reads a weight shows whether it is a
+ * linear, a table or the head, and the record contains the attention calls with their heads. */
 #ifndef WEFT_HOST_ADAPTER_SITES_H
 #define WEFT_HOST_ADAPTER_SITES_H
 
 #include "model/declare.h"
 
-/* Fills the sites of a model that has declared itself, and to which nothing has been added: what one adapter
- * adds is no site of another. */
+/* Fills the sites of a declared model without adapters: weights of one adapter are not sites of another. */
 weft_status weft_sites_collect(weft_declared *declared, weft_error *err);
 
 #endif

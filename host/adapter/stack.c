@@ -58,7 +58,7 @@ weft_status weft_stack_place(char out[WEFT_PATH_BYTES], const weft_declared *dec
     return weft_stack_source(out, &stack, &all, adapter, directory, err);
 }
 
-/* ---- what a directory holds ---- */
+/* ---- adapters in a directory ---- */
 
 weft_status weft_stack_refuse(const weft_stack *stack, const char *directory, weft_error *err) {
     weft_adapter_origin origin;
@@ -81,7 +81,7 @@ static int32_t find_id(const weft_stack *stack, const char *id, int32_t first) {
     return -1;
 }
 
-/* The only one that a directory of PEFT's can be of; -1: there is none, or several. */
+/* Returns the only adapter that a directory in PEFT's format may belong to; -1 without one, or with several. */
 static int32_t find_of_peft(const weft_stack *stack) {
     const int32_t first = find_first(stack, is_of_peft);
     for (int32_t i = first + 1; first >= 0 && i < stack->n; i++)
@@ -89,7 +89,7 @@ static int32_t find_of_peft(const weft_stack *stack) {
     return first;
 }
 
-/* Whose the directory of one is, where there is one alone, is for its plugin to judge. */
+/* With a single adapter, its plugin checks the directory. */
 static int32_t find_single(const weft_stack *stack, const weft_adapter_origin *origin) {
     if (stack->n == 1) return 0;
     return origin->plugin[0] != '\0' ? find_id(stack, origin->plugin, 0) : find_of_peft(stack);

@@ -9,7 +9,7 @@ bool weft_adapter_saves(const weft_declared *declared, int32_t parameter) {
     return declared->parameters[parameter].added || declared->parameters[parameter].trainable;
 }
 
-/* By the name that it has in the model: its own, or an alias. */
+/* Fills the entry for a name in the model: the parameter's own, or an alias. */
 static void fill_entry(weft_adapter_entry *entry, const weft_parameter *p, const char *name) {
     memset(&entry->tensor, 0, sizeof entry->tensor);
     entry->tensor.struct_size = (uint32_t)sizeof entry->tensor;
@@ -34,7 +34,7 @@ static bool can_be(const weft_adapter_tensor *t, const weft_parameter *p) {
     return numel == p->numel && t->column == 0;
 }
 
-/* by: whose file it is. */
+/* by: adapter that owns the file. */
 static weft_status ask_adapter(weft_adapter_entry *entry, const weft_joined_adapter *by, const weft_parameter *p,
                                const char *name, weft_error *err) {
     const weft_adapter_plugin *plugin = by->plugin;
@@ -56,7 +56,7 @@ static weft_status ask_adapter(weft_adapter_entry *entry, const weft_joined_adap
 
 /* ---- tables ---- */
 
-/* Which tensor of the file the last entry is: that of an earlier part of its table, or one more. */
+/* Assigns the last entry to the file tensor of an earlier part of its table, or to a new one. */
 static void number_tensor(weft_adapter_list *list) {
     weft_adapter_entry *last = &list->entries[list->n - 1];
     last->at = list->n_tensors;
@@ -71,7 +71,7 @@ static bool are_apart(const weft_adapter_entry *a, int64_t a_columns, const weft
            (first + a_columns <= second || second + b_columns <= first);
 }
 
-/* The parts of the entry's tensor are all of its columns, each once. */
+/* True if the parts of the entry's tensor cover all its columns exactly once. */
 static bool is_whole(const weft_adapter_list *list, const weft_declared *declared, const weft_adapter_entry *entry) {
     const int64_t own = declared->parameters[entry->parameter].dims[1];
     int64_t columns = own;
@@ -155,7 +155,7 @@ weft_tensor_spec weft_adapter_spec(const weft_adapter_entry *entry, int32_t dtyp
     return spec;
 }
 
-/* Behind so much of the name. */
+/* Finds a base parameter by the name after the prefix. */
 static int32_t find_behind(const weft_declared *declared, const char *name, const char *prefix) {
     static const char wrapped[] = ".base_layer.";
     const size_t n = strlen(prefix);
@@ -171,7 +171,7 @@ static int32_t find_behind(const weft_declared *declared, const char *name, cons
     return p >= 0 && !declared->parameters[p].added ? p : -1;
 }
 
-/* By what the plugin says of parameters of the base. */
+/* Finds a base parameter by the plugin's own name for it. */
 static int32_t find_renamed(const weft_declared *declared, int32_t adapter, const char *name) {
     const weft_joined_adapter *by = &declared->adapters[adapter];
     for (int32_t p = 0; p < declared->n_parameters; p++) {
@@ -190,7 +190,8 @@ int32_t weft_adapter_base_parameter(const weft_declared *declared, int32_t adapt
     return p < 0 ? find_renamed(declared, adapter, name) : p;
 }
 
-/* PEFT leaves a module that is trained whole as it is: what it makes of such files is another model. */
+/* Fails if a site is both adapted and trained completely. PEFT does not adapt completely trained modules, so it would
+ * build a different model from such files. */
 static weft_status check_apart(const weft_declared *declared, weft_error *err) {
     for (int32_t i = 0; i < declared->n_sites; i++) {
         const weft_declared_site *site = &declared->sites[i];

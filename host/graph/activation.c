@@ -21,7 +21,7 @@ static weft_activation activation_arguments(const weft_lowering *l, const weft_n
     return args;
 }
 
-/* x, and up where there is one. */
+/* Binds x, and `up` if the activation is gated. */
 static void activation_bind_inputs(weft_lowering *l, const weft_node *node) {
     WEFT_BIND(l, weft_activation, x, weft_lower_value(l, node->inputs[0]));
     if (node->n_inputs == 2) WEFT_BIND(l, weft_activation, up, weft_lower_value(l, node->inputs[1]));
@@ -35,7 +35,7 @@ static void activation_forward(weft_lowering *l, const weft_node *node) {
     weft_lower_end(l);
 }
 
-/* A gate that is its own `up` gets two contributions from one call: the second one apart. */
+/* If gate and up are the same value, one call makes two contributions; the second one uses separate storage. */
 static void activation_backward(weft_lowering *l, const weft_node *node) {
     weft_activation args = activation_arguments(l, node);
     const weft_value gate = node->inputs[0], up = node->inputs[1];

@@ -1,4 +1,5 @@
-/* host/graph/adapt.c: see adapt.h. Inside, every operator is the plain one, and a mistake is the adapter's. */
+/* host/graph/adapt.c: see adapt.h. During an adapter's call all operators are unadapted, and errors name the
+ * adapter. */
 #include "graph/adapt.h"
 
 #include "plugin/enter.h"
@@ -22,7 +23,7 @@ static adapting begin(weft_graph *graph, int32_t claim, const char *slot) {
     return self;
 }
 
-/* What it gave is as wide as the operator's own result. */
+/* Checks that the adapter's result has the width of the operator's own result. */
 static weft_value end(weft_graph *graph, adapting self, weft_value given, int64_t width) {
     const weft_declared *declared = graph->declared;
     const char *path = declared->sites[graph->adapting - 1].view.path;

@@ -1,4 +1,4 @@
-/* host/graph/add.c: y = a + b. Backward computes nothing: both inputs share the output's gradient. */
+/* host/graph/add.c: y = a + b. Backward runs no kernel: both inputs share the output's gradient. */
 #include "graph/gradient.h"
 #include "graph/operators.h"
 

@@ -1,11 +1,12 @@
-/* host/graph/attention.c: causal attention inside each document, with grouped queries, and a prefix where there is
- * one, whose keys every query sees in the same softmax.
+/* host/graph/attention.c: causal attention within each document, with grouped queries and an optional prefix, whose
+ * keys every query sees in the same softmax.
  *
- * q, o: (B,T,H*d); k, v: (B,T,Hkv*d); starts: (B,T) int32; lse: (B,H,T), made for backward alone. In generation the
- * kernel first puts keys and values into the state, (B,cache_rows,Hkv,d) each, behind the places that it holds.
+ * q, o: (B,T,H*d); k, v: (B,T,Hkv*d); starts: (B,T) int32; lse: (B,H,T), computed only for backward. In generation the
+ * kernel first appends keys and values to the state, (B,cache_rows,Hkv,d) each.
  *
- * A prefix is a kernel of its own that goes on from o and lse where the other has left off. Backward needs no more than
- * that: with o and lse of both, each kernel gives the gradients of its own keys and its share of the queries'. */
+ * A separate kernel handles the prefix: it continues from o and lse of the main kernel. Backward requires only the
+ * combined o and lse: each kernel computes the gradients of its own keys and its contribution to the queries'
+ * gradient. */
 #include "graph/adapt.h"
 #include "graph/gradient.h"
 #include "graph/operators.h"
@@ -58,19 +59,19 @@ static weft_attention attention_arguments(const weft_lowering *l, const weft_nod
     return args;
 }
 
-/* Bytes of one row's keys, or values, at one place. */
+/* Returns the bytes of one sequence's keys (or values) at one position. */
 static int64_t state_place_bytes(const weft_graph *graph, const weft_node *node) {
     return node->attention.kv_heads * node->attention.head_dim * weft_dtype_bytes(graph->dtype);
 }
 
-/* The state's keys, or values. */
+/* Returns the bytes of the state's keys, or of its values. */
 static int64_t state_half_bytes(const weft_graph *graph, const weft_node *node) {
     return (int64_t)graph->spec.rows * graph->spec.cache_rows * state_place_bytes(graph, node);
 }
 
-/* The state's keys and values, to which the kernel adds those of this call. */
+/* The state's keys and values, to which the kernel appends those of this call. */
 typedef struct cache {
-    int32_t k, v, new_k, new_v, past; /* storages; 0: none */
+    int32_t k, v, new_k, new_v, past; /* storages; 0: absent */
 } cache;
 
 static cache cache_of_node(weft_lowering *l, const weft_node *node) {
@@ -89,7 +90,7 @@ static weft_prefix_inputs prefix_of_node(const weft_node *node) {
     return inputs;
 }
 
-/* Where lse lies: kept for backward, or handed to the prefix alone. 0: nobody wants it. */
+/* Returns the storage of lse: on the tape if backward reads it, scratch if only the prefix kernel does, else 0. */
 static int32_t lse_storage(weft_lowering *l, const weft_node *node) {
     const int32_t kept = weft_lower_value(l, node->statistic);
     if (kept != 0 || !has_prefix(node)) return kept;
@@ -116,7 +117,7 @@ static void attention_forward(weft_lowering *l, const weft_node *node) {
     if (has_prefix(node)) weft_prefix_forward(l, node, &prefix, o, lse);
 }
 
-/* With a prefix it may be that alone which is trained. */
+/* True if any gradient is required. With a prefix, it may be the only trained input. */
 static bool wants_any(const weft_lowering *l, const weft_node *node) {
     bool any = false;
     for (int i = Q; i <= V; i++) any |= weft_graph_value(l->graph, node->inputs[i])->wants_gradient;
@@ -159,7 +160,7 @@ const weft_operator weft_operator_attention_with_prefix = {.name = "attention_wi
                                                            .forward = attention_forward,
                                                            .backward = attention_backward};
 
-/* Keys and values of this call, and where the state keeps them in generation. */
+/* Records keys and values of this call, and their offset in the state in generation. */
 static weft_value record_attention(weft_graph *graph, weft_node *node, const weft_attention_args *args) {
     weft_value output;
     node->state = graph->state_bytes;
@@ -179,8 +180,8 @@ weft_value weft_op_attention(weft_graph *graph, weft_value q, weft_value k, weft
     return record_attention(graph, &node, args);
 }
 
-/* The table by which rope has turned q: places of the prefix count in it, and a table that goes by the length of what
- * it numbers is made for both together. NULL: positions are not turned. */
+/* Returns the table with which rope rotated q, or NULL without rope. The prefix's positions count in this table, and a
+ * table that depends on the sequence length is computed for prefix and sequence together. */
 static const weft_table *turned_by(const weft_graph *graph, weft_value q) {
     const int32_t node = q.id < (uint32_t)graph->n_values ? weft_graph_value(graph, q)->node : -1;
     return node >= 0 && graph->nodes[node].op == &weft_operator_rope ? graph->nodes[node].table : NULL;

@@ -1,7 +1,7 @@
 /* host/graph/backward.c: derives the backward of a segment from its record.
  *
- * Nodes are walked from the last to the first; each one whose output has a gradient turns it into contributions to its
- * inputs and its weight. The order of all sums is the order of the record: it depends on nothing else. */
+ * Nodes are visited from last to first. A node whose output has a gradient computes contributions to the gradients of
+ * its inputs and weight. The order of all sums depends only on the record. */
 #include "base/sizes.h"
 #include "graph/gradient.h"
 #include "graph/operators.h"
@@ -13,13 +13,14 @@ static bool any_trained(const weft_graph *graph) {
     return false;
 }
 
-/* Training a segment runs backward if it trains something, if something below it is trained, or for its loss. */
+/* True if training must run this segment's backward: it trains parameters, an earlier segment does, or it computes the
+ * loss. */
 static bool has_backward(const weft_graph *graph) {
     const bool carries = graph->spec.carry_gradient && graph->carry_in.id != 0;
     return graph->spec.mode == WEFT_MODE_TRAIN && (any_trained(graph) || carries || graph->head >= 0);
 }
 
-/* The gradient that comes from above belongs to the carry that went out. */
+/* Binds the gradient from the next segment to the outgoing carry. */
 static void begin_at_carry_out(weft_lowering *l) {
     const weft_value carry = l->graph->carry_out;
     const weft_value_record *record = weft_graph_value(l->graph, carry);
@@ -27,7 +28,8 @@ static void begin_at_carry_out(weft_lowering *l) {
     weft_gradient_share(l, carry, weft_lower_storage(l, WEFT_HOME_D_CARRY_OUT, 0, 0, weft_value_bytes(record)));
 }
 
-/* What goes below must lie in its slot: copied if it is another value's gradient unchanged, zero if nothing came. */
+/* Writes the gradient for the previous segment to its slot: copied if it shares another value's gradient, zero without
+ * contributions. */
 static void finish_carry_gradient(weft_lowering *l) {
     const weft_value carry = l->graph->carry_in;
     const weft_value_record *record = weft_graph_value(l->graph, carry);
@@ -52,7 +54,8 @@ static void walk_from_last_to_first(weft_lowering *l) {
     l->node = -1;
 }
 
-/* All that backward reads of what forward made, one after the other: it is alive from one to the other. */
+/* Assigns tape offsets, one after the other, to all forward values that backward reads. The tape is live from forward
+ * to backward. */
 static void place_on_tape(weft_graph *graph, weft_lowering *l) {
     int64_t end = 0;
     for (int32_t v = 1; v < graph->n_values; v++) {

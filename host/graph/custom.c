@@ -1,10 +1,10 @@
-/* host/graph/custom.c: an operator that a plugin brings, with a forward and a backward of its own. */
+/* host/graph/custom.c: a plugin's custom operator with its own forward and backward. */
 #include "graph/gradient.h"
 #include "graph/operators.h"
 
 #include <stdlib.h>
 
-/* The types that it takes are stated by the plugin; none stated is fp32 alone. */
+/* True if the operator supports the dtype. Without stated types it supports only fp32. */
 static bool custom_takes(const weft_custom_op *op, int32_t dtype) {
     const uint32_t stated = op->dtypes != 0 ? op->dtypes : 1u << WEFT_F32;
     return (stated >> dtype & 1u) != 0;
@@ -55,7 +55,8 @@ static void custom_forward(weft_lowering *l, const weft_node *node) {
     weft_lower_end(l);
 }
 
-/* A value that is given twice gets its second contribution apart: the plugin need not know. */
+/* True for an input that was passed before. Its second contribution uses separate storage, so that the plugin need not
+ * detect repeats. */
 static bool is_repeated_input(const weft_node *node, int32_t i) {
     for (int32_t k = 0; k < i; k++)
         if (node->inputs[k].id == node->inputs[i].id) return true;
@@ -92,7 +93,7 @@ const char *weft_graph_unqueued(const weft_graph *graph) {
     return NULL;
 }
 
-/* What cannot wait for infer: sizes that the node itself must hold. */
+/* Checks the sizes that the node itself must store, which cannot wait for infer. */
 static weft_status check_custom(const weft_custom_op *op, int32_t n_inputs, int64_t width, weft_error *err) {
     if (op == NULL || !WEFT_WHOLE(op, weft_custom_op) || op->name == NULL || op->forward == NULL ||
         op->backward == NULL)

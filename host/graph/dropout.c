@@ -1,7 +1,8 @@
-/* host/graph/dropout.c: y = x / (1 - p) where an element is kept, and 0 where not. Both (B,T,D).
+/* host/graph/dropout.c: y = x / (1 - p) for kept elements, else 0. Both (B,T,D).
  *
- * Which elements are kept follows from seed, row of the stream, site and element (weft_dropout): so forward, recompute
- * and backward draw the same and keep nothing. The site is the segment's number and the ordinal of the call in it. */
+ * The mask is a function of seed, sequence index in the stream, site and element (weft_dropout). So forward, recompute
+ * and backward draw the same mask and store no mask. The site is the segment's number and the ordinal of the call in
+ * it. */
 #include "graph/gradient.h"
 #include "graph/operators.h"
 
@@ -53,7 +54,7 @@ const weft_operator weft_operator_dropout = {.name = "dropout",
                                              .backward = dropout_backward,
                                              .in_place = 1u << 0};
 
-/* Training alone drops anything; a wrong p is told in every mode. */
+/* Drops elements only in training, but checks p in every mode. */
 weft_value weft_op_dropout(weft_graph *graph, weft_value x, double p) {
     weft_node node = {.op = &weft_operator_dropout, .inputs = {x}, .n_inputs = 1, .factor = p};
     weft_value y = {0};

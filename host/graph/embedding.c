@@ -4,7 +4,8 @@
 #include "graph/operators.h"
 #include "graph/weight.h"
 
-/* Ids are below the vocabulary by the data's own checks; how far positions go is known here. */
+/* Checks that positions fit in the table. Ids need no check: the data pipeline guarantees that they are below the
+ * vocabulary. */
 static weft_status check_positions_fit(const weft_graph *graph, const weft_node *node, weft_error *err) {
     const int64_t positions = weft_graph_positions(graph);
     if (weft_graph_value(graph, node->inputs[0])->home != WEFT_HOME_POSITIONS || positions <= node->weight->out)

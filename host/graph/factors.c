@@ -1,8 +1,8 @@
-/* host/graph/factors.c: x times factors that every place shares. x, y: (B,T,D); factors: (n) with D = n k, each for
- * k neighbours.
+/* host/graph/factors.c: multiplies x by factors shared by all positions. x, y: (B,T,D); factors: (n) with D = n k, each
+ * for k neighbours.
  *
- * multiply has a gain for them; weight_norm a gain over the norms of a matrix's rows, which forward makes and backward
- * takes as constants: made once for each FORWARD, they lie on the tape beside x. */
+ * `multiply` uses a gain. `weight_norm` uses a gain divided by the norms of a matrix's rows. Forward computes the norms
+ * once per FORWARD and stores them on the tape, and backward reads them as constants. */
 #include "graph/gradient.h"
 #include "graph/operators.h"
 #include "graph/weight.h"
@@ -18,7 +18,7 @@ static weft_status factors_infer(const weft_graph *graph, weft_node *node, weft_
     return status;
 }
 
-/* The matrix whose rows are normed, and a low-rank part that fits it. */
+/* Checks the matrix for row norms, and the shape of a low-rank part. */
 static weft_status weight_norm_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_weight *w = node->constants[MATRIX], *down = node->constants[DOWN], *up = node->constants[UP];
     weft_status status = factors_infer(graph, node, err);
@@ -53,7 +53,7 @@ static weft_multiply factor_arguments(const weft_lowering *l, const weft_node *n
     return args;
 }
 
-/* The bias of the product that x is, which is not scaled. */
+/* Binds the bias of the matmul that computed x; the bias is not scaled. */
 static void bind_shift(weft_lowering *l, const weft_node *node) {
     const weft_weight *w = node->constants[MATRIX];
     const int64_t f32 = weft_dtype_bytes(WEFT_F32);
@@ -62,7 +62,7 @@ static void bind_shift(weft_lowering *l, const weft_node *node) {
                              w->is_slice ? w->first * f32 : 0, w->out * f32);
 }
 
-/* norms 0: none */
+/* norms 0: absent */
 static void lower_factors(weft_lowering *l, const weft_node *node, int32_t norms) {
     const weft_multiply args = factor_arguments(l, node);
     weft_lower_begin(l, &weft_kernel_multiply, &args, sizeof args);
@@ -104,7 +104,7 @@ static void weight_norm_forward(weft_lowering *l, const weft_node *node) {
     lower_factors(l, node, norms);
 }
 
-/* x is read for the gain's gradient alone. */
+/* x is read only for the gain's gradient. */
 static void lower_backward(weft_lowering *l, const weft_node *node, int32_t norms) {
     weft_multiply args = factor_arguments(l, node);
     const int32_t dy = weft_gradient_of(l, node->output);

@@ -1,16 +1,15 @@
 /* host/graph/forward.c: writes the forward passes of a segment.
  *
- * Three variants come from one record. Which nodes a variant needs follows from what it must leave behind: the carry,
- * the loss or logits, named outputs, and the tape. Then every value gets a storage: the tape if backward reads it, the
- * slot of the carry that goes out, else scratch; and where an operator can work in place, an input that nothing reads
- * any more lies where the result will be. */
+ * One record yields three variants. A variant runs the nodes that its results require: the carry, the loss or logits,
+ * named outputs, and the tape. Then every value gets a storage: the tape if backward reads it, the slot of the outgoing
+ * carry, else scratch. An operator that can work in place overwrites an input that no later node reads. */
 #include "graph/operators.h"
 
 static bool on_tape(const weft_lowering *l, const weft_value_record *value) {
     return value->kept && (l->kind == WEFT_PASS_FORWARD || l->kind == WEFT_PASS_RECOMPUTE);
 }
 
-/* What the pass must leave behind, whoever asks for it inside. */
+/* True if the pass must compute the node as a result, with or without a reader inside the pass. */
 static bool leaves_behind(const weft_lowering *l, const weft_node *node, int32_t index) {
     const weft_graph *graph = l->graph;
     const bool whole = l->kind != WEFT_PASS_RECOMPUTE;
@@ -20,7 +19,7 @@ static bool leaves_behind(const weft_lowering *l, const weft_node *node, int32_t
     return whole && (node->output.id == graph->carry_out.id || weft_graph_value(graph, node->output)->named);
 }
 
-/* From the last node down: a node is needed if it leaves something behind or a needed one reads it. */
+/* Marks needed nodes from last to first: a node is needed if it is a result or a needed node reads it. */
 static void find_needed(weft_lowering *l) {
     const weft_graph *graph = l->graph;
     for (int32_t v = 0; v < graph->n_values; v++) l->last_reader[v] = -1;
@@ -36,7 +35,7 @@ static void find_needed(weft_lowering *l) {
     }
 }
 
-/* May value `input` of needed node `index` lie where the node's output lies? */
+/* True if value `input` of needed node `index` may share the storage of the node's output. */
 static bool may_lie_under(const weft_lowering *l, weft_value input, weft_value output, int32_t index) {
     const weft_value_record *in = weft_graph_value(l->graph, input), *out = weft_graph_value(l->graph, output);
     return in->node >= 0 && l->storage_of[input.id] == 0 && !on_tape(l, in) && !in->named &&
@@ -53,8 +52,8 @@ static int32_t new_storage(weft_lowering *l, weft_value value) {
     return weft_lower_work(l, bytes);
 }
 
-/* From the last node down, so that an output's place is known before its inputs'. The latest input goes under the
- * output: in x + f(x) that is f(x), freshly made. */
+/* Assigns storages from last to first, so that an output's storage is known before its inputs'. The latest input shares
+ * the output's storage: in x + f(x) that is f(x). */
 static void assign_storages(weft_lowering *l) {
     const weft_graph *graph = l->graph;
     for (int32_t i = graph->n_nodes - 1; i >= 0; i--) {
@@ -72,7 +71,7 @@ static void assign_storages(weft_lowering *l) {
     }
 }
 
-/* A carry that lies elsewhere (on the tape, or the one that came in) is copied to where it goes out. */
+/* Copies a carry that is stored elsewhere (on the tape, or as the incoming carry) to the slot of the outgoing carry. */
 static void copy_carry_out(weft_lowering *l) {
     const weft_value carry = l->graph->carry_out;
     int32_t from = 0;
@@ -82,7 +81,7 @@ static void copy_carry_out(weft_lowering *l) {
     weft_lower_copy(l, weft_lower_storage(l, WEFT_HOME_CARRY_OUT, 0, 0, l->pass->storages[from].bytes), from);
 }
 
-/* Where the value lies, which no later call writes over. */
+/* Returns the value's storage and protects it from reuse by later calls. */
 static int32_t keep_value(weft_lowering *l, weft_value value) {
     const int32_t storage = weft_lower_value(l, value);
     if (l->status == WEFT_OK && l->pass->storages[storage].last >= 0)
@@ -90,7 +89,7 @@ static int32_t keep_value(weft_lowering *l, weft_value value) {
     return storage;
 }
 
-/* What evaluation hands out. */
+/* Protects the outputs of evaluation. */
 static void keep_outputs(weft_lowering *l) {
     weft_graph *graph = l->graph;
     for (int32_t i = 0; i < graph->n_outputs && l->status == WEFT_OK; i++)

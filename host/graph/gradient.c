@@ -5,7 +5,7 @@ static weft_storage *storage_at(const weft_lowering *l, int32_t storage) {
     return &l->pass->storages[storage];
 }
 
-/* A storage for this value alone: the slot that goes below for the carry, else scratch. */
+/* Returns separate storage for this value's gradient: the outgoing slot for the carry, else scratch. */
 static int32_t own_storage(weft_lowering *l, weft_value value) {
     const int64_t bytes = weft_value_bytes(weft_graph_value(l->graph, value));
     if (value.id == l->graph->carry_in.id) return weft_lower_storage(l, WEFT_HOME_D_CARRY_IN, 0, 0, bytes);
@@ -18,14 +18,14 @@ static void hold_gradient(weft_lowering *l, weft_value value, int32_t storage) {
     storage_at(l, storage)->holders++;
 }
 
-/* May the gradient in `storage` be changed on behalf of its one value? */
+/* True if only one value uses the gradient in `storage`, so that it may be modified. */
 static bool is_exclusive(const weft_lowering *l, int32_t storage) {
     const weft_storage *s = storage_at(l, storage);
     return s->holders == 1 && s->home == WEFT_HOME_WORK;
 }
 
-/* The value's gradient, in a storage where more can be added. The carry's goes to its slot now rather than at the end:
- * the same copy, and no scratch. */
+/* Returns the value's gradient in a storage that may be accumulated into. The carry's gradient is copied to its slot
+ * here rather than at the end: the same copy, without scratch. */
 static int32_t own_gradient(weft_lowering *l, weft_value value) {
     const int32_t shared = l->gradient_of[value.id];
     const bool is_carry = value.id == l->graph->carry_in.id;

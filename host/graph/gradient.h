@@ -1,32 +1,36 @@
-/* host/graph/gradient.h: where gradients lie while the backward is written.
+/* host/graph/gradient.h: storage of gradients while the backward pass is written.
  *
- * The nodes are walked from the last to the first. A value's gradient is the sum of what its readers contribute, in
- * that order: the first contribution writes, later ones add. Where a contribution is another gradient unchanged (an
- * addition's), both values hold one storage, and it is copied only if one of them has more to add. */
+ * The backward visits the nodes from last to first. The gradient of a value is the sum of its readers' contributions in
+ * that order: the first contribution overwrites, later ones accumulate. A contribution may be another gradient
+ * unchanged, as in an addition. Then both values share one storage, and the storage is copied only if one of them
+ * receives a further contribution. */
 #ifndef WEFT_HOST_GRAPH_GRADIENT_H
 #define WEFT_HOST_GRAPH_GRADIENT_H
 
 #include "graph/record.h"
 
-/* The gradient that has been gathered for a value; 0: none, nothing above depends on it. */
+/* Returns the storage of a value's accumulated gradient; 0 if the loss does not depend on the value. */
 int32_t weft_gradient_of(const weft_lowering *lowering, weft_value value);
 
-/* Where a kernel that can add puts its contribution; *accumulate is what its flag must be. 0: not wanted. */
+/* Returns the storage for the contribution of a kernel that can accumulate, and sets the kernel's flag *accumulate.
+ * Returns 0 if the gradient is not required. */
 int32_t weft_gradient_target(weft_lowering *lowering, weft_value value, int32_t *accumulate);
 
-/* The same for a kernel whose result may lie on its operand `over`, a gradient that nothing reads afterwards. */
+/* Does the same for a kernel that can work in place on its operand `over`, a gradient that no later call reads. */
 int32_t weft_gradient_target_over(weft_lowering *lowering, weft_value value, int32_t over, int32_t *accumulate);
 
-/* Where a kernel that only overwrites puts its contribution: bracket its call with begin, for each input, and end. */
+/* Returns the storage for the contribution of a kernel that only overwrites. Call begin for each input before the
+ * kernel's call, and end for each input after it. */
 int32_t weft_gradient_begin(weft_lowering *lowering, weft_value value);
-/* The same for a kernel that makes all of its gradients or none: one that nobody wants goes to scratch. */
+/* Does the same for a kernel that always computes all its gradients: a gradient that is not required is written to
+ * scratch. */
 int32_t weft_gradient_begin_always(weft_lowering *lowering, weft_value value);
 void weft_gradient_end(weft_lowering *lowering, weft_value value, int32_t begun);
 
-/* The contribution is the gradient in `storage` as it is. */
+/* Adds a contribution that equals the gradient in `storage`. */
 void weft_gradient_share(weft_lowering *lowering, weft_value value, int32_t storage);
 
-/* The node that makes `value` has read its gradient: nothing else will. */
+/* Releases the gradient of `value`: the node that computes `value` was its last reader. */
 void weft_gradient_release(weft_lowering *lowering, weft_value value);
 
 #endif

@@ -1,4 +1,4 @@
-/* host/graph/infer.c: sentences that several operators need when they check their arguments. */
+/* host/graph/infer.c: shared argument checks of operators. */
 #include "graph/operators.h"
 
 weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,

@@ -77,7 +77,7 @@ static weft_status invoke_custom_backward(const weft_kernel_run *run, weft_kerne
     return args->custom.op->backward(&call, err);
 }
 
-/* ---- what calls cost ---- */
+/* ---- costs of calls ---- */
 
 static int32_t matmul_products(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]) {
     const weft_matmul *a = &args->matmul;
@@ -86,8 +86,8 @@ static int32_t matmul_products(const weft_kernel_args *args, weft_product_shape 
     return 1;
 }
 
-/* Pairs of a query and a key that it sees: of all places before it half of (T, T), and of a window's fewer. With a
- * cache all that it holds, or the window, is an upper bound for what a longer and longer past costs. */
+/* Returns the number of (query, key) pairs with attention: half of (T, T), and fewer with a window. With a cache, the
+ * state's length or the window is an upper bound, because the number of past positions grows. */
 static double attention_pairs(const weft_attention *a) {
     const double length = (double)a->length;
     const double reach = a->cache_rows > 0 ? (double)a->cache_rows : length;
@@ -95,13 +95,13 @@ static double attention_pairs(const weft_attention *a) {
     return a->cache_rows > 0 ? length * window : length * window - window * window / 2.0;
 }
 
-/* Two products of (T, d) by (d, S) per head. */
+/* Two matmuls of (T, d) by (d, S) per head. */
 static double attention_flops(const weft_kernel_args *args) {
     const weft_attention *a = &args->attention;
     return 4.0 * (double)a->batch * (double)a->heads * (double)a->head_dim * attention_pairs(a);
 }
 
-/* The two products over a prefix, of which every query sees all. */
+/* The two matmuls over a prefix, which every query sees completely. */
 static double prefix_flops(const weft_kernel_args *args) {
     const weft_prefix *a = &args->prefix;
     return 4.0 * (double)a->batch * (double)a->length * (double)a->heads * (double)a->head_dim * (double)a->places;
@@ -111,13 +111,13 @@ static double prefix_backward_flops(const weft_kernel_args *args) {
     return 2.0 * prefix_flops(args);
 }
 
-/* U D; what the sum and its squares take is read along with W. */
+/* U D. The sum and its squares are read along with W. */
 static double row_norms_flops(const weft_kernel_args *args) {
     const weft_row_norms *a = &args->row_norms;
     return 2.0 * (double)a->rows * (double)a->width * (double)(a->rank + 1);
 }
 
-/* Four products: dv, dp, dq, dk. Scores made again are the kernel's own affair. */
+/* Four matmuls: dv, dp, dq, dk. Recomputed scores are not counted. */
 static double attention_backward_flops(const weft_kernel_args *args) {
     return 2.0 * attention_flops(args);
 }
@@ -160,7 +160,7 @@ static int32_t head_loss_grad_products(const weft_kernel_args *args, weft_produc
     return 3;
 }
 
-/* Rows that are looked up, not the table. */
+/* Counts the rows that are looked up, not the table. */
 static double embedding_traffic(const weft_kernel_args *args) {
     const weft_embedding *a = &args->embedding;
     const double row = (double)a->width * (double)(weft_dtype_bytes(a->dtype) + weft_dtype_bytes(a->dtype_table));
@@ -175,7 +175,7 @@ double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args 
     return sum;
 }
 
-/* One row per kernel: how it is called, what scratch it needs, what it costs. */
+/* One row per kernel: its call, its workspace and its cost. */
 #define SCRATCH(name, type) .workspace = workspace_##name, .workspace_field = offsetof(type, workspace)
 
 const weft_kernel weft_kernel_matmul = {

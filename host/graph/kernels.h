@@ -1,4 +1,4 @@
-/* host/graph/kernels.h: the device's kernels as rows of one table, so that a pass can hold any of them as data. */
+/* host/graph/kernels.h: table of the device's kernels, so that a pass can refer to a kernel as data. */
 #ifndef WEFT_HOST_GRAPH_KERNELS_H
 #define WEFT_HOST_GRAPH_KERNELS_H
 
@@ -11,10 +11,10 @@ typedef struct weft_copy_args {
 
 typedef struct weft_zero_args {
     weft_ref to;
-    int64_t words; /* of 32 bits */
+    int64_t words; /* 32-bit words */
 } weft_zero_args;
 
-/* A plugin's operator; refs are patched here and handed over as arrays. */
+/* Arguments of a plugin's custom operator. Replay fills in the refs and passes them as arrays. */
 typedef struct weft_custom_args {
     const weft_custom_op *op;
     const void *args;
@@ -45,7 +45,7 @@ typedef union weft_kernel_args {
     weft_custom_args custom;
 } weft_kernel_args;
 
-/* What a call needs to know beside its arguments. */
+/* Context of a kernel call besides its arguments. */
 typedef struct weft_kernel_run {
     const weft_device_plugin *kernels;
     weft_device *device;
@@ -54,21 +54,24 @@ typedef struct weft_kernel_run {
 
 typedef struct weft_kernel {
     const char *name; /* "attention backward" */
-    const char *part; /* which part of its operator's work in a pass it is: "input gradient"; NULL: all of it */
-    bool glue;        /* it moves or adds up what operators made, and is counted under its own name */
+    const char *part; /* the kernel's share of its operator's work in the pass: "input gradient"; NULL: the complete
+                         work */
+    bool glue;        /* it copies or adds up results of operators and is counted under its own name */
     weft_status (*invoke)(const weft_kernel_run *run, weft_kernel_args *args, weft_error *err);
-    int64_t (*workspace)(const weft_kernel_run *run, const weft_kernel_args *args); /* NULL: never any */
+    int64_t (*workspace)(const weft_kernel_run *run, const weft_kernel_args *args); /* NULL: the kernel requires no
+                                                                                       workspace */
     size_t workspace_field;
-    /* The products that the matrix library makes; how many. NULL: none. */
+    /* Writes the shapes of the matmuls that the matrix library runs and returns their number. NULL: no matmuls. */
     int32_t (*products)(const weft_kernel_args *args, weft_product_shape out[WEFT_CALL_PRODUCTS]);
-    double (*flops)(const weft_kernel_args *args);   /* other operations: attention's own. NULL: none */
-    double (*traffic)(const weft_kernel_args *args); /* bytes, of a call without operations; NULL: the operands' sum */
+    double (*flops)(const weft_kernel_args *args);   /* other FLOPs: those of attention. NULL: 0 */
+    double (*traffic)(const weft_kernel_args *args); /* memory traffic in bytes of a call without FLOPs; NULL: sum of
+                                                        its operands */
 } weft_kernel;
 
-/* Operations of a call; 0: what counts is memory traffic. */
+/* Returns the FLOPs of a call; 0 if its cost is memory traffic. */
 double weft_kernel_operations(const weft_kernel *kernel, const weft_kernel_args *args);
 
-/* The head's backward makes both gradients, or one of them, or that of a bias alone. */
+/* The backward of lm_head computes both gradients, one of them, or only the gradient of a bias. */
 extern const weft_kernel weft_kernel_matmul, weft_kernel_matmul_dx, weft_kernel_matmul_dw, weft_kernel_sum_rows,
     weft_kernel_norm, weft_kernel_norm_backward, weft_kernel_rope, weft_kernel_attention,
     weft_kernel_attention_backward, weft_kernel_activation, weft_kernel_activation_backward, weft_kernel_embedding,

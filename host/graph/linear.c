@@ -1,5 +1,5 @@
-/* host/graph/linear.c: y = x W^T + bias over a weight object, which may have no bias, or what the adapter makes of
- * it. x: (B,T,in), y: (B,T,out). */
+/* host/graph/linear.c: y = x W^T + optional bias over a weight object, or its adapted version. x: (B,T,in), y:
+ * (B,T,out). */
 #include "graph/adapt.h"
 #include "graph/gradient.h"
 #include "graph/operators.h"

@@ -1,8 +1,8 @@
-/* host/graph/lm_head.c: the end of a language model. x: (B,T,D), W: (V,D).
+/* host/graph/lm_head.c: the output layer of a language model. x: (B,T,D), W: (V,D).
  *
- * Training: nothing in forward but that x is kept; backward makes logits, loss and gradients together, in chunks of
- * rows, and in fp16 times the loss scale. Evaluation: the loss, in forward. Generation: the logits of each row's last
- * place. */
+ * Training: forward only keeps x. Backward computes logits, loss and gradients together in chunks of rows, in fp16
+ * times the loss scale. Evaluation: forward computes the loss. Generation: forward computes the logits of each
+ * sequence's last position. */
 #include "graph/adapt.h"
 #include "graph/gradient.h"
 #include "graph/operators.h"
@@ -46,7 +46,7 @@ static void lower_head_loss(weft_lowering *l, const weft_node *node) {
     weft_lower_end(l);
 }
 
-/* What training does inside its kernel. */
+/* Scales the logits. In training the loss kernel does this itself. */
 static void scale_logits(weft_lowering *l, const weft_node *node, int32_t logits) {
     const weft_scale args = {.struct_size = (uint32_t)sizeof args,
                              .n = l->graph->spec.rows * node->weight->out,
@@ -60,7 +60,7 @@ static void scale_logits(weft_lowering *l, const weft_node *node, int32_t logits
     weft_lower_end(l);
 }
 
-/* logits (B,V) = x at place T - 1 of each row, times W^T; fp32, whatever x is */
+/* logits (B,V) = x at position T - 1 of each sequence, times W^T; fp32 for any type of x */
 static void lower_last_logits(weft_lowering *l, const weft_node *node) {
     const weft_graph_spec *spec = &l->graph->spec;
     const int64_t bytes = spec->rows * node->weight->out * weft_dtype_bytes(WEFT_F32);
@@ -75,7 +75,7 @@ static void head_forward(weft_lowering *l, const weft_node *node) {
     if (l->graph->spec.mode == WEFT_MODE_GENERATE) lower_last_logits(l, node);
 }
 
-/* By which gradients it makes beside that of a bias. */
+/* Returns the kernel for the required gradients, besides that of a bias. */
 static const weft_kernel *head_gradient_kernel(int32_t dx, int32_t dw) {
     if (dx != 0 && dw != 0) return &weft_kernel_head_loss_grad;
     if (dx != 0) return &weft_kernel_head_loss_dx;

@@ -1,4 +1,4 @@
-/* host/graph/lowering.c: writing a pass: storages, operands, calls. See lower.h. */
+/* host/graph/lowering.c: writes a pass: storages, operands, calls. See lower.h. */
 #include "graph/lower.h"
 
 #include "base/sizes.h"
@@ -23,7 +23,7 @@ weft_status weft_lowering_init(weft_lowering *out, weft_graph *graph, int32_t ki
         weft_lowering_free(out);
         return weft_error_set(err, WEFT_E_MEMORY, "no memory to plan a segment of %d nodes", graph->n_nodes);
     }
-    (void)weft_lower_storage(out, WEFT_HOME_NONE, 0, 0, 0); /* storage 0: nothing */
+    (void)weft_lower_storage(out, WEFT_HOME_NONE, 0, 0, 0); /* storage 0: absent */
     return out->status;
 }
 
@@ -64,7 +64,7 @@ int32_t weft_lower_value(weft_lowering *lowering, weft_value value) {
     if (*storage != 0 || lowering->status != WEFT_OK) return *storage;
     if (record->node < 0) *storage = weft_lower_storage(lowering, record->home, 0, 0, weft_value_bytes(record));
     else if (lowering->kind == WEFT_PASS_BACKWARD) {
-        record->kept = true; /* its place on the tape is known once the whole backward is written */
+        record->kept = true; /* its tape offset is known after the complete backward is written */
         *storage = weft_lower_storage(lowering, WEFT_HOME_TAPE, 0, 0, weft_value_bytes(record));
     }
     return *storage;
@@ -181,7 +181,7 @@ void weft_lower_add(weft_lowering *lowering, int32_t y, int32_t a, int32_t b, in
     weft_lower_end(lowering);
 }
 
-/* What it touched ends with that call, and the next one, which has its number, touches it again. */
+/* The live range of its operands ends with the removed call. The next call has the same number and uses them again. */
 bool weft_lower_take_add(weft_lowering *lowering, int32_t y, int32_t *a, int32_t *b) {
     weft_pass *pass = lowering->pass;
     const weft_call *last = pass->n_calls > 0 ? &pass->calls[pass->n_calls - 1] : NULL;

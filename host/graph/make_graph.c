@@ -1,5 +1,4 @@
-/* host/graph/make_graph.c: a graph from its record to its end: calling the model's forward, checking what it gave
- * back. */
+/* host/graph/make_graph.c: creates, records and destroys a graph: calls the model's forward and checks its result. */
 #include "plugin/enter.h"
 #include "plugin/slow.h"
 #include "graph/operators.h"
@@ -23,7 +22,7 @@ static weft_status check_spec(const weft_declared *declared, int32_t segment, co
     return WEFT_OK;
 }
 
-/* What the segment gave back: the next carry, or nothing from the last. */
+/* Checks the segment's result: the next carry, or no value from the last segment. */
 static void check_result(weft_graph *graph, weft_value result) {
     const bool last = graph->segment == graph->declared->n_segments - 1;
     const weft_value_record *value = NULL;

@@ -1,4 +1,4 @@
-/* host/graph/matrix.c: a weight's matrix (out, in) as a value of `out` places. Its gradient goes to the parameter,
+/* host/graph/matrix.c: a weight's matrix (out, in) as a value with `out` positions. The parameter receives its gradient
  * in fp32. */
 #include "graph/gradient.h"
 #include "graph/operators.h"
@@ -21,7 +21,7 @@ static void matrix_forward(weft_lowering *l, const weft_node *node) {
     weft_lower_end(l);
 }
 
-/* One row of all elements: what a sum of rows widens and adds. */
+/* Runs sum_rows on one row of all elements, which widens them and accumulates. */
 static void matrix_backward(weft_lowering *l, const weft_node *node) {
     weft_sum_rows args = {
         .struct_size = (uint32_t)sizeof args, .rows = 1, .width = node->places * node->width, .dtype = l->graph->dtype};

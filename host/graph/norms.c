@@ -1,5 +1,5 @@
-/* host/graph/norms.c: RMSNorm and LayerNorm of each place, or of each part of it that is as wide as the gain (a
- * head). x, y: (B,T,n*D) with a gain of D; rstd, and for LayerNorm the mean: (B,T,n), made for backward alone. */
+/* host/graph/norms.c: RMSNorm and LayerNorm of each position, or of each group of elements as wide as the gain (a
+ * head). x, y: (B,T,n*D) with a gain of D; rstd, and for LayerNorm the mean: (B,T,n), computed only for backward. */
 #include "graph/gradient.h"
 #include "graph/operators.h"
 #include "graph/weight.h"
@@ -8,7 +8,7 @@ static bool is_layer_norm(const weft_node *node) {
     return node->op == &weft_operator_layer_norm;
 }
 
-/* Rows that are normed: n for each place. */
+/* Returns the number of normalized rows: n for each position. */
 static int64_t norm_rows(const weft_graph *graph, const weft_node *node) {
     return weft_node_places(graph, node) * (node->width / node->weight->in);
 }
@@ -47,7 +47,7 @@ static void norm_bind_statistics(weft_lowering *l, const weft_node *node) {
     if (is_layer_norm(node)) weft_lower_bind_part(l, "mean", offsetof(weft_norm, mean), statistics, bytes, bytes);
 }
 
-/* A sum that is normed right after it was formed is formed by the norm: it is written once and not read. */
+/* Fuses a preceding addition into the norm kernel, which then writes the sum and does not read it again. */
 static void norm_forward(weft_lowering *l, const weft_node *node) {
     const weft_norm args = norm_arguments(l, node);
     const int32_t x = weft_lower_value(l, node->inputs[0]);

@@ -1,5 +1,5 @@
-/* host/graph/operator_table.c: what a model's forward calls: one function per operator, and the parts of
- * the leaf. */
+/* host/graph/operator_table.c: the functions that a model's forward calls: one per operator, and the micro-batch's
+ * arrays. */
 #include "graph/operators.h"
 
 static void tell_graph(const weft_graph *graph, weft_graph_info *out) {
@@ -9,7 +9,7 @@ static void tell_graph(const weft_graph *graph, weft_graph_info *out) {
     out->dtype = graph->dtype;
 }
 
-/* 0 for what is not a value. */
+/* Returns 0 for an invalid value. */
 static int64_t value_width(const weft_graph *graph, weft_value value) {
     return value.id < (uint32_t)graph->n_values ? weft_graph_value(graph, value)->width : 0;
 }
@@ -31,7 +31,7 @@ static weft_value leaf_starts(weft_graph *graph) {
     return leaf_part(graph, &graph->starts, WEFT_HOME_STARTS);
 }
 
-/* Filled, so that a model that calls it is told: no kernel of device/1 sums a value into the fp64 that is reported. */
+/* Reports an error to a model that calls it: no kernel of device/1 sums a value into the fp64 loss. */
 static void refuse_loss(weft_graph *graph, weft_value value, int32_t kind) {
     (void)value;
     (void)kind;

@@ -1,7 +1,7 @@
 /* host/graph/operators.h: the table of operators.
  *
- * An operator is a row of functions, one file each. What its backward must keep from forward is not
- * declared: the plan writes the backward first, and whatever value that reads is kept. */
+ * An operator is a row of functions, one file each. It does not declare which values its backward keeps from forward.
+ * The plan writes the backward first and keeps every value that it reads. */
 #ifndef WEFT_HOST_GRAPH_OPERATORS_H
 #define WEFT_HOST_GRAPH_OPERATORS_H
 
@@ -13,16 +13,16 @@ struct weft_operator {
     const char *name;
     const char *inputs[WEFT_INPUT_NAMES]; /* names for messages; further inputs are numbered */
 
-    /* Checks widths and types; sets width and statistic_count. err: a sentence about the operator's arguments. */
+    /* Checks widths and types; sets width and statistic_count. err: a message about the operator's arguments. */
     weft_status (*infer)(const weft_graph *graph, weft_node *node, weft_error *err);
-    /* Writes the device calls that make the node's output. */
+    /* Writes the device calls that compute the node's output. */
     void (*forward)(weft_lowering *lowering, const weft_node *node);
-    /* Writes the device calls that turn its output's gradient into contributions to those of its inputs and weight.
+    /* Writes the device calls that turn the output's gradient into gradient contributions of its inputs and weight.
      * Called only if the output has a gradient, or for lm_head. */
     void (*backward)(weft_lowering *lowering, const weft_node *node);
 
-    uint32_t in_place; /* bit i: forward may write its output over input i, which nothing reads any more */
-    bool any_places;   /* its output has the places of its first input, which may be other ones than the leaf's */
+    uint32_t in_place; /* bit i: forward may overwrite input i with its output, if no later call reads the input */
+    bool any_places;   /* its output has the positions of its first input, which may differ from the micro-batch's */
 };
 
 extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_operator_rms_norm,
@@ -31,7 +31,7 @@ extern const weft_operator weft_operator_embedding, weft_operator_linear, weft_o
     weft_operator_weight_norm, weft_operator_dropout, weft_operator_matrix, weft_operator_attention_with_prefix,
     weft_operator_prefix_attention, weft_operator_lm_head, weft_operator_custom;
 
-/* What a model calls, one function per operator. */
+/* The operators that a model calls, one function per operator. */
 extern const weft_ops weft_graph_ops;
 
 weft_value weft_op_embedding(weft_graph *graph, weft_value ids, weft_weight *table);
@@ -59,20 +59,20 @@ void weft_op_lm_head(weft_graph *graph, weft_value x, weft_weight *weight, const
 weft_value weft_op_custom(weft_graph *graph, const weft_custom_op *op, const weft_value *inputs, int32_t n_inputs,
                           int64_t width, const void *args, size_t n);
 
-/* Sentences that several operators need. Input i of node must be numbers (not ids), `width` wide, 0: any width, of as
- * many places as the node. */
+/* Shared checks of operators. Input i of node must be numbers (not ids), `width` wide (0: any width), with as many
+ * positions as the node. */
 weft_status weft_infer_numbers(const weft_graph *graph, const weft_node *node, int32_t i, int64_t width,
                                weft_error *err);
-/* Two inputs of numbers and one width, which is the output's: the whole `infer` of such an operator. */
+/* Checks that both inputs are numbers of one width, which becomes the output's width: the complete `infer` of an
+ * elementwise operator. */
 weft_status weft_infer_alike(const weft_graph *graph, weft_node *node, weft_error *err);
-/* Input i must be one int32 per place. */
+/* Checks that input i is one int32 per position. */
 weft_status weft_infer_places(const weft_graph *graph, const weft_node *node, int32_t i, weft_error *err);
-/* The weight must be a matrix; one that is dense, and nothing else; or a gain that fits into `width` elements a whole
- * number of times. */
+/* Check that the weight is a matrix; that it is a dense matrix; or that it is a gain whose length divides `width`. */
 weft_status weft_infer_matrix(const weft_node *node, weft_error *err);
 weft_status weft_infer_dense(const weft_graph *graph, const weft_node *node, weft_error *err);
 weft_status weft_infer_gain(const weft_node *node, int64_t width, weft_error *err);
-/* Heads of queries must be a multiple of those of keys. */
+/* Checks that the number of query heads is a multiple of the number of key heads. */
 weft_status weft_infer_heads(const weft_attention_args *args, weft_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* host/graph/passes.c: from a record to passes that can run, and their sizes.
+/* host/graph/passes.c: turns a record into executable passes and computes their sizes.
  *
- * The backward is written first: what it reads of forward's values is what forward must keep. */
+ * The backward is written first: forward must keep the values that it reads. */
 #include "graph/operators.h"
 
 static weft_status lower_all(weft_graph *graph, weft_error *err) {

@@ -1,5 +1,5 @@
-/* host/graph/prefix.c: attention to the keys of a prefix alone, and the calls over a prefix that both operators
- * with one have. q, o: (B,T,H*d); keys and values: (P,Hkv*d); lse: (B,H,T), made for backward alone. */
+/* host/graph/prefix.c: attention over only the keys of a prefix, and the prefix calls shared by both operators that
+ * support one. q, o: (B,T,H*d); keys and values: (P,Hkv*d); lse: (B,H,T), computed only for backward. */
 #include "graph/prefix.h"
 
 #include "graph/gradient.h"
@@ -50,7 +50,7 @@ static weft_prefix prefix_arguments(const weft_lowering *l, const weft_node *nod
     return args;
 }
 
-/* The operands of both directions. Queries stand as many places further as the prefix has. */
+/* Binds the operands of both directions. The prefix's length shifts the positions of the queries. */
 static void bind_prefix(weft_lowering *l, const weft_node *node, const weft_prefix_inputs *inputs, int64_t places) {
     WEFT_BIND(l, weft_prefix, q, weft_lower_value(l, inputs->q));
     WEFT_BIND(l, weft_prefix, k, weft_lower_value(l, inputs->k));
@@ -90,7 +90,7 @@ void weft_prefix_backward(weft_lowering *l, const weft_node *node, const weft_pr
     weft_gradient_end(l, inputs->v, dv);
 }
 
-/* ---- the prefix alone ---- */
+/* ---- attention over only the prefix ---- */
 
 static weft_status prefix_attention_infer(const weft_graph *graph, weft_node *node, weft_error *err) {
     const weft_attention_args *args = &node->attention;

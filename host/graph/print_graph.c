@@ -1,4 +1,4 @@
-/* host/graph/print_graph.c: a recorded segment as lines for people. */
+/* host/graph/print_graph.c: prints a recorded segment for users. */
 #include "graph/operators.h"
 
 static void print_shape(const weft_graph *graph, const weft_value_record *value, FILE *to) {

@@ -1,4 +1,4 @@
-/* host/graph/recording.c: how a model's forward becomes values and nodes. See record.h. */
+/* host/graph/recording.c: records a model's forward as values and nodes. See record.h. */
 #include "graph/record.h"
 
 #include "graph/operators.h"
@@ -73,7 +73,7 @@ weft_value weft_record_outside(weft_graph *graph, int32_t home, int32_t dtype, i
     return append_value(graph, &record);
 }
 
-/* "q_proj" of "model.layers.3.self_attn.q_proj.weight": the last name but one of a parameter. */
+/* Sets the label "q_proj" from "model.layers.3.self_attn.q_proj.weight": the next-to-last component of the name. */
 static void label_from_weight(weft_node *node, const weft_declared *declared) {
     const char *name = declared->parameters[node->weight->parameter].name;
     const char *end = strrchr(name, '.'), *start = NULL;
@@ -84,7 +84,7 @@ static void label_from_weight(weft_node *node, const weft_declared *declared) {
     (void)snprintf(node->label, sizeof node->label, "%.*s", (int)(end - start), start);
 }
 
-/* Where handles lie in static variables, the instance that was declared last has written them for all. */
+/* A plugin that stores handles in static variables uses the handles of the instance declared last for all instances. */
 #define NOT_ITS_OWN                                                                                                    \
     "is not one that this instance of the model declared; keep what the builder gives in the instance that create "    \
     "made: several work side by side"
@@ -152,7 +152,7 @@ static weft_status note_constant(weft_graph *graph, const weft_node *node, const
     return status;
 }
 
-/* The parameters of the node's weight object, and those that are constants to it. */
+/* Records reads of the parameters of the node's weight object and of its constant weights. */
 static weft_status note_weight(weft_graph *graph, const weft_node *node, weft_error *err) {
     int32_t parameters[WEFT_WEIGHT_PARAMETERS];
     const int32_t n = node->weight == NULL ? 0 : weft_weight_parameters(node->weight, parameters);
@@ -187,7 +187,7 @@ static weft_status check_node(weft_graph *graph, weft_node *node, weft_error *er
     return status;
 }
 
-/* True if a gradient of the node's output would reach something that is trained. */
+/* True if the gradient of the node's output reaches a trained parameter. */
 static bool output_wants_gradient(const weft_graph *graph, const weft_node *node) {
     if (graph->spec.mode != WEFT_MODE_TRAIN) return false;
     if (node->weight != NULL && weft_weight_trains(graph, node->weight)) return true;

@@ -1,7 +1,7 @@
 /* host/graph/replay.c: replays a pass with the caller's buffers.
  *
- * Nothing is allocated and nothing is decided here. Before each call its operands are resolved to refs, and each is
- * checked against the slot that it lies in. */
+ * Replay allocates no memory and makes no decisions. Before each call it resolves the operands to refs and checks each
+ * one against its slot. */
 #include "base/clock.h"
 #include "plugin/enter.h"
 #include "graph/operators.h"
@@ -39,7 +39,7 @@ static const char *home_name(int32_t home) {
     }
 }
 
-/* The binding's slot that a storage lies in. Parameters are whole regions and have no size of their own. */
+/* Returns the binding's slot that contains a storage. Parameters are complete regions without a separate size. */
 static weft_slot_ref slot_of_storage(const replay *run, const weft_storage *storage) {
     const weft_graph_binding *b = run->binding;
     const weft_slot_ref none = {0};
@@ -99,13 +99,13 @@ static weft_status resolve_operand(const replay *run, const weft_operand *operan
     return WEFT_OK;
 }
 
-/* The type in which the parameter that an operand names is bound. */
+/* Returns the bound dtype of the operand's parameter. */
 static int32_t bound_dtype(const replay *run, const weft_operand *operand) {
     const int32_t *dtypes = run->binding->dtypes;
     return dtypes != NULL ? dtypes[run->pass->storages[operand->storage].index] : run->graph->dtype;
 }
 
-/* Whose code the call runs: an operator of the model's own, or a kernel of the device. */
+/* Returns the owner of the code that the call runs: the model's custom operator, or a device kernel. */
 static const void *owner_of_call(const replay *run, const weft_call *call) {
     const bool custom = call->kernel == &weft_kernel_custom || call->kernel == &weft_kernel_custom_backward;
     return custom ? (const void *)run->graph->declared->plugin : (const void *)run->graph->spec.kernels;
@@ -177,7 +177,7 @@ weft_status weft_graph_backward(const weft_graph *graph, const weft_graph_bindin
     return run_pass(graph, WEFT_PASS_BACKWARD, binding, err);
 }
 
-/* A storage as the last forward with this binding left it. */
+/* Returns a storage as written by the last forward with this binding. */
 static void hand_out(const replay *run, int32_t index, weft_slot_ref *out) {
     const weft_storage *storage = &run->pass->storages[index];
     *out = slot_of_storage(run, storage);

@@ -3,7 +3,7 @@
 #include "graph/gradient.h"
 #include "graph/operators.h"
 
-/* Elements of a head that are rotated. */
+/* Returns the number of rotated elements of a head. */
 static int64_t rotary_dim(const weft_node *node) {
     return node->rope.rotary_dim != 0 ? node->rope.rotary_dim : node->rope.head_dim;
 }

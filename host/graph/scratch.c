@@ -1,7 +1,7 @@
-/* host/graph/scratch.c: gives scratch its offsets.
+/* host/graph/scratch.c: assigns offsets to scratch storages.
  *
- * Storages that live at the same call must not overlap. The largest is placed first, each at the lowest offset that is
- * free of all that were placed before it; ties go by number, so the result depends on the pass alone. */
+ * Storages that are live at the same call must not overlap. The largest storage is assigned first; each one gets the
+ * lowest offset without a collision. Ties are resolved by number, so the result depends only on the pass. */
 #include "graph/lower.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool storages_collide(const weft_storage *a, const weft_storage *b) {
     return in_time && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
 }
 
-/* Moves items[n] up, past whatever it collides with, until it collides with none of the n placed ones. */
+/* Moves items[n] up until it collides with no assigned storage. */
 static void place_one(item *items, int32_t n) {
     weft_storage *storage = items[n].storage;
     bool moved = true;

@@ -33,14 +33,14 @@ static bool is_apart(const weft_weight *a, const weft_weight *b) {
     return a->is_slice && b->is_slice && (a->first + a->out <= b->first || b->first + b->out <= a->first);
 }
 
-/* Of the whole parameter: a matrix, whichever way it lies, or its bias. */
+/* Returns the outputs of the complete parameter: a matrix, transposed or not, or its bias. */
 static int64_t outputs_of(const weft_graph *graph, const weft_weight *weight, int32_t parameter) {
     const weft_parameter *p = &graph->declared->parameters[parameter];
     return weight->transposed && parameter == weight->parameter ? p->dims[1] : p->dims[0];
 }
 
-/* Is each output of the parameter made by one node here? So it is where one reads the whole, or slices that are apart
- * and leave nothing out. Then each gradient is written where it stays. */
+/* True if exactly one node of this segment computes each output of the parameter: one node reads all of it, or disjoint
+ * slices cover it. Then each gradient is written directly to its final storage. */
 static bool is_read_once(const weft_graph *graph, int32_t parameter) {
     int64_t all = graph->declared->parameters[parameter].dims[0], rows = 0;
     for (int32_t i = 0; i < graph->n_nodes; i++) {
@@ -59,9 +59,9 @@ static int32_t gradient_storage(weft_lowering *l, int32_t home, int32_t paramete
     return weft_lower_storage(l, home, parameter, 0, p->numel * weft_dtype_bytes(WEFT_F32));
 }
 
-/* A segment's gradient is added to what an earlier segment wrote as one finished sum. So where a row of a parameter is
- * used several times here and there is something to add to, the sum is formed apart. Where slices are used so, or leave
- * rows out, it begins at zero. */
+/* Returns the storage of a parameter's gradient. A segment adds its gradient to an earlier segment's as one complete
+ * sum. So if a row is used several times here and an earlier gradient exists, the sum is accumulated in scratch. If
+ * slices overlap or do not cover the parameter, the storage starts at zero. */
 static int32_t parameter_gradient(weft_lowering *l, const weft_weight *weight, int32_t parameter, int32_t *accumulate) {
     const weft_graph *graph = l->graph;
     int32_t index = 0, *storage = NULL;
@@ -87,12 +87,13 @@ int32_t weft_weight_bias_gradient(weft_lowering *l, const weft_weight *weight, i
     return parameter_gradient(l, weight, weight->bias, accumulate);
 }
 
-/* How far the matrix's rows lie apart: in a slice of a transposed one they are parts of longer ones. */
+/* Returns the distance of the matrix's rows in elements. In a slice of a transposed matrix they are parts of longer
+ * rows. */
 static int64_t row_distance(const weft_lowering *l, const weft_weight *weight) {
     return weight->transposed ? outputs_of(l->graph, weight, weight->parameter) : weight->in;
 }
 
-/* The weight's rows in what holds all rows of its parameter, each of them `width` elements of dtype. */
+/* Binds the weight's rows within the storage of its complete parameter; each has `width` elements of dtype. */
 static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
                       int64_t width, int32_t dtype) {
     if (weight->is_slice)
@@ -101,7 +102,7 @@ static void bind_rows(weft_lowering *l, const char *name, size_t field, int32_t 
     else weft_lower_bind(l, name, field, storage);
 }
 
-/* The weight's matrix, or its gradient, in what holds its parameter's. */
+/* Binds the weight's matrix, or its gradient, within the storage of its parameter. */
 static void bind_matrix(weft_lowering *l, const char *name, size_t field, int32_t storage, const weft_weight *weight,
                         int32_t dtype) {
     const int64_t columns = (weight->in - 1) * row_distance(l, weight) + weight->out;
@@ -178,7 +179,7 @@ static void matrix_gradient(weft_lowering *l, const weft_weight *weight, int32_t
     weft_matmul args = product_arguments(l, rows, width, m);
     const int32_t dw = weft_weight_gradient(l, weight, &args.accumulate);
     if (dw == 0) return;
-    args.transpose_a = 1; /* it is (m, rows) */
+    args.transpose_a = 1; /* x is (m, rows) */
     args.lda = rows;
     args.ldc = row_distance(l, weight);
     args.dtype_c = WEFT_F32;

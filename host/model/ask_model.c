@@ -1,5 +1,5 @@
-/* host/model/ask_model.c: see declare.h. A model from its config.json to the tree that stays; the tree is filled by
- * builder.c, and which parameters are trained is select.c's. */
+/* host/model/ask_model.c: see declare.h. Creates a declared model from its config.json. builder.c fills the module
+ * tree, and select.c selects the trained parameters. */
 #include "model/declare.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 enum { CONFIG_LIMIT = 16 << 20 };
 
-/* What must hold once `declare` is through. */
+/* Checks that the declaration is complete, after `declare` has returned. */
 static weft_status check_whole(weft_declared *self, weft_error *err) {
     const weft_model_info *info = &self->info;
     if (self->n_parameters == 0 || self->n_segments == 0 || self->carry_width == 0)
@@ -44,7 +44,7 @@ static weft_status declare_and_check(weft_declared *self, weft_error *err) {
     return check_whole(self, err);
 }
 
-/* config.json as the plugin is to read it. */
+/* Builds the text of config.json that the plugin reads, with the new vocabulary. */
 static weft_status set_vocabulary(weft_declared *self, const weft_vocabulary *vocabulary, weft_error *err) {
     char rows[32], pad[16], *text = NULL;
     const weft_json_change changes[] = {{"vocab_size", rows}, {"pad_token_id", pad}};
@@ -60,7 +60,7 @@ static weft_status set_vocabulary(weft_declared *self, const weft_vocabulary *vo
     return WEFT_OK;
 }
 
-/* Rows can be added only where they are declared. */
+/* Checks that the declared model has the requested number of vocabulary rows. */
 static weft_status check_vocabulary(const weft_declared *self, weft_error *err) {
     const weft_vocabulary *wanted = &self->vocabulary;
     if (wanted->rows == 0 || wanted->rows == self->info.vocab_size) return WEFT_OK;

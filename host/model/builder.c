@@ -9,13 +9,13 @@
 
 struct weft_builder_ctx {
     weft_declared *declared;
-    const char *who;  /* calls: "model" */
-    int32_t adds;     /* to a model that has declared itself: 1 + the number of the adapter that does; 0: the model */
-    weft_error first; /* mistake */
+    const char *who;  /* prefix of error messages: "model" */
+    int32_t adds;     /* after the model has declared itself: 1 + the number of the declaring adapter; 0: the model */
+    weft_error first; /* first error */
 };
 
-/* Room for one more element behind n; capacities are powers of two, so n says when the array is full. NULL: no memory.
- */
+/* Grows an array for one more element after n. Capacities are powers of two, so n determines when the array is full.
+ * Returns NULL without memory. */
 static void *grow_array(weft_builder_ctx *ctx, void *array, int32_t n, size_t size) {
     void *grown = array;
     if (n == 0 || (n & (n - 1)) == 0) grown = realloc(array, (n == 0 ? 1 : 2 * (size_t)n) * size);
@@ -23,7 +23,7 @@ static void *grow_array(weft_builder_ctx *ctx, void *array, int32_t n, size_t si
     return grown;
 }
 
-/* NULL after a failure, which is kept. */
+/* Returns NULL after a failure, which it records. */
 static char *join_names(weft_builder_ctx *ctx, const char *path, const char *separator, const char *name) {
     char *text = NULL;
     if (asprintf(&text, "%s%s%s", path, path[0] == '\0' ? "" : separator, name) < 0) {
@@ -33,14 +33,14 @@ static char *join_names(weft_builder_ctx *ctx, const char *path, const char *sep
     return text;
 }
 
-/* Zeroed. */
+/* Returns zeroed memory. */
 static void *allocate_zeroed(weft_builder_ctx *ctx, size_t size) {
     void *memory = calloc(1, size);
     if (memory == NULL) weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     return memory;
 }
 
-/* The name stays where it is as long as what is declared. */
+/* Adds a name to the lookup. The string must stay valid as long as the declared model. */
 static void note_name(weft_builder_ctx *ctx, weft_lookup *names, const char *name, int32_t number) {
     if (!weft_mistake_made(&ctx->first) && !weft_lookup_put(names, name, number))
         weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
@@ -74,7 +74,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     module = allocate_zeroed(ctx, sizeof *module);
     if (module == NULL) return NULL;
     module->index = self->n_modules;
-    self->modules[self->n_modules++] = module; /* whose names go with it, good or not */
+    self->modules[self->n_modules++] = module; /* it owns the module's names from here on, also after an error */
     module->path = join_names(ctx, parent == NULL ? "" : parent->path, ".", name);
     module->name = join_names(ctx, "", "", name);
     module->class_name = join_names(ctx, "", "", class_name);
@@ -88,7 +88,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
 
 /* ---- parameters and weight objects ---- */
 
-/* dims: (out, in), or (n) with in = 0. Returns the index, -1 after a failure. */
+/* dims: (out, in), or (n) with in = 0. Returns the index, or -1 after a failure. */
 static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, const char *suffix, int64_t out,
                              int64_t in) {
     weft_declared *self = ctx->declared;
@@ -115,7 +115,7 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     return self->n_parameters++;
 }
 
-/* Packed, if at all: a linear's matrix, in rows of whole blocks. */
+/* Checks that only a linear's matrix is packed, and that its rows are a multiple of the block. */
 static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const int64_t block = weft_dtype_block(spec->storage);
     if (spec->storage == 0) return;
@@ -137,7 +137,7 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
                           (long long)block);
 }
 
-/* Transposed, if at all: a linear's plain matrix. */
+/* Checks that only a linear's unpacked matrix is transposed. */
 static void judge_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     if (!spec->transposed) return;
     if (spec->role != WEFT_WEIGHT_LINEAR)
@@ -211,7 +211,7 @@ static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const
     return !weft_mistake_made(&ctx->first);
 }
 
-/* How it starts: a gain as factors of one where nothing else is said. */
+/* Sets the parameter's initialization. A gain without a specified form starts as ones. */
 static void note_start(weft_parameter *parameter, const weft_weight_spec *spec) {
     const bool said = spec->role != WEFT_WEIGHT_GAIN || spec->init_form >= WEFT_INIT_CONSTANT;
     parameter->init_form = said ? spec->init_form : WEFT_INIT_CONSTANT;
@@ -219,11 +219,11 @@ static void note_start(weft_parameter *parameter, const weft_weight_spec *spec) 
     if (spec->init_form == WEFT_INIT_ROW_NORMS) parameter->init_of = spec->init_of->parameter;
 }
 
-/* The weight's parameters, made under its own module. */
+/* Adds the weight's parameters to its own module. */
 static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const weft_module *own,
                            const weft_weight_spec *spec) {
     const bool gain = spec->role == WEFT_WEIGHT_GAIN;
-    const int64_t out = gain ? spec->in : spec->out, in = gain ? 0 : spec->in; /* of parameters */
+    const int64_t out = gain ? spec->in : spec->out, in = gain ? 0 : spec->in; /* of the parameters */
     weft_parameter *parameters = NULL;
     weight->role = spec->role;
     weight->out = gain ? 1 : spec->out;
@@ -301,7 +301,8 @@ static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, cons
 
 /* ---- slices ---- */
 
-/* What columns begin at, so that a device finds each row of them as well aligned as the whole row. */
+/* Returns the alignment of a slice's first column, which makes each row of the slice as well aligned as the complete
+ * row. */
 static int64_t slice_unit(const weft_weight *weight) {
     enum { MOST = 8 }; /* elements: 16 bytes of bf16 */
     int64_t unit = 1;
@@ -415,7 +416,7 @@ static void builder_carry(weft_builder_ctx *ctx, int64_t width) {
     else ctx->declared->carry_width = width;
 }
 
-/* ---- an adapter ---- */
+/* ---- adapters ---- */
 
 static void refuse_shape(weft_builder_ctx *ctx, const char *what) {
     weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
@@ -455,7 +456,7 @@ static void refuse_carry(weft_builder_ctx *ctx, int64_t width) {
     refuse_shape(ctx, "carry");
 }
 
-/* Whether the adapter has a function for what is computed there. */
+/* True if the adapter implements the function for sites of this kind. */
 static bool is_served(const weft_adapter_plugin *plugin, int32_t kind) {
     switch (kind) {
     case WEFT_SITE_LINEAR: return plugin->linear != NULL;
@@ -471,7 +472,7 @@ static void claim_one(weft_declared *self, uint32_t site) {
     if (self->sites[site].view.weight != NULL) self->sites[site].view.weight->claim = (int32_t)site + 1;
 }
 
-/* A place has one adapter: what two of them made of it would depend on an order that neither of them knows. */
+/* Rejects a second adapter at one site: the result would depend on an order that neither adapter knows. */
 static void refuse_second(weft_builder_ctx *ctx, const weft_declared_site *site) {
     const weft_joined_adapter *adapters = ctx->declared->adapters;
     const char *first = weft_plugin_id(adapters[site->claimed - 1].plugin);
@@ -482,7 +483,7 @@ static void refuse_second(weft_builder_ctx *ctx, const weft_declared_site *site)
                       second, site->view.path, first);
 }
 
-/* What reads the whole in slices is claimed with it. */
+/* Claims a site. Slices of a claimed parameter are claimed with it. */
 static void builder_claim(weft_builder_ctx *ctx, uint32_t site) {
     weft_declared *self = ctx->declared;
     const weft_site *view = site < (uint32_t)self->n_sites ? &self->sites[site].view : NULL;
@@ -503,7 +504,7 @@ static void builder_claim(weft_builder_ctx *ctx, uint32_t site) {
         if (self->sites[i].view.whole == (int32_t)site) claim_one(self, i);
 }
 
-/* ---- the whole ---- */
+/* ---- declare ---- */
 
 weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
     weft_builder_ctx ctx = {.declared = declared, .who = "model", .first = WEFT_ERROR_INIT};

@@ -1,18 +1,18 @@
-/* host/model/builder.h: what a model plugin calls while it declares itself, and an adapter while it adds to that.
+/* host/model/builder.h: the functions that a model plugin calls to declare itself, and an adapter to extend the model.
  *
- * The first mistake is kept and told at the end (host/plugin/mistake.h), so that a `declare` reads as a list without
- * checks. */
+ * The builder records the first error and reports it at the end (host/plugin/mistake.h), so that a `declare` needs no
+ * error checks. */
 #ifndef WEFT_HOST_MODEL_BUILDER_H
 #define WEFT_HOST_MODEL_BUILDER_H
 
 #include "model/declare.h"
 
-/* Runs the plugin's declare, which fills the arrays of `declared`. After a failure too they are what
- * weft_declared_destroy gives back. */
+/* Runs the plugin's declare, which fills the arrays of `declared`. The caller frees them with weft_declared_destroy,
+ * also after a failure. */
 weft_status weft_builder_run(weft_declared *declared, weft_error *err);
 
-/* Runs the declare of the adapter that joined last on the sites of `declared`; the job lacks its builder and its claim
- * alone. */
+/* Runs the declare of the adapter that joined last on the sites of `declared`. The caller sets all of `job` except its
+ * builder and its claim. */
 weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, weft_error *err);
 
 #endif

@@ -1,11 +1,11 @@
-/* host/model/config_json.c: looks for keys in the text itself, because a parser would lose order, spacing and
+/* host/model/config_json.c: edits keys in the text itself, because a JSON parser would lose order, spacing and
  * spelling. */
 #include "model/config_json.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* The place behind the text that starts with the quote at `at`. */
+/* Returns the offset after the string that starts with the quote at `at`. */
 static size_t skip_text(const char *text, size_t bytes, size_t at) {
     for (at++; at < bytes && text[at] != '"'; at++)
         if (text[at] == '\\') at++;
@@ -21,7 +21,7 @@ static bool is_dtype_key(const char *text, size_t n) {
     return (n == 7 && memcmp(text, "\"dtype\"", 7) == 0) || (n == 13 && memcmp(text, "\"torch_dtype\"", 13) == 0);
 }
 
-/* The place behind the value that begins at `at`: a text, an object or list to its end, a word. */
+/* Returns the offset after the value that begins at `at`: a string, an object, a list or a literal. */
 static size_t skip_value(const char *text, size_t bytes, size_t at) {
     int depth = 0;
     while (at < bytes) {
@@ -36,8 +36,8 @@ static size_t skip_value(const char *text, size_t bytes, size_t at) {
     return bytes;
 }
 
-/* The next member of the outermost object: its key, with quotes, and its value, from `at` on; false: there is none.
- * depth: of brackets around `at`. */
+/* Finds the next member of the outermost object from `at` on: its key with quotes, and its value. Returns false at the
+ * end. depth: of brackets around `at`. */
 typedef struct member {
     size_t key, key_end, value, value_end;
 } member;
@@ -52,7 +52,7 @@ static bool next_member(member *out, const char *text, size_t bytes, size_t *at,
         out->key = start;
         out->key_end = *at;
         out->value = skip_blanks(text, bytes, *at);
-        if (out->value >= bytes || text[out->value] != ':') continue; /* a value, not a key */
+        if (out->value >= bytes || text[out->value] != ':') continue; /* a string value, not a key */
         out->value = skip_blanks(text, bytes, out->value + 1);
         *at = out->value_end = skip_value(text, bytes, out->value);
         if (out->value < bytes) return true;
@@ -64,13 +64,13 @@ static const char *torch_name(int32_t dtype) {
     return dtype == WEFT_BF16 ? "bfloat16" : dtype == WEFT_F16 ? "float16" : "float32";
 }
 
-/* A copy of the text that is made from front to back, with other words in some places. */
+/* Copies the text from front to back with some ranges replaced. */
 typedef struct editing {
     const char *text;
-    size_t bytes, at, copied; /* of the text; where the next member is looked for; up to where the copy has it */
+    size_t bytes, at, copied; /* text length; search offset of the next member; end of the copied range */
     int depth;
     char *out;
-    FILE *stream; /* to out */
+    FILE *stream; /* writes to out */
 } editing;
 
 static bool begin_editing(editing *self, const char *text, size_t bytes, size_t *out_bytes) {
@@ -83,13 +83,13 @@ static bool next_in(editing *self, member *found) {
     return next_member(found, self->text, self->bytes, &self->at, &self->depth);
 }
 
-/* What stands before `from` is copied, what stands between is left out. */
+/* Copies the text up to `from` and skips [from, to). */
 static void leave_out(editing *self, size_t from, size_t to) {
     (void)fwrite(self->text + self->copied, 1, from - self->copied, self->stream);
     self->copied = to;
 }
 
-/* The copy with what is left of the text; NULL: there was no memory. */
+/* Copies the rest of the text and returns the copy; NULL without memory. */
 static char *end_editing(editing *self) {
     bool good = false;
     leave_out(self, self->bytes, self->bytes);
@@ -112,14 +112,14 @@ char *weft_config_json_with_dtype(const char *text, size_t bytes, int32_t dtype,
     return end_editing(&copy);
 }
 
-/* ---- any key ---- */
+/* ---- change a key ---- */
 
 static bool is_key(const char *text, const member *found, const char *key) {
     const size_t n = strlen(key);
     return found->key_end - found->key == n + 2 && memcmp(text + found->key + 1, key, n) == 0;
 }
 
-/* Those that are not there stand in front. */
+/* Writes keys that the text lacks at the front. */
 static void put_missing(FILE *stream, const weft_json_change *changes, size_t n, const bool *there) {
     for (size_t i = 0; i < n; i++)
         if (!there[i]) (void)fprintf(stream, "\n  \"%s\": %s,", changes[i].key, changes[i].value);
@@ -154,9 +154,9 @@ char *weft_config_json_change(const char *text, size_t bytes, const weft_json_ch
     return end_editing(&copy);
 }
 
-/* ---- one key less ---- */
+/* ---- remove a key ---- */
 
-/* A member with the comma behind it and what is blank up to the next one, or, of the last one, the comma before it. */
+/* Widens a member's range by the following comma and blanks; for the last member by the preceding comma. */
 static void widen_member(size_t *begin, size_t *end, const char *text, size_t bytes, const member *found) {
     const size_t behind = skip_blanks(text, bytes, found->value_end);
     *begin = found->key;

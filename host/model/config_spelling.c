@@ -12,11 +12,11 @@ typedef struct additions {
     weft_json_change items[WEFT_JSON_CHANGES];
     char *texts[WEFT_JSON_CHANGES];
     size_t n;
-    bool failed; /* no memory */
+    bool failed; /* out of memory */
 } additions;
 
-/* Unless the file says something of the key. null, which transformers 4 leaves where it has read what 5 wrote, is
- * nothing. */
+/* Adds a key unless the file has a value for it. null counts as absent: transformers 4 writes it after reading a file
+ * of transformers 5. */
 static void add_key(additions *self, const json_t *root, const char *key, const json_t *value) {
     const json_t *there = json_object_get(root, key);
     char *text = NULL;
@@ -34,7 +34,8 @@ static const char *type_of(const json_t *rope) {
     return type != NULL ? type : json_string_value(json_object_get(rope, "type"));
 }
 
-/* transformers 4 wants three members of Phi-3's: what else a file has beside them must say nothing more. */
+/* True if a longrope scaling can be reduced to the three members that transformers 4 requires for Phi-3, without losing
+ * information. */
 static bool is_three(const json_t *root, const json_t *scaling) {
     const json_t *original = json_object_get(scaling, "original_max_position_embeddings");
     const bool newer = json_object_get(scaling, "rope_type") != NULL, older = json_object_get(scaling, "type") != NULL;
@@ -44,7 +45,7 @@ static bool is_three(const json_t *root, const json_t *scaling) {
            json_object_get(scaling, "short_factor") != NULL && json_object_get(scaling, "long_factor") != NULL;
 }
 
-/* What stood in rope_scaling; NULL: nothing, positions are plain. */
+/* Reconstructs rope_scaling of transformers 4; NULL for unscaled positions. */
 static json_t *make_scaling(const json_t *root, const json_t *rope) {
     const char *type = type_of(rope);
     json_t *scaling = NULL;

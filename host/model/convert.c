@@ -1,6 +1,6 @@
-/* host/model/convert.c: bit patterns of fp32, bf16 and fp16. Loads and stores go through memcpy, which costs nothing,
- * because a checkpoint's data may begin at any byte. Relies on the rounding mode being the usual one, as all of the
- * host does. */
+/* host/model/convert.c: converts between bit patterns of fp32, bf16 and fp16. Loads and stores use memcpy, because a
+ * checkpoint's data may begin at any byte; this has no cost. Requires the default rounding mode, as the complete host
+ * does. */
 #include "model/convert.h"
 
 static uint32_t bits_of(float x) {
@@ -22,11 +22,11 @@ static float from_bf16(uint16_t half) {
 static uint16_t to_bf16(float x) {
     const uint32_t bits = bits_of(x);
     const uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    const uint32_t quiet = (bits >> 16) | 0x40u; /* of a NaN: rounding could carry it into infinity */
+    const uint32_t quiet = (bits >> 16) | 0x40u; /* quiet NaN: rounding could turn it into infinity */
     return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
 }
 
-/* fp16: 1 sign, 5 exponent (bias 15), 10 fraction; subnormal numbers count in steps of 2^-24. */
+/* fp16: 1 sign bit, 5 exponent bits (bias 15), 10 fraction bits; subnormals are multiples of 2^-24. */
 static float from_f16(uint16_t half) {
     const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, exponent = (half >> 10) & 31u, fraction = half & 0x3FFu;
     const uint32_t small = bits_of((float)fraction * 0x1p-24f); /* exact */
@@ -37,7 +37,7 @@ static float from_f16(uint16_t half) {
 
 static uint16_t to_f16(float x) {
     const uint32_t sign = (bits_of(x) >> 16) & 0x8000u, size = bits_of(x) & 0x7FFFFFFFu;
-    /* One half plus a number below 2^-14 has its last bit at 2^-24, so this sum rounds as a subnormal fp16 must. */
+    /* 0.5 plus a number below 2^-14 has its last bit at 2^-24, so this sum rounds like a subnormal fp16. */
     const uint32_t small = bits_of(float_of(size) + 0.5f) - bits_of(0.5f);
     const uint32_t normal = (size - ((uint32_t)(127 - 15) << 23) + 0xFFFu + ((size >> 13) & 1u)) >> 13;
     uint32_t out = normal;

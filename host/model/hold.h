@@ -1,48 +1,48 @@
-/* host/model/hold.h: which part of the flat region one rank keeps, and where.
+/* host/model/hold.h: the shards of the flat region that one rank stores, and their offsets.
  *
- * Every group is cut into as many pieces as there are replicas, each a whole number of grid cells, the same for all
- * ranks; the last ones may be empty. A rank keeps some pieces that follow one another, or none. What it keeps of all
- * groups lies one after the other in a region of its own, with room for whole pieces, so that pieces can be exchanged
- * in place. With one piece per group this is the layout itself. */
+ * Every group is divided into one shard per replica, each a multiple of the grid and of equal size on all ranks; the
+ * last shards may be empty. A rank stores some consecutive shards, or no shard. Its shards of all groups are stored
+ * consecutively in a region of its own, padded to complete shards, so that collectives work in place. With one shard
+ * per group this is the layout itself. */
 #ifndef WEFT_HOST_MODEL_HOLD_H
 #define WEFT_HOST_MODEL_HOLD_H
 
 #include "model/layout.h"
 
-/* Of one group: elements [first, first + n) of it lie `at` bytes from the start of the rank's region. */
+/* Elements [first, first + n) of one group, stored at byte `at` of the rank's region. */
 typedef struct weft_span {
     int64_t first, n, at;
-    int64_t room;  /* bytes: n and the padding up to whole pieces */
+    int64_t room;  /* bytes of the complete shards: n and padding */
     int32_t dtype; /* weft_dtype of the elements */
 } weft_span;
 
 typedef struct weft_hold {
     weft_span *spans; /* [n_groups] */
     int32_t n_groups;
-    int64_t bytes; /* of the rank's region */
+    int64_t bytes; /* size of the rank's region */
 } weft_hold;
 
-/* What a rank keeps of one group. */
+/* The shards of one group that a rank stores. */
 typedef struct weft_hold_part {
-    int32_t pieces;   /* that the group is cut into */
-    int32_t first, n; /* that the rank keeps; n 0: nothing */
+    int32_t pieces;   /* number of shards of the group */
+    int32_t first, n; /* shards on this rank; n 0: no shard */
 } weft_hold_part;
 
-/* Elements of one piece of a group that is cut into `pieces`. */
+/* Returns the elements per shard of a group that is divided into `pieces` shards. */
 int64_t weft_hold_piece(const weft_layout *layout, const weft_group *group, int32_t pieces);
 
-/* parts: of the first n_groups groups of the layout. dtype: of what is kept for each of their elements; 0: what the
- * group is stored in. */
+/* parts: for the first n_groups groups of the layout. dtype: type of each stored element; 0: the group's storage
+ * type. */
 weft_status weft_hold_create(weft_hold **out, const weft_layout *layout, const weft_hold_part *parts, int32_t n_groups,
                              int32_t dtype, weft_error *err);
-void weft_hold_destroy(weft_hold *hold); /* NULL is fine */
+void weft_hold_destroy(weft_hold *hold); /* NULL is allowed */
 
-/* The part of [first, first + n) of a parameter that is kept: *begin and *end count from the parameter's first element,
- * *at is bytes from the start of the region to element *begin. False: nothing is. */
+/* Finds the stored part of [first, first + n) of a parameter. *begin and *end count from the parameter's first element;
+ * *at is the byte offset of element *begin in the region. Returns false if no part is stored. */
 bool weft_hold_find(const weft_hold *hold, const weft_parameter *parameter, int64_t first, int64_t n, int64_t *begin,
                     int64_t *end, int64_t *at);
 
-/* Bytes from the start of the region to an element of a group, which is kept. */
+/* Returns the byte offset in the region of a stored element of a group. */
 static inline int64_t weft_span_at(const weft_span *span, int64_t element) {
     return span->at + weft_dtype_span(span->dtype, element - span->first);
 }

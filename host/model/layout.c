@@ -1,7 +1,7 @@
-/* host/model/layout.c: cuts the declared parameters into units and groups and gives each its place in the flat region.
+/* host/model/layout.c: divides the declared parameters into units and groups and assigns offsets in the flat region.
  *
- * Everything follows from the model's shapes, the policy and the trainable flags; ranks are unknown here, so every rank
- * and every checkpoint agrees on the grid. */
+ * The layout depends only on the model's shapes, the policy and the trainable flags. It does not depend on ranks, so
+ * all ranks and all checkpoints have the same grid. */
 #include "model/layout.h"
 
 #include "base/sizes.h"
@@ -11,8 +11,8 @@
 
 enum { GRID_MIN = 64, GRID_MAX = 16 << 10, PADDING_PERCENT = 2 };
 
-/* The least grid: a block of no storage type in use is longer, nor one of an optimizer state. Blocks are powers of two.
- */
+/* Returns the minimum grid: the longest block of the storage types and the optimizer states in use. Blocks are powers
+ * of two. */
 static int64_t smallest_grid(const weft_declared *declared) {
     int64_t grid = weft_larger(GRID_MIN, declared->state_block);
     for (int32_t p = 0; p < declared->n_parameters; p++)
@@ -20,7 +20,7 @@ static int64_t smallest_grid(const weft_declared *declared) {
     return grid;
 }
 
-/* Less than PADDING_PERCENT of all parameters, or of those that an adapter adds, is padding on that grid. */
+/* True if this grid pads all parameters, or only those added by adapters, by less than PADDING_PERCENT. */
 static bool pads_little(const weft_declared *declared, int64_t grid, bool added_alone) {
     double padded = 0, used = 0; /* exact below 2^53 elements */
     for (int32_t p = 0; p < declared->n_parameters; p++) {
@@ -31,8 +31,8 @@ static bool pads_little(const weft_declared *declared, int64_t grid, bool added_
     return used <= 0 || padded - used < used * PADDING_PERCENT / 100;
 }
 
-/* The largest power of two that pads all parameters together by less than PADDING_PERCENT, and what an adapter adds as
- * well: small beside the rest, it is what has gradients and states. The least where none does. */
+/* Returns the largest power of two that pads all parameters by less than PADDING_PERCENT, and also those added by
+ * adapters: they are few, but have the gradients and states. Returns the minimum if no power of two qualifies. */
 static int64_t choose_grid(const weft_declared *declared) {
     const int64_t least = smallest_grid(declared);
     for (int64_t grid = GRID_MAX; grid > least; grid /= 2)
@@ -51,7 +51,8 @@ static weft_status add_unit(weft_layout *self, const char *name, bool is_root, w
     return unit->name != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for the units");
 }
 
-/* Units in the order of their first parameters; unit_of has room for each element that `of` names, and one more. */
+/* Creates units in the order of their first parameters. unit_of has one element for each value of `of`, and one
+ * more. */
 static weft_status make_units(weft_layout *self, weft_declared *declared, const int32_t *of,
                               const weft_wrapping *wrapping, const weft_layout_piece *pieces, const weft_layout *from,
                               int32_t *unit_of, weft_error *err) {
@@ -76,7 +77,7 @@ static weft_status make_units(weft_layout *self, weft_declared *declared, const 
 
 /* ---- groups ---- */
 
-/* Parameters by their units, in declaration order within each; those of unit u begin at begins[u]. */
+/* Parameters sorted by unit, in declaration order within each; those of unit u begin at begins[u]. */
 typedef struct by_unit {
     int32_t *parameters, *begins;
 } by_unit;
@@ -95,7 +96,7 @@ static weft_status order_by_unit(by_unit *out, const weft_layout *layout, const 
     return WEFT_OK;
 }
 
-/* Adds a group of what is of one storage type and trained or not, if there is any. */
+/* Adds a group of the unit's parameters with this dtype and trainable flag, unless it is empty. */
 static weft_status make_group(weft_layout *self, weft_declared *declared, const by_unit *in, int32_t unit,
                               bool trainable, int32_t dtype, weft_error *err) {
     const int32_t index = self->n_groups, first = in->begins[unit], end = in->begins[unit + 1];
@@ -130,7 +131,7 @@ static weft_status make_group(weft_layout *self, weft_declared *declared, const 
     return WEFT_OK;
 }
 
-/* What is frozen, by its storage types. */
+/* Adds one group of frozen parameters per storage type. */
 static weft_status make_frozen_groups(weft_layout *self, weft_declared *declared, const by_unit *in, int32_t unit,
                                       weft_error *err) {
     weft_status status = WEFT_OK;
@@ -139,7 +140,7 @@ static weft_status make_frozen_groups(weft_layout *self, weft_declared *declared
     return status;
 }
 
-/* What is trained is stored in one type, whatever it is. */
+/* Returns the storage type of the trained parameters, which have only one. */
 static int32_t trained_type(const weft_declared *declared) {
     for (int32_t p = 0; p < declared->n_parameters; p++)
         if (declared->parameters[p].trainable) return declared->parameters[p].dtype;
@@ -163,9 +164,9 @@ static weft_status make_groups(weft_layout *self, weft_declared *declared, weft_
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- layout ---- */
 
-/* Of what the policy said, or of pieces of another layout's units. */
+/* Creates the layout from a policy's wrapping, or from parts of another layout's units. */
 static weft_status make_layout(weft_layout **out, weft_declared *declared, const int32_t *of,
                                const weft_wrapping *wrapping, const weft_layout_piece *pieces, const weft_layout *from,
                                weft_error *err) {

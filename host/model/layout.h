@@ -1,37 +1,38 @@
-/* host/model/layout.h: units, their groups, and where each parameter lies.
+/* host/model/layout.h: units, their groups, and the offset of each parameter.
  *
- * A unit comes from the wrap policy; a group is the part of a unit with one storage type and one trainable flag, one
- * contiguous region. A unit has as many groups as it has such pairs; what is trained is stored in one type, so at most
- * one of them is trained. Tensor starts lie on a grid: the largest power of two from 64 to 16 Ki elements that pads the
- * model by less than 2 % (64 where none does; never less than a block of a type that parameters or optimizer states
- * are stored in), chosen from the model's shapes alone. All trainable groups lie one after the other in one flat
- * region, then all frozen ones, so gradient and state regions mirror the trainable one. */
+ * The wrap policy defines the units. A group contains a unit's parameters with one storage type and one trainable flag,
+ * as one contiguous region. All trained parameters have one storage type, so a unit has at most one trained group.
+ *
+ * Tensor starts are aligned to a grid: the largest power of two from 64 to 16 Ki elements that pads the model by less
+ * than 2 %, or 64. The grid is at least the longest block of the storage types of parameters and optimizer states. It
+ * depends only on the model's shapes. All trainable groups precede all frozen groups in one flat region, so regions of
+ * gradients and states mirror the trainable part. */
 #ifndef WEFT_HOST_MODEL_LAYOUT_H
 #define WEFT_HOST_MODEL_LAYOUT_H
 
 #include "model/declare.h"
 #include <weft/policy.h>
 
-enum { WEFT_UNIT_GROUPS = 1 + WEFT_DTYPE_LAST }; /* what is trained, and each storage type of what is not */
+enum { WEFT_UNIT_GROUPS = 1 + WEFT_DTYPE_LAST }; /* the trained group, and one frozen group per storage type */
 
 typedef struct weft_group {
     int32_t unit;
     bool trainable;
     int32_t dtype;    /* weft_dtype that it is stored in */
-    int32_t tier;     /* weft_tier: where it lies between its uses */
+    int32_t tier;     /* weft_tier: storage location between uses */
     int64_t base;     /* bytes from the start of the flat parameter region */
     int64_t numel;    /* padded to the grid */
-    int64_t used;     /* elements of parameters, without padding */
+    int64_t used;     /* elements of parameters without padding */
     int32_t *members; /* parameter indices, declaration order */
     int32_t n_members;
 } weft_group;
 
 typedef struct weft_unit {
-    char *name; /* as the policy gave it: a module's path, "first..last" of several; "root" for what is left */
+    char *name; /* from the policy: a module's path, "first..last" for several; "root" for the rest */
     bool is_root;
     int32_t groups[WEFT_UNIT_GROUPS];
     int32_t n_groups;
-    int32_t trained; /* the one of its groups that is trained, which is the first; -1: none is */
+    int32_t trained; /* its trained group, which is the first; -1: frozen unit */
 } weft_unit;
 
 typedef struct weft_layout {
@@ -41,45 +42,44 @@ typedef struct weft_layout {
     weft_group *groups; /* trainable ones first */
     int32_t n_groups, n_trainable_groups;
     int64_t numel;           /* elements of the flat region, padding included */
-    int64_t trainable_numel; /* of its first part */
+    int64_t trainable_numel; /* of the trainable groups */
     int64_t bytes;           /* of the flat region */
 } weft_layout;
 
 weft_status weft_layout_create(weft_layout **out, weft_declared *declared, const weft_host *host,
                                const weft_policy_plugin *policy, const void *policy_config, weft_error *err);
-void weft_layout_destroy(weft_layout *layout); /* NULL is fine */
+void weft_layout_destroy(weft_layout *layout); /* NULL is allowed */
 
-/* A unit that is cut further: what it came from, and its own name. */
+/* A part of a divided unit: the original unit and the part's name. */
 typedef struct weft_layout_piece {
     int32_t unit;
     const char *name;
 } weft_layout_piece;
 
-/* The layout with its units cut into pieces, which are its units then; piece_of: [n_parameters]. The parameters get
- * their new places. */
+/* Creates a layout by dividing the units of an existing layout; piece_of: [n_parameters]. Sets the new offsets of
+ * the parameters. */
 weft_status weft_layout_split(weft_layout **out, const weft_layout *layout, weft_declared *declared,
                               const weft_layout_piece *pieces, const int32_t *piece_of, weft_error *err);
 
-/* Bytes of n elements of what is fp32 whatever parameters are stored in: masters, gradients and their sums, optimizer
- * states. */
+/* Returns the bytes of n fp32 elements: masters, gradients and their sums, optimizer states. */
 static inline int64_t weft_f32_bytes(int64_t n) {
     return weft_dtype_span(WEFT_F32, n);
 }
 
-/* The same of fp64: losses, sums of squares. */
+/* Returns the bytes of n fp64 elements: losses, sums of squares. */
 static inline int64_t weft_f64_bytes(int64_t n) {
     return weft_dtype_span(WEFT_F64, n);
 }
 
 int64_t weft_group_bytes(const weft_group *group);
 
-/* A unit's trained group; NULL: it has none. */
+/* Returns a unit's trained group, or NULL. */
 const weft_group *weft_layout_trained(const weft_layout *layout, int32_t unit);
 
-/* Bytes of the flat region that belong to no parameter. */
+/* Returns the bytes of the flat region that belong to no parameter. */
 int64_t weft_layout_padding(const weft_layout *layout);
 
-/* Bytes from the start of the flat region to a parameter. */
+/* Returns the byte offset of a parameter in the flat region. */
 int64_t weft_layout_offset(const weft_layout *layout, const weft_parameter *parameter);
 
 #endif

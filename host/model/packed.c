@@ -3,7 +3,7 @@
 
 #include "base/joined.h"
 
-/* Of one whose blocks end with the rows; the rows of the others are not seen. */
+/* RANK if blocks end with the rows; FLAT_RANK if they do not, without a dimension for the rows. */
 enum { RANK = 3, FLAT_RANK = 2 };
 
 weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype) {

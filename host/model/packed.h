@@ -1,27 +1,27 @@
-/* host/model/packed.h: how files hold packed parameters: as bytes (U8), a dimension for the rows, one for the blocks of
- * a row and one for the bytes of a block; blocks that go on in the next row have no dimension for the rows. So a file
- * says by itself which of its tensors are packed, and how. */
+/* host/model/packed.h: file format of packed parameters: bytes (U8) with dimensions for rows, blocks of a row and bytes
+ * of a block. If blocks continue in the next row, the dimension for rows is omitted. So a file shows which of its
+ * tensors are packed, and in which type. */
 #ifndef WEFT_HOST_MODEL_PACKED_H
 #define WEFT_HOST_MODEL_PACKED_H
 
 #include "base/safetensors.h"
 #include "model/declare.h"
 
-/* A parameter's tensor in a file of numbers of `dtype`: name, type and shape. */
+/* Returns a parameter's tensor in a file of `dtype`: name, type and shape. */
 weft_tensor_spec weft_packed_spec(const weft_parameter *parameter, int32_t dtype);
-/* The same of an optimizer state of it, which is kept in `dtype`: what is packed is packed over the whole tensor, one
- * row whatever its shape. */
+/* Returns the same for an optimizer state of the parameter, stored in `dtype`. A packed state is packed over the
+ * complete tensor as one row. */
 weft_tensor_spec weft_packed_state_spec(const weft_parameter *parameter, int32_t dtype);
-/* Its bytes. */
+/* Returns the size of the file tensor in bytes. */
 int64_t weft_packed_file_bytes(const weft_parameter *parameter, int32_t dtype);
 
-/* The packed type of a tensor, by the bytes of its blocks; 0: its elements are plain. */
+/* Returns the packed type of a tensor, from the bytes of its blocks; 0 for plain elements. */
 int32_t weft_packed_type(const weft_tensor *tensor);
 
-/* The tensor is a parameter's, which is packed, as it is stored. */
+/* True if the tensor contains a packed parameter in its storage format. */
 bool weft_packed_holds(const weft_tensor *tensor, const weft_parameter *parameter);
 
-/* Bytes that `grid` elements of a tensor take in its file; grid: whole blocks. */
+/* Returns the file bytes of `grid` elements of a tensor; grid: a multiple of the block. */
 int64_t weft_packed_cell(const weft_tensor *tensor, int64_t grid);
 
 #endif

@@ -9,15 +9,15 @@
 #include "plugin/services.h"
 
 enum {
-    SCALED = 64,             /* numbers of nf4 that share a scale, */
-    SHARED = 256 * SCALED,   /* and those whose scales share one */
-    SOME = SHARED,           /* numbers at once: whole blocks of any type */
+    SCALED = 64,             /* elements of nf4 that share a scale */
+    SHARED = 256 * SCALED,   /* elements with a common scale of scales */
+    SOME = SHARED,           /* elements at once: complete blocks of any type */
     LOOKED_THROUGH = 1 << 26 /* elements of matrices that are packed together */
 };
 
-/* ---- looking through a matrix ---- */
+/* ---- scan of a matrix ---- */
 
-/* Of the scales of up to 256 times 64 numbers. */
+/* Range of the scales of up to 256 times 64 elements. */
 typedef struct scale_range {
     float least, most;
     double sum;
@@ -29,7 +29,7 @@ typedef struct survey {
     int64_t numel;
     weft_packing *out;
     scale_range *ranges; /* nf4 */
-    atomic_bool failed;  /* whoever sets it writes the two below */
+    atomic_bool failed;  /* the thread that sets it writes the two fields below */
     weft_status status;
     weft_error *err;
 } survey;
@@ -63,7 +63,8 @@ static void look_at_scales(int64_t i, void *context) {
     keep_failure(self, status, &err);
 }
 
-/* The mean in the order of the matrix, and how far the scales that share one lie from it at most. */
+/* Computes the mean of the scales in the order of the matrix, and the maximum distance from it for each group that
+ * shares a scale. */
 static void settle_scales(survey *self) {
     const int64_t scales = (self->numel + SCALED - 1) / SCALED, n = (self->numel + SHARED - 1) / SHARED;
     double sum = 0;
@@ -89,7 +90,7 @@ static void look_at_row(int64_t row, void *context) {
         float some = 0;
         status = self->numbers->give(self->numbers->context, self->parameter, row * width + at, n, numbers, &err);
         if (status == WEFT_OK) some = weft_largest(numbers, n);
-        if (!(some <= largest)) largest = some; /* also where it is NaN, which nothing replaces */
+        if (!(some <= largest)) largest = some; /* also if it is NaN, which no later value replaces */
     }
     self->out->scales[row] = largest;
     keep_failure(self, status, &err);
@@ -187,7 +188,7 @@ typedef struct filling {
     const weft_numbers *numbers;
     weft_region_source *source;
     void *context;
-    weft_packing *packings; /* by parameter */
+    weft_packing *packings; /* indexed by parameter */
 } filling;
 
 static weft_status fill_packed(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype, void *out,
@@ -212,7 +213,7 @@ bool weft_packing_is_kept(const weft_region *region, int32_t parameter) {
     return region->hold == NULL || weft_hold_find(region->hold, p, 0, p->numel, &begin, &end, &at);
 }
 
-/* Parameters of the list that are looked through and filled together, from `first` on. */
+/* Returns how many parameters of the list, from `first` on, are scanned and filled together. */
 static int32_t count_together(const filling *self, const int32_t *parameters, int32_t first, int32_t n) {
     int64_t elements = 0;
     int32_t i = first;

@@ -1,10 +1,10 @@
-/* host/model/packing.h: how numbers become the blocks of a packed type (weft/blocks.h), while they are read or drawn.
+/* host/model/packing.h: packs numbers into blocks (weft/blocks.h) while they are read or drawn.
  *
- * Some blocks need to know more than their own numbers: nf4 the mean of all scales of its matrix and the largest of 256
- * of them, int8 by rows the largest number of a row. So a matrix is looked through once before it is packed, piece by
- * piece, and what is kept of that is one number for 16,384, or for a row. A rank looks through the whole of each matrix
- * of which it keeps a part: what it packs is then the same on any number of ranks, and nothing is exchanged. The
- * matrices of some 256 MB are looked through, then packed, so that the second reading of a file comes from memory. */
+ * Some types require statistics of the complete matrix: nf4 the mean of all scales and the maximum of each 256 of them,
+ * int8 by rows the maximum of each row. So each matrix is scanned in chunks before it is packed, and the scan keeps one
+ * number per 16,384 elements or per row. A rank that stores a part of a matrix scans the complete matrix. So the result
+ * does not depend on the number of ranks, and no communication is required. Matrices are scanned and packed in batches
+ * of about 256 MB, so that the second read is served from the page cache. */
 #ifndef WEFT_HOST_MODEL_PACKING_H
 #define WEFT_HOST_MODEL_PACKING_H
 
@@ -12,34 +12,35 @@
 
 typedef struct weft_packing {
     int32_t dtype;
-    int64_t width; /* elements of those that share a scale; 0: a block's scale is its own */
-    float *scales; /* [ceil(numel / width)] nf4: the scale of their scales; else the largest one of them */
-    float added;   /* nf4: to all scales of the matrix */
+    int64_t width; /* elements that share a scale; 0: each block has its own scale */
+    float *scales; /* [ceil(numel / width)] nf4: the scale of their scales; else the maximum of the elements */
+    float added;   /* nf4: offset added to all scales of the matrix */
 } weft_packing;
 
-/* Where numbers come from; called by several threads at once. */
+/* Source of numbers; called by several threads concurrently. */
 typedef struct weft_numbers {
-    /* Elements [first, first + n) of a parameter. */
+    /* Returns elements [first, first + n) of a parameter. */
     weft_status (*give)(void *context, int32_t parameter, int64_t first, int64_t n, float *out, weft_error *err);
     void *context;
 } weft_numbers;
 
-/* Looks through a parameter's numbers, if its type asks for that. */
+/* Scans a parameter's numbers, if its type requires it. */
 weft_status weft_packing_open(weft_packing *out, const weft_declared *declared, int32_t parameter,
                               const weft_numbers *numbers, weft_error *err);
 void weft_packing_close(weft_packing *self);
 
-/* Packs elements [first, first + n) of the parameter; first: where a block begins; n: whole blocks, or up to the last
- * element. */
+/* Packs elements [first, first + n) of the parameter; first: the start of a block; n: complete blocks, or up to the
+ * last element. */
 void weft_packing_put(const weft_packing *self, void *out, const float *numbers, int64_t first, int64_t n);
 
-/* The other way round: n numbers of blocks, the first of which begins there. [any-thread] */
+/* Unpacks n numbers from blocks, starting with the first block. [any-thread] */
 void weft_packing_take(float *out, int32_t dtype, const void *blocks, int64_t n);
 
-/* Whether the region keeps a part of the parameter. */
+/* True if the region stores a part of the parameter. */
 bool weft_packing_is_kept(const weft_region *region, int32_t parameter);
 
-/* weft_region_fill from numbers where is_packed_now[parameter] says so, and from `source` for the rest. */
+/* Does weft_region_fill from `numbers` where is_packed_now[parameter] is set, and from `source` for the other
+ * parameters. */
 weft_status weft_packing_fill(const weft_region *region, const int32_t *parameters, int32_t n,
                               const bool *is_packed_now, const weft_numbers *numbers, weft_region_source *source,
                               void *context, weft_error *err);

@@ -13,7 +13,7 @@ bool weft_peers_first(const weft_peers *self) {
     return self == NULL || self->rank == 0;
 }
 
-/* The rank whose failure is everybody's; -1: none has failed. */
+/* Returns the failed rank that all ranks report; -1 without a failure. */
 static int32_t find_teller(const weft_peers *self) {
     int32_t stopped = -1;
     for (int32_t rank = self->world - 1; rank >= 0; rank--)
@@ -34,7 +34,7 @@ weft_status weft_peers_agree(const weft_peers *self, weft_status status, weft_er
     if (failed == WEFT_OK && rank < 0) return WEFT_OK;
     if (failed == WEFT_OK && status == WEFT_OK) err->text[0] = '\0';
     if (failed == WEFT_OK) failed = self->share(self->context, err->text, (int64_t)sizeof err->text, rank, &comm);
-    if (failed != WEFT_OK) { /* what this rank has to say itself comes first */
+    if (failed != WEFT_OK) { /* report this rank's own error first */
         if (status == WEFT_OK) *err = comm;
         return status == WEFT_OK ? failed : status;
     }
@@ -47,7 +47,8 @@ weft_status weft_peers_agree(const weft_peers *self, weft_status status, weft_er
 
 int64_t weft_peers_room(int32_t world) {
     enum { LEAST = 1 << 18, LINE = 64 };
-    const int64_t numbers = LINE + weft_cache_lines((int64_t)sizeof(int32_t) * world); /* of gather: own, and of all */
+    const int64_t numbers = LINE + weft_cache_lines((int64_t)sizeof(int32_t) * world); /* for gather: own number and the
+                                                                                          numbers of all ranks */
     if (world == 1) return 0;
     return numbers > LEAST ? numbers : LEAST;
 }

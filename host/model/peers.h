@@ -1,11 +1,11 @@
-/* host/model/peers.h: the ranks that keep a model together, as stages see them that know of no communicator.
+/* host/model/peers.h: the process group of a model, for modules that do not depend on a communicator.
  *
- * Files are written, read and proved by all ranks at once, and what goes wrong on one of them must end all: each such
- * piece of work ends with
+ * All ranks write, read and check files together, and a failure on one rank must end all of them. Each such operation
+ * ends with
  *
  *     return weft_peers_agree(peers, status, err);
  *
- * which gives every rank the first failure. Its sentence is told once, by rank 0. */
+ * which returns the first failure on every rank. Rank 0 reports its message once. */
 #ifndef WEFT_HOST_MODEL_PEERS_H
 #define WEFT_HOST_MODEL_PEERS_H
 
@@ -14,41 +14,43 @@
 
 typedef struct weft_parcel {
     void *bytes;
-    int64_t n; /* 0: nothing */
+    int64_t n; /* 0: empty */
 } weft_parcel;
 
-/* NULL wherever one is taken: a rank alone. */
+/* A NULL group is a single rank. */
 typedef struct weft_peers {
     int32_t rank, world;
-    int32_t *codes; /* [world] room for agree */
+    int32_t *codes; /* [world] buffer for agree */
     void *context;
-    /* All [collective]. A failure of their own is that of the communicator: peers may be gone. */
+    /* All are [collective]. A failure of the functions themselves is a failure of the communicator: other ranks may be
+     * unreachable. */
     weft_status (*gather)(void *context, int32_t *out, int32_t mine, weft_error *err); /* out [world] */
-    /* Bytes of rank `from` to all. */
+    /* Broadcasts bytes of rank `from`. */
     weft_status (*share)(void *context, void *bytes, int64_t n, int32_t from, weft_error *err);
-    /* out[r] goes to rank r, in[r] comes from it: [world] each. Both sides know how much. */
+    /* All-to-all: out[r] is sent to rank r, in[r] is received from it: [world] each. Both sides know the sizes. */
     weft_status (*swap)(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err);
 } weft_peers;
 
-/* Bytes of a device that all of this goes through, in pieces where it is more: a line of the plan; of one rank none. */
+/* Returns the bytes of device memory for the staging buffer of all these functions: a line of the plan; 0 for one rank.
+ * Larger messages are chunked. */
 int64_t weft_peers_room(int32_t world);
 
 bool weft_peers_alone(const weft_peers *self);
-/* Of the ranks the one that does what is done once. True where there is but one. */
+/* True on the rank that performs work that is done once per group. True for a single rank. */
 bool weft_peers_first(const weft_peers *self);
 
-/* The status of the lowest rank that has failed, on all ranks; WEFT_E_STOPPED gives way to any other failure. Rank 0
- * has the sentence then, which names the rank if it is another one's; the other ranks have none, and the code
- * WEFT_E_PEER, in err: they have nothing to tell. [collective] */
+/* Returns the status of the lowest failed rank on all ranks; WEFT_E_STOPPED yields to any other failure. Only rank 0
+ * gets the message, with the rank's number if it is another rank's. On the other ranks err contains WEFT_E_PEER without
+ * a message, so that they report no error. [collective] */
 weft_status weft_peers_agree(const weft_peers *self, weft_status status, weft_error *err);
 
-/* Bytes of rank 0 to all. [collective] */
+/* Broadcasts bytes of rank 0. [collective] */
 weft_status weft_peers_share(const weft_peers *self, void *bytes, int64_t n, weft_error *err);
 
-/* True on all ranks if it is so on each. [collective] */
+/* Logical AND over all ranks. [collective] */
 weft_status weft_peers_all(const weft_peers *self, bool *out, bool mine, weft_error *err);
 
-/* Rows of `bytes` each, one per rank, to rank 0. [collective] */
+/* Gathers rows of `bytes` each, one per rank, to rank 0. [collective] */
 weft_status weft_peers_bring(const weft_peers *peers, void *rows, int64_t bytes, weft_error *err);
 
 #endif

@@ -8,7 +8,7 @@
 
 static const char key[] = "quantization_config";
 
-/* Releases that packed in 8 bits alone named no method. */
+/* True for bitsandbytes. Its releases that supported only 8 bits did not name a method. */
 static bool is_bitsandbytes(const json_t *said) {
     const json_t *method = json_object_get(said, "quant_method");
     if (method != NULL) return json_is_string(method) && strcmp(json_string_value(method), "bitsandbytes") == 0;

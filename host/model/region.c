@@ -28,34 +28,34 @@ int32_t weft_region_dtype(const weft_region *self, int32_t parameter) {
     return self->layout->groups[self->declared->parameters[parameter].group].dtype;
 }
 
-/* The device's memory as the host sees it; NULL: it does not. */
+/* Returns the host's view of the element's device memory; NULL if it is not visible. */
 static void *view_of_element(const weft_region *self, int32_t parameter, int64_t first) {
     return weft_device_view(self->kernels, self->device, ref_of_element(self, parameter, first));
 }
 
-/* Elements [first, first + n) of a parameter; behind its last one, `padding` more. */
+/* Elements [first, first + n) of a parameter, and `padding` further ones after its end. */
 typedef struct piece {
     int32_t parameter;
     int64_t first, n, padding;
 } piece;
 
-/* Elements of a piece where the host sees the device's memory: small enough that the last ones end together. */
+/* Chunk size in elements if device memory is visible to the host: small enough that all threads finish together. */
 enum { VISIBLE_PIECE = 1 << 16 };
 
 typedef struct fill_job {
     const weft_region *region;
     weft_region_source *source;
     void *context;
-    int64_t size; /* elements of a piece at most */
+    int64_t size; /* maximum elements of a chunk */
     piece *pieces;
     int64_t n;
-    atomic_bool failed; /* whoever sets it writes the two below */
+    atomic_bool failed; /* the thread that sets it writes the two fields below */
     weft_status status;
     weft_error *err;
 } fill_job;
 
-/* The pieces of one parameter, as far as it is kept, behind those that are there. Cuts of what is kept lie on the grid,
- * as parameters begin on it, so the padding behind a parameter is kept with its last element. */
+/* Appends the chunks of one parameter's stored elements. Shard boundaries and parameter starts are on the grid, so the
+ * padding after a parameter is stored with its last element. */
 static void cut_into_pieces(fill_job *job, int32_t parameter) {
     const weft_parameter *p = &job->region->declared->parameters[parameter];
     const int64_t grid = job->region->layout->grid;
@@ -90,7 +90,7 @@ static void fill_visible(int64_t i, void *context) {
     if (job->err != NULL) *job->err = err;
 }
 
-/* One piece is filled while the one before is on its way. */
+/* Fills one chunk while the previous one is transferred. */
 static weft_status fill_piece(fill_job *job, const piece *p, weft_staged *staged) {
     const weft_region *self = job->region;
     const int32_t dtype = weft_region_dtype(self, p->parameter);
@@ -137,7 +137,7 @@ weft_status weft_region_fill(const weft_region *self, const int32_t *parameters,
     return job.status;
 }
 
-/* What failed is told with whose bytes they were. */
+/* Adds the parameter's name to the error. */
 static weft_status of_parameter(const weft_region *self, int32_t parameter, weft_error *err) {
     return weft_error_prefix(err, "%s: ", self->declared->parameters[parameter].name);
 }
@@ -171,7 +171,7 @@ weft_status weft_region_take(const weft_region *self, weft_staged *staged, int a
     return of_parameter(self, parameter, err);
 }
 
-/* To all ranks, each piece from the one that writes it. */
+/* Broadcasts chunks to all ranks, each from the rank that writes it. */
 static weft_status share_pieces(const weft_region *self, int32_t parameter, int64_t first, int64_t n, char *out,
                                 weft_error *err) {
     const int32_t dtype = weft_region_dtype(self, parameter);

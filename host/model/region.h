@@ -1,6 +1,6 @@
-/* host/model/region.h: a flat region on a device, reached parameter by parameter from the host in bounded pieces: the
- * weights, each group in the type that it is stored in, and any optimizer state, fp32, which mirrors the trainable part
- * of them. Elements are given and taken in their own type; a piece is whole blocks of it. */
+/* host/model/region.h: access to a flat device region from the host, by parameter and in bounded chunks. The region
+ * contains weights, each group in its storage type, or an fp32 optimizer state, which mirrors the trainable part.
+ * Elements are transferred in their own type; a chunk is a multiple of its block. */
 #ifndef WEFT_HOST_MODEL_REGION_H
 #define WEFT_HOST_MODEL_REGION_H
 
@@ -11,15 +11,14 @@
 
 enum {
     WEFT_REGION_PIECE = 1 << 20
-}; /* elements that are handled at once; whole blocks of any type, none of which
-                                          has more bytes an element than fp32 */
+}; /* maximum elements per chunk: complete blocks of any type, of which no type has more bytes per element than fp32 */
 
-/* The rank that writes element `first` of a parameter, which it keeps, and *end, up to where it does. Alike on all
- * ranks; cuts lie on the grid. */
+/* Returns the rank that stores and writes element `first` of a parameter, and the end *end of its range. Identical on
+ * all ranks; boundaries are on the grid. */
 typedef int32_t weft_region_writer(void *context, int32_t parameter, int64_t first, int64_t *end);
 
-/* Told of n elements of a parameter that have just been filled and lie in the device's memory at `values`, while they
- * are in a processor's cache; by several threads. */
+/* Called after n elements of a parameter have been filled, with their visible device memory `values`, while they are in
+ * the CPU cache. Called by several threads. */
 typedef void weft_region_filled(void *context, int32_t parameter, int64_t first, int64_t n, const void *values);
 
 typedef struct weft_region {
@@ -28,58 +27,58 @@ typedef struct weft_region {
     const weft_device_plugin *kernels;
     weft_device *device;
     weft_ref ref;               /* element 0 */
-    int32_t dtype;              /* weft_dtype of all elements; 0: what each group is stored in */
-    const weft_hold *hold;      /* what this rank keeps of it; NULL: everything, where the layout says */
-    const bool *apart;          /* [n_groups] with hold: the group lies on several ranks, or on another one */
-    weft_region_writer *writer; /* with peers */
-    weft_region_filled *filled; /* where the host sees the device's memory; NULL: nobody */
-    void *context;              /* of the two */
-    const weft_peers *peers;    /* who keep the region together; NULL: this rank alone */
+    int32_t dtype;              /* weft_dtype of all elements; 0: the storage type of each group */
+    const weft_hold *hold;      /* the shards that this rank stores; NULL: everything, at the layout's offsets */
+    const bool *apart;          /* [n_groups] with hold: other ranks store the group or parts of it */
+    weft_region_writer *writer; /* set if peers is set */
+    weft_region_filled *filled; /* called if device memory is visible to the host; may be NULL */
+    void *context;              /* of the two callbacks */
+    const weft_peers *peers;    /* process group that stores the region; NULL: a single rank */
 } weft_region;
 
-/* weft_dtype in which the region has a parameter. */
+/* Returns the weft_dtype of a parameter in the region. */
 int32_t weft_region_dtype(const weft_region *self, int32_t parameter);
 
-/* Writes elements [first, first + n) of a parameter to out, in dtype, which is the region's for it. Called from several
- * threads at once; n <= WEFT_REGION_PIECE and first a multiple of 4. */
+/* Writes elements [first, first + n) of a parameter to out, in dtype, the region's type for it. Called from several
+ * threads; n <= WEFT_REGION_PIECE and first is a multiple of 4. */
 typedef weft_status weft_region_source(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
                                        void *out, weft_error *err);
 
-/* Fills n parameters, as far as they are kept here, beginning their pieces in the order of the list, straight into the
- * device's memory where the host sees it, and what lies between each and the next one with zeros. After a failure what
- * they hold is not known. */
+/* Fills the locally stored parts of n parameters and zeroes the padding after each. Chunks start in the order of the
+ * list and are written directly to device memory if it is visible. After a failure the contents are undefined. */
 weft_status weft_region_fill(const weft_region *self, const int32_t *parameters, int32_t n, weft_region_source *source,
                              void *context, weft_error *err);
 
-/* Elements [first, first + n) of a parameter: *out is the device's memory, or `staging` (room for n of them) where
- * that is not visible or not here: what is apart comes from who writes it, which is collective. */
+/* Reads elements [first, first + n) of a parameter. *out points to device memory, or to `staging` (n elements) if that
+ * memory is not visible or not local. Elements of a sharded group are broadcast by the rank that writes them, which is
+ * collective. */
 weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
                              const void **out, weft_error *err);
 
-/* The same of elements that this rank keeps. */
+/* Does the same for elements that this rank stores. */
 weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t first, int64_t n, void *staging,
                              const void **out, weft_error *err);
 
-/* The same in two steps, so that a piece is brought while the one before is worked on: `ask` begins, `take` has it
- * there. ago: how many have been asked for since, 0 or 1. */
+/* Do the same in two steps, to transfer a chunk while the previous one is processed: `ask` starts the transfer, `take`
+ * waits for it. ago: number of later transfers, 0 or 1. */
 weft_status weft_region_ask(const weft_region *self, weft_staged *staged, int32_t parameter, int64_t first, int64_t n,
                             weft_error *err);
 weft_status weft_region_take(const weft_region *self, weft_staged *staged, int ago, int32_t parameter, int64_t first,
                              const void **out, weft_error *err);
 
-/* Parameters of a region as one safetensors file. */
+/* Parameters of a region that form one safetensors file. */
 typedef struct weft_region_file {
     const weft_region *region;
-    const char *path;              /* nothing is there yet */
-    const weft_tensor_spec *specs; /* [n] fp32, bf16 or fp16; of what is packed: its bytes */
-    const int32_t *parameters;     /* [n]; -1: room that somebody else fills */
+    const char *path;              /* must not exist */
+    const weft_tensor_spec *specs; /* [n] fp32, bf16 or fp16; bytes for packed parameters */
+    const int32_t *parameters;     /* [n]; -1: the caller writes this tensor later */
     int32_t n;                     /* at least one */
 } weft_region_file;
 
-/* weft_dtype of a tensor's elements in the file: the spec's, but what is packed stays as it is. */
+/* Returns the weft_dtype of a tensor's elements in the file: the spec's, except that packed parameters stay packed. */
 int32_t weft_region_file_dtype(const weft_region_file *self, int32_t tensor);
 
-/* Who writes element `first` of a parameter; with one rank, rank 0 does, and all of it. */
+/* Returns the rank that writes element `first` of a parameter. A single rank 0 writes all elements. */
 int32_t weft_region_written_by(const weft_region *self, int32_t parameter, int64_t first, int64_t *end);
 
 #endif

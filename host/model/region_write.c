@@ -1,6 +1,6 @@
-/* host/model/region_write.c: see region_write.h. Every rank goes through all pieces of the file in its order, so that
- * all of them come to the same exchanges; only the rank that keeps a piece reads and writes it. A rank that fails
- * goes on to the end without doing so, and the ranks agree there. */
+/* host/model/region_write.c: see region_write.h. Every rank iterates over all chunks of the file in file order, so that
+ * all ranks call the same collectives. Only the rank that stores a chunk reads and writes it. A failed rank continues
+ * to the end without reads or writes, and the ranks agree on the status there. */
 #include "model/region_write.h"
 
 #include "base/hash.h"
@@ -10,10 +10,10 @@
 
 #include <stdlib.h>
 
-/* Between two exchanges: grid cells, with at most a piece's more, and pieces. */
+/* Limits between two exchanges: grid cells, exceeded by at most one chunk, and chunks. */
 enum { CELLS = 1 << 17, PIECES = 1024, SMALLEST_GRID = 64, MORE = WEFT_REGION_PIECE / SMALLEST_GRID };
 
-/* Whose hashes of cells come next. */
+/* The rank of the next cell hashes. */
 typedef struct turn {
     int32_t tensor, keeper;
     int64_t cells;
@@ -26,25 +26,25 @@ typedef struct writing {
     weft_tensor_writer *writer;
     weft_stretches stretches;
     int64_t grid;
-    weft_staged staged; /* WEFT_REGION_PIECE elements, as they are kept */
-    void *converted;    /* the same as the file has them */
-    int32_t ask_from;   /* stretch and element from which on pieces of this rank have not been asked for */
+    weft_staged staged; /* WEFT_REGION_PIECE elements in the storage type */
+    void *converted;    /* the same elements in the file's type */
+    int32_t ask_from;   /* extent and element from which chunks of this rank have not been requested */
     int64_t ask_first;
-    int ahead; /* pieces that were asked for and not taken */
+    int ahead; /* chunks requested but not taken */
     weft_seams seams;
 
-    unsigned char *digests; /* [CELLS + MORE] of this rank's cells */
-    unsigned char *arrived; /* the same of the others', rank 0's */
-    int64_t own, cells;     /* cells: of all ranks */
+    unsigned char *digests; /* [CELLS + MORE] hashes of this rank's cells */
+    unsigned char *arrived; /* the same of the other ranks, on rank 0 */
+    int64_t own, cells;     /* own cells; cells of all ranks */
     turn *turns;            /* [PIECES] */
     int32_t n_turns;
     weft_parcel *in, *out; /* [world] */
     weft_hash cell, root;
-    int32_t tensor; /* that root is of; -1: none */
+    int32_t tensor; /* tensor that `root` belongs to; -1: unset */
 
-    weft_status status; /* the first failure of this rank, and its sentence */
+    weft_status status; /* first failure of this rank, with its message */
     weft_error err;
-    bool cut_off; /* an exchange failed: there is nobody to agree with */
+    bool cut_off; /* an exchange failed: ranks cannot agree on a status */
 } writing;
 
 static bool is_writing_well(const writing *self) {
@@ -75,9 +75,9 @@ static void finish_root(writing *self) {
                                      &self->err);
 }
 
-/* Rank 0: the hashes of all ranks' cells, each rank's in one piece, in the order of the cells. */
+/* Rank 0: appends the cell hashes of all ranks in the order of the cells. Each rank's hashes are consecutive. */
 static void take_turns(writing *self) {
-    self->out[0].bytes = self->digests; /* what it has itself */
+    self->out[0].bytes = self->digests; /* rank 0's own hashes */
     for (int32_t r = 1; r < self->peers->world; r++) self->out[r].bytes = self->in[r].bytes;
     for (int32_t i = 0; i < self->n_turns; i++) {
         const turn *t = &self->turns[i];
@@ -113,14 +113,14 @@ static weft_status send_digests(writing *self) {
     return status;
 }
 
-/* ---- pieces ---- */
+/* ---- chunks ---- */
 
 static void put_bytes(void *context, int64_t at, const void *bytes, int64_t n) {
     writing *self = context;
     if (is_writing_well(self)) self->status = weft_tensor_writer_put(self->writer, at, bytes, n, &self->err);
 }
 
-/* What others wait for, and what this rank waits for. */
+/* Exchanges boundary pages and hashes with the other ranks. */
 static weft_status exchange_with_peers(writing *self) {
     weft_status status = WEFT_OK;
     if (!weft_peers_alone(self->peers)) status = weft_seams_exchange(&self->seams, put_bytes, self, &self->err);
@@ -136,7 +136,7 @@ static int64_t piece_at(const weft_stretch *s, int64_t first) {
     return s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE;
 }
 
-/* Begins to bring the next piece that this rank keeps. */
+/* Starts the transfer of the next chunk that this rank stores. */
 static void ask_ahead(writing *self) {
     const weft_stretch *s = NULL;
     for (; self->ask_from < self->stretches.n; self->ask_from++, self->ask_first = 0) {
@@ -150,7 +150,7 @@ static void ask_ahead(writing *self) {
     self->ahead++;
 }
 
-/* n elements of a stretch as the file has them, while the next ones are brought. */
+/* Returns n elements of an extent in the file's type, while the next chunk is transferred. */
 static const char *read_piece(writing *self, const weft_stretch *s, int64_t first, int64_t n) {
     const int32_t parameter = self->file->parameters[s->tensor], dtype = weft_region_file_dtype(self->file, s->tensor);
     const int32_t kept = weft_region_dtype(self->file->region, parameter);
@@ -190,7 +190,7 @@ static bool is_round_full(const writing *self) {
 }
 
 static void write_stretches(writing *self) {
-    self->ask_from = 1; /* behind the header */
+    self->ask_from = 1; /* after the header */
     ask_ahead(self);
     for (int32_t i = 1; i < self->stretches.n; i++) {
         const weft_stretch *s = &self->stretches.items[i];
@@ -222,7 +222,7 @@ static weft_status take_memory(writing *self) {
     return world == 1 ? WEFT_OK : weft_seams_open(&self->seams, self->peers, &self->err);
 }
 
-/* Rank 0 makes the file before the others look for it. */
+/* Rank 0 creates the file before the other ranks open it. */
 static weft_status open_file(writing *self) {
     const weft_region_file *file = self->file;
     const weft_peers *peers = file->region->peers;

@@ -37,7 +37,7 @@ void weft_seams_note(weft_seams *self, const weft_part *part, int32_t from, cons
     self->items[self->n++] = seam;
 }
 
-/* Both sides of an exchange, each rank's in one piece. */
+/* Sets both sides of an exchange; each rank's parts are consecutive. */
 static void place_parcels(weft_seams *self) {
     const int32_t rank = self->peers->rank;
     char *goes = self->goes, *comes = self->comes;

@@ -1,14 +1,14 @@
-/* host/model/select.c: which parameters are trained, from a list such as "head, last:2, *norm.weight". Flags alone;
- * what they lead to (groups, gradients, a shorter backward) is decided further down. */
+/* host/model/select.c: selects the trained parameters from a list such as "head, last:2, *norm.weight". It only sets
+ * flags; later stages derive groups, gradients and a shorter backward from them. */
 #include "model/declare.h"
 
 #include <stdlib.h>
 
-enum { SHOWN = 4 }; /* names in a message */
+enum { SHOWN = 4 }; /* names in an error message */
 
-/* '*' stands for any text, also for none; everything else for itself. */
+/* True if the pattern matches; '*' matches any text, also an empty one, and other characters match themselves. */
 static bool matches_pattern(const char *pattern, const char *text) {
-    const char *star = NULL, *retry = NULL; /* the last '*', and where the text behind it was tried */
+    const char *star = NULL, *retry = NULL; /* the last '*', and the text after it that was tried */
     while (*text != '\0') {
         if (*pattern == '*') {
             star = pattern++;
@@ -37,7 +37,7 @@ static bool has_matching_name(const weft_parameter *parameter, const char *patte
     return false;
 }
 
-/* Marks what any name of a parameter agrees with; returns whether there was anything. */
+/* Marks the parameters with a matching name. Returns true if any name matches. */
 static bool mark_matching(const weft_declared *declared, const char *pattern, bool *wanted) {
     bool any = false;
     for (int32_t p = 0; p < declared->n_parameters; p++)
@@ -45,7 +45,7 @@ static bool mark_matching(const weft_declared *declared, const char *pattern, bo
     return any;
 }
 
-/* "; did you mean *q_proj*, which is 22 of them?"; "": no name has it in it. */
+/* Writes "; did you mean *q_proj*, which is 22 of them?"; "" if no name contains the item. */
 static void advise_stars(char *out, size_t size, const weft_declared *declared, const char *item) {
     char pattern[200];
     int32_t n = 0;
@@ -56,7 +56,7 @@ static void advise_stars(char *out, size_t size, const weft_declared *declared, 
     if (n > 0) (void)snprintf(out, size, "; did you mean %s, which is %d of them?", pattern, (int)n);
 }
 
-/* The first names are enough to see the style. */
+/* Lists only the first names, which show the naming style. */
 static weft_status refuse_no_match(const weft_declared *declared, const char *item, weft_error *err) {
     char names[512] = "", meant[300];
     size_t n = 0;
@@ -70,7 +70,7 @@ static weft_status refuse_no_match(const weft_declared *declared, const char *it
         item, declared->n_parameters, names, meant);
 }
 
-/* False: the model has none. */
+/* Marks the head. Returns false if the model has no head. */
 static bool find_head(const weft_declared *declared, bool *wanted) {
     static const char *const suffixes[] = {"weight", "bias"};
     char name[512];
@@ -90,7 +90,7 @@ static weft_status mark_head(const weft_declared *declared, bool *wanted, weft_e
                           "'head' names nothing: this model has no head; give parameter names instead");
 }
 
-/* What has a row for each token: tables that are looked up, and the head, tied to them or not. */
+/* Marks parameters with a row per token: embedding tables, and the head, tied or not. */
 static weft_status mark_vocabulary(const weft_declared *declared, bool *wanted, weft_error *err) {
     bool any = find_head(declared, wanted);
     for (int32_t p = 0; p < declared->n_parameters; p++) {

@@ -26,7 +26,7 @@ weft_status weft_staged_open(weft_staged *out, const weft_device_plugin *kernels
     return status;
 }
 
-/* Until the piece has gone, or has come. */
+/* Waits for the buffer's transfer. */
 static weft_status await_piece(weft_staged *self, int i, weft_error *err) {
     weft_mark *mark = self->marks[i];
     weft_doing before;
@@ -55,7 +55,7 @@ weft_status weft_staged_room(weft_staged *self, void **out, weft_error *err) {
     return status;
 }
 
-/* The piece is on its way from here on, and the other one is next. */
+/* Records the stream event of the current buffer's transfer and switches to the other buffer. */
 static weft_status set_out(weft_staged *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->transfer != NULL)

@@ -1,11 +1,11 @@
-/* host/model/staged.h: two pieces of memory between host and device, in turn: while one is on its way, the host works
- * on the other one. On a device that offers weft/transfer.h they are memory that it reads and writes by itself;
- * elsewhere plain memory, and the host waits.
+/* host/model/staged.h: double-buffered transfers between host and device: the host works on one buffer while the other
+ * is transferred. On a device with weft/transfer.h the buffers are pinned memory with asynchronous transfers. Elsewhere
+ * they are plain memory and transfers are synchronous.
  *
- *     to the device:  room(&piece), fill it, send; room(&other), fill that while the first one goes, send; ...
- *     to the host:    ask(first); ask(second), take(&piece) of the first, use it while the second comes; ...
+ *     to the device:  room(&piece), fill it, send; room(&other), fill it during the first transfer, send; ...
+ *     to the host:    ask(first); ask(second), take(&piece) of the first, use it during the second transfer; ...
  *
- * Not both at a time. */
+ * Only one direction at a time. */
 #ifndef WEFT_HOST_MODEL_STAGED_H
 #define WEFT_HOST_MODEL_STAGED_H
 
@@ -16,23 +16,24 @@ typedef struct weft_staged {
     weft_device *device;
     const weft_device_transfer *transfer; /* NULL: plain memory */
     void *memory[2];
-    weft_mark *marks[2]; /* when it has gone or come; NULL: now */
-    int turn;            /* which is next for room, send and ask */
+    weft_mark *marks[2]; /* recorded after the transfer; NULL: synchronous */
+    int turn;            /* the next buffer for room, send and ask */
 } weft_staged;
 
-/* Of so many bytes each. On a failure it is closed. */
+/* Opens two buffers of `bytes` each. Closes them on a failure. */
 weft_status weft_staged_open(weft_staged *out, const weft_device_plugin *kernels, weft_device *device, int64_t bytes,
                              weft_error *err);
-/* Nothing of it is on its way any more; a zeroed one is fine. A failure on the way is err's, which may be NULL. */
+/* Waits for all transfers and frees the buffers. A zeroed struct is allowed. err receives a failed transfer and may be
+ * NULL. */
 weft_status weft_staged_close(weft_staged *self, weft_error *err);
 
-/* The piece that is next to be filled: what it held has gone. */
+/* Returns the next buffer to fill, after its previous transfer has ended. */
 weft_status weft_staged_room(weft_staged *self, void **out, weft_error *err);
 weft_status weft_staged_send(weft_staged *self, weft_ref to, int64_t bytes, weft_error *err);
 
-/* Begins to bring bytes. */
+/* Starts a transfer to the host. */
 weft_status weft_staged_ask(weft_staged *self, weft_ref from, int64_t bytes, weft_error *err);
-/* What was asked for `ago` asks before the last one, 0 or 1. */
+/* Returns the buffer of the last `ask`, or the one before it: ago 0 or 1. */
 weft_status weft_staged_take(weft_staged *self, int ago, const void **out, weft_error *err);
 
 #endif

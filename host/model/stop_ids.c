@@ -14,7 +14,7 @@ static weft_status refuse_value(const char *path, weft_error *err) {
                           WEFT_MAX_STOP_IDS);
 }
 
-/* Adds the ids of a value; null and a missing key add none. */
+/* Adds the ids of a value; null and a missing key add no ids. */
 static weft_status add_ids(weft_stop_ids *out, const json_t *value, const char *path, weft_error *err) {
     const size_t n = json_array_size(value);
     if (value == NULL || json_is_null(value)) return WEFT_OK;
@@ -66,7 +66,7 @@ bool weft_stop_ids_have(const weft_stop_ids *self, int32_t id) {
 
 enum { TEXT_LIMIT = 64 << 20 };
 
-/* One id as a number, several as a list. */
+/* Formats one id as a number, several as a list. */
 static void print_ids(char out[16 * WEFT_MAX_STOP_IDS], const weft_stop_ids *ids) {
     size_t n = 0;
     for (int32_t i = 0; i < ids->n; i++)
@@ -80,7 +80,7 @@ void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more) {
         if (!weft_stop_ids_have(out, more->ids[i])) out->ids[out->n++] = more->ids[i];
 }
 
-/* The text of a file with the ids before its own. *text stays where it has them all. */
+/* Puts the ids before the existing ones in a file's text. *text is not changed if it contains them all. */
 static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *first, const weft_stop_ids *others,
                                const char *path, weft_error *err) {
     char value[16 * WEFT_MAX_STOP_IDS], *changed = NULL;
@@ -105,7 +105,7 @@ static weft_status change_text(char **text, size_t *bytes, const weft_stop_ids *
     return WEFT_OK;
 }
 
-/* made: the file is written where it is not there. */
+/* made: create the file if it is missing. */
 static weft_status save_in(const weft_stop_ids *self, const weft_stop_ids *others, const char *directory,
                            const char *name, bool made, weft_error *err) {
     char path[WEFT_PATH_BYTES], *text = NULL;

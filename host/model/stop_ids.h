@@ -1,4 +1,4 @@
-/* host/model/stop_ids.h: the ids that end a generated text, as a Hugging Face directory says. */
+/* host/model/stop_ids.h: the end-of-text ids of a Hugging Face directory. */
 #ifndef WEFT_HOST_MODEL_STOP_IDS_H
 #define WEFT_HOST_MODEL_STOP_IDS_H
 
@@ -12,18 +12,18 @@ typedef struct weft_stop_ids {
     int32_t n;
 } weft_stop_ids;
 
-/* eos_token_id, a number or a list, of generation_config.json, else of config.json, else `fallback` (-1: none), as
- * transformers chooses it. WEFT_E_DATA: a file that is no JSON, a value of another kind, or too many. */
+/* Reads eos_token_id, a number or a list, from generation_config.json, else from config.json, else uses `fallback` (-1:
+ * absent), as transformers does. WEFT_E_DATA: invalid JSON, a value of another type, or too many ids. */
 weft_status weft_stop_ids_read(weft_stop_ids *out, const char *directory, int32_t fallback, weft_error *err);
 
 bool weft_stop_ids_have(const weft_stop_ids *self, int32_t id);
 
-/* Appends those of `more` that are missing, as far as there is room. */
+/* Appends ids of `more` that are missing, up to the capacity. */
 void weft_stop_ids_join(weft_stop_ids *out, const weft_stop_ids *more);
 
-/* Puts these ids before those that the directory's generation_config.json and config.json have as eos_token_id, or,
- * where a file has none, before `others`. A file that is not there, or that has all of them, is left as it is. In a
- * directory without a config.json a generation_config.json of both lists is written. [main] */
+/* Puts these ids before the eos_token_id of the directory's generation_config.json and config.json, or before `others`
+ * if a file has no eos_token_id. Missing files, and files that contain all ids, stay unchanged. A directory without
+ * config.json gets a generation_config.json with both lists. [main] */
 weft_status weft_stop_ids_save(const weft_stop_ids *self, const weft_stop_ids *others, const char *directory,
                                weft_error *err);
 

@@ -37,7 +37,7 @@ weft_status weft_stretches_make(weft_stretches *out, const weft_region_file *fil
     return status;
 }
 
-/* The lowest rank that has bytes of a page, of which stretch i has some. */
+/* Returns the lowest rank that stores bytes of a page, which extent i overlaps. */
 static int32_t find_page_writer(const weft_stretches *self, int32_t i, int64_t page) {
     int32_t lowest = self->items[i].keeper;
     for (int32_t k = i - 1; k >= 0 && self->items[k].end > page * WEFT_PAGE; k--)
@@ -56,7 +56,7 @@ int weft_stretch_split(weft_part out[WEFT_STRETCH_PARTS], const weft_stretches *
     const weft_stretch *s = &self->items[i];
     const int64_t up = (s->begin + WEFT_PAGE - 1) / WEFT_PAGE * WEFT_PAGE;
     const int64_t down = i + 1 == self->n ? s->end : s->end / WEFT_PAGE * WEFT_PAGE;
-    /* What lies on the page where the stretch begins, on whole pages, and on the page where it ends. */
+    /* Three parts: the extent's bytes on its first page, on complete pages, and on its last page. */
     const int64_t solid = clamp_to(up, s->begin, s->end), tail = clamp_to(down, solid, s->end);
     const int64_t cuts[WEFT_STRETCH_PARTS + 1] = {s->begin, solid, tail, s->end};
     int n = 0;

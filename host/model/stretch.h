@@ -1,9 +1,9 @@
-/* host/model/stretch.h: which rank writes which bytes of a safetensors file.
+/* host/model/stretch.h: assigns the bytes of a safetensors file to the ranks that write them.
  *
- * A stretch is what one rank keeps of one tensor in one piece. Stretches cover the file in its order; the first is the
- * header, rank 0's. Processes that write to one page of a file each through its own mount may undo what the other wrote
- * there, so a page (4 KiB) that is cut is written by one rank alone, the lowest that has bytes of it; the others send
- * it theirs. */
+ * An extent is a contiguous part of a tensor that one rank stores. Extents cover the file in order; the first is the
+ * header, written by rank 0. Processes that write to one page of a file through different mounts may overwrite each
+ * other's bytes. So one rank writes a boundary page (4 KiB): the lowest rank that has bytes of it. The other ranks send
+ * their bytes to it. */
 #ifndef WEFT_HOST_MODEL_STRETCH_H
 #define WEFT_HOST_MODEL_STRETCH_H
 
@@ -13,9 +13,9 @@ enum { WEFT_PAGE = 4096, WEFT_STRETCH_PARTS = 3 };
 
 typedef struct weft_stretch {
     int32_t tensor;     /* -1: the header */
-    int32_t keeper;     /* the rank */
+    int32_t keeper;     /* rank that stores it */
     int64_t first, n;   /* elements of the tensor */
-    int64_t begin, end; /* bytes of the file */
+    int64_t begin, end; /* byte range in the file */
 } weft_stretch;
 
 typedef struct weft_stretches {
@@ -23,17 +23,17 @@ typedef struct weft_stretches {
     int32_t n;
 } weft_stretches;
 
-/* writer: of the same file. Alike on all ranks. The caller frees out->items, also on failure. */
+/* writer: of the same file. Identical on all ranks. The caller frees out->items, also on failure. */
 weft_status weft_stretches_make(weft_stretches *out, const weft_region_file *file, const weft_tensor_writer *writer,
                                 weft_error *err);
 
-/* Bytes of the file that one rank puts there. */
+/* A byte range of the file that one rank writes. */
 typedef struct weft_part {
     int64_t begin, end;
     int32_t writer;
 } weft_part;
 
-/* Bytes [begin, end) of stretch i by who writes them, in their order. Returns how many parts there are. */
+/* Divides bytes [begin, end) of extent i by the rank that writes them, in order. Returns the number of parts. */
 int weft_stretch_split(weft_part out[WEFT_STRETCH_PARTS], const weft_stretches *self, int32_t i, int64_t begin,
                        int64_t end);
 

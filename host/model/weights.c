@@ -1,5 +1,5 @@
-/* host/model/weights.c: reading and initialising. Files are compared with the declared model first, as a whole, so
- * that a message names all that is wrong; only then is the region touched. Saving is weights_save.c's. */
+/* host/model/weights.c: loads and initializes weights. All files are compared with the declared model before the region
+ * is modified, so that one message lists all mismatches. weights_save.c saves weights. */
 #include "model/packing.h"
 #include "model/weights.h"
 
@@ -14,11 +14,11 @@
 #include <weft/blocks.h>
 #include <weft/random.h>
 
-/* ---- what does not fit ---- */
+/* ---- mismatches ---- */
 
-enum { SHOWN = 4 }; /* names of each sort in a message */
+enum { SHOWN = 4 }; /* names per category in a message */
 
-/* "a, b, c, d, ..." and how many there are. */
+/* Formats "a, b, c, d, ..." and the total number. */
 typedef struct name_list {
     int n;
     char text[448];
@@ -56,7 +56,7 @@ static bool is_same_shape(const weft_tensor *tensor, const weft_parameter *param
     return true;
 }
 
-/* It lacks the rows that were added to the vocabulary, and nothing else. */
+/* True if the tensor lacks only the rows that were added to the vocabulary. */
 static bool lacks_rows(const weft_tensor *tensor, const weft_parameter *parameter, const weft_declared *declared) {
     const weft_vocabulary *with = &declared->vocabulary;
     if (with->rows == with->before || tensor->rank != parameter->rank || tensor->rank < 1) return false;
@@ -68,7 +68,7 @@ static bool is_floating(int32_t dtype) {
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
 
-/* Of what is packed, the shape of its bytes is asked for where the file has bytes. */
+/* Reports a wrong shape. For a packed parameter the message shows the shape of its bytes if the file has bytes. */
 static void add_shape(misfit *found, const weft_tensor *tensor, const weft_parameter *parameter) {
     const weft_tensor_spec packed = weft_packed_spec(parameter, tensor->dtype);
     const bool in_bytes = weft_parameter_is_packed(parameter) && tensor->dtype == WEFT_U8;
@@ -119,14 +119,15 @@ static void append_text(char *text, size_t size, const char *more) {
     (void)snprintf(text + n, size - n, "%s", more);
 }
 
-/* The name is that of the head's matrix. */
+/* True if the missing tensor is the head's matrix. */
 static bool lacks_head(const weft_declared *declared, const char *missing) {
     const char *head = declared->info.head_path;
     const size_t n = head == NULL ? 0 : strlen(head);
     return n > 0 && strncmp(missing, head, n) == 0 && strcmp(missing + n, ".weight") == 0;
 }
 
-/* leftovers: buffers that old checkpoints have and no model needs. */
+/* Compares the files with the model. leftovers: number of tensors that are buffers of old checkpoints, which no model
+ * uses. */
 static weft_status judge_files(int *leftovers, const weft_safetensors *files, const weft_declared *declared,
                                const char *where, weft_error *err) {
     char text[1900] = "";
@@ -276,13 +277,13 @@ weft_status weft_weights_dtype(int32_t *out, int32_t *packed, const char *direct
     return WEFT_OK;
 }
 
-/* ---- a fresh start ---- */
+/* ---- initialization ---- */
 
 typedef struct init_job {
     uint64_t seed;
     const weft_declared *declared;
-    const weft_safetensors *files; /* that the model's own parameters come from; NULL: they are drawn */
-    weft_packing *packings;        /* by parameter: of packed matrices whose rows are normed */
+    const weft_safetensors *files; /* source of the model's own parameters; NULL: they are drawn */
+    weft_packing *packings;        /* indexed by parameter: for packed matrices with row norms */
 } init_job;
 
 static void draw_four_normals(double out[4], uint64_t seed, int32_t parameter, int64_t block) {
@@ -300,7 +301,7 @@ static void draw_four_uniform(double out[4], uint64_t seed, int32_t parameter, i
     for (int i = 0; i < 4; i++) out[i] = ((double)r.v[i] + 0.5) * 0x1p-31 - 1;
 }
 
-/* first is a multiple of 4. */
+/* first must be a multiple of 4. */
 static void draw(float *out, const init_job *job, int32_t parameter, int64_t first, int64_t n) {
     const weft_parameter *p = &job->declared->parameters[parameter];
     const bool constant = p->init_form == WEFT_INIT_CONSTANT || p->init_std == 0;
@@ -321,7 +322,7 @@ static weft_status draw_numbers(void *context, int32_t parameter, int64_t first,
     return WEFT_OK;
 }
 
-/* Elements of a parameter of the model's as its files or the counter have them. */
+/* Returns elements of a model's parameter, from its files or from the counter-based generator. */
 static weft_status give_numbers(void *context, int32_t parameter, int64_t first, int64_t n, float *out,
                                 weft_error *err) {
     const init_job *job = context;
@@ -334,19 +335,19 @@ static weft_status give_numbers(void *context, int32_t parameter, int64_t first,
     return status;
 }
 
-/* ---- norms of rows ---- */
+/* ---- row norms ---- */
 
 static bool lies_packed(const init_job *job, const weft_parameter *p) {
     const weft_tensor *tensor = job->files == NULL ? NULL : weft_weights_tensor(job->files, p);
     return weft_parameter_is_packed(p) && tensor != NULL && tensor->dtype == WEFT_U8;
 }
 
-/* The same as what they are stored in stands for, of at most COMPARED; first and n are whole blocks of its type, or n
- * is up to the last element. */
+/* Returns at most COMPARED elements after a round trip through the storage type. first and n are multiples of its
+ * block, or n ends at the last element. */
 static weft_status take_stored(const init_job *job, float *out, int32_t parameter, int64_t first, int64_t n,
                                weft_error *err) {
     const weft_parameter *p = &job->declared->parameters[parameter];
-    unsigned char blocks[COMPARED * 2]; /* no block takes more bytes for a number */
+    unsigned char blocks[COMPARED * 2]; /* no block has more bytes per element */
     weft_status status = WEFT_OK;
     if (lies_packed(job, p)) {
         status = weft_safetensors_read(job->files, blocks, weft_weights_tensor(job->files, p),
@@ -363,7 +364,8 @@ static weft_status take_stored(const init_job *job, float *out, int32_t paramete
     return WEFT_OK;
 }
 
-/* A row is taken from where a block begins, or from a multiple of 4 on: what is drawn comes in fours. */
+/* Computes the norm of a row. Reads start at a block boundary or a multiple of 4, because numbers are drawn in groups
+ * of four. */
 static weft_status norm_of_row(const init_job *job, float *out, int32_t parameter, int64_t row, weft_error *err) {
     const weft_parameter *p = &job->declared->parameters[parameter];
     const int64_t width = p->dims[1], end = (row + 1) * width;
@@ -390,7 +392,7 @@ static weft_status fill_with_norms(const init_job *job, int32_t parameter, int64
     return status;
 }
 
-/* Matrices that are packed while they are read are looked through once more: their norms are those of their blocks. */
+/* Scans matrices that are packed while they are read, a second time: their row norms are those of the packed values. */
 static weft_status open_packings(init_job *job, const weft_region *region, weft_error *err) {
     const weft_declared *declared = job->declared;
     const weft_numbers numbers = {give_numbers, job};
@@ -413,11 +415,11 @@ static void close_packings(init_job *job) {
     free(job->packings);
 }
 
-/* ---- all ---- */
+/* ---- fill ---- */
 
 static weft_status fill_from_random(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
                                     void *out, weft_error *err) {
-    enum { DRAWN = 4096 }; /* elements at once: whole blocks of any type */
+    enum { DRAWN = 4096 }; /* elements at once: complete blocks of any type */
     const init_job *job = context;
     float values[DRAWN];
     if (job->declared->parameters[parameter].init_form == WEFT_INIT_ROW_NORMS)

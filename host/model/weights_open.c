@@ -1,6 +1,5 @@
-/* host/model/weights_open.c: the files of a model whose names of tensors another class or a wrapper has written:
- * without the prefix of the head's model, as AutoModel saves them, or with one of torch.compile, DDP or a vision
- * model. */
+/* host/model/weights_open.c: opens a model's files whose tensor names were written by another class or wrapper:
+ * AutoModel without the prefix of the head's model, or torch.compile, DDP or a vision model with a prefix. */
 #include "base/text.h"
 #include "model/config_json.h"
 #include "model/weights.h"
@@ -8,19 +7,19 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-/* How names of the files become those of the model: `skip` bytes less, and `base` before those that it then fits. */
+/* Maps names of the files to those of the model: removes `skip` bytes, and adds `base` if the result then matches. */
 typedef struct naming {
     size_t skip;
-    const char *base; /* "model."; "": nothing */
+    const char *base; /* "model."; "": unchanged */
 } naming;
 
-/* "model." of the layers in "model.layers": what AutoModel leaves out. */
+/* Returns "model." for layers in "model.layers": the prefix that AutoModel omits. */
 static void base_of(char out[256], const weft_declared *declared) {
     const char *path = declared->info.layer_path, *dot = path == NULL ? NULL : strrchr(path, '.');
     (void)snprintf(out, 256, "%.*s", dot == NULL ? 0 : (int)(dot + 1 - path), path == NULL ? "" : path);
 }
 
-/* Bytes of the wrappers that every name begins with, one after another. */
+/* Returns the number of bytes of the wrapper prefixes that all names share. */
 static size_t common_wrappers(const weft_safetensors *files) {
     static const char *const wrappers[] = {"_orig_mod.", "module.", "language_model."};
     size_t skip = 0;
@@ -44,7 +43,7 @@ static bool is_declared(const weft_declared *declared, const char *base, const c
     return weft_declared_find(declared, whole) >= 0;
 }
 
-/* What precedes the name under this naming: a tensor that has its name without the base keeps it. */
+/* Returns the prefix to add under this naming; "" if the name matches without it. */
 static const char *base_for(const weft_declared *declared, const naming *by, const char *name) {
     return is_declared(declared, "", name + by->skip) ? "" : by->base;
 }

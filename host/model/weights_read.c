@@ -1,7 +1,7 @@
-/* host/model/weights_read.c: tensors of files into a region. The pieces are begun in the order of the files, whatever
- * the order of declaration, behind the thread that reads ahead, so that a disk sees one long read; they are copied
- * out of the kernel's cache into their place, since pages of a map would have to be faulted in one by one and would
- * count as this process's memory beside the region. */
+/* host/model/weights_read.c: reads tensors of files into a region. Chunks start in file order rather than declaration
+ * order, following the read-ahead thread, so that a disk sees one sequential read. Reads copy the data out of the page
+ * cache. A mapping would fault in its pages one by one, and they would count as this process's memory in addition to
+ * the region. */
 #include <stdlib.h>
 
 #include "base/ahead.h"
@@ -11,11 +11,11 @@
 
 enum {
     BLOCK = 1 << 14
-}; /* elements that are converted at once: they stay in a core's own cache; whole blocks of any type */
+}; /* elements that are converted at once: they fit in a core's cache; complete blocks of any type */
 
 typedef struct reading {
     const weft_safetensors *files;
-    const weft_tensor *const *tensors; /* by parameter */
+    const weft_tensor *const *tensors; /* indexed by parameter */
 } reading;
 
 static weft_status read_converted(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
@@ -31,13 +31,13 @@ static weft_status read_converted(const reading *self, const weft_tensor *tensor
     return status;
 }
 
-/* Until the bytes up to `end` of a tensor can be read without waiting for the disk. */
+/* Waits until the bytes up to `end` of a tensor have been read ahead. */
 static void await_bytes(const reading *self, const weft_tensor *tensor, int64_t end) {
     const int64_t begin = tensor->data - self->files->files[tensor->file].map;
     weft_ahead_wait(self->files->ahead, tensor->file, begin + end);
 }
 
-/* The mean of the file's rows, in fp64. */
+/* Computes the mean of the file's rows in fp64. */
 static weft_status add_rows_up(const reading *self, const weft_tensor *tensor, double *mean, int64_t width,
                                weft_error *err) {
     const int64_t rows = tensor->numel / width, bytes = weft_dtype_bytes(tensor->dtype);
@@ -56,7 +56,7 @@ static weft_status add_rows_up(const reading *self, const weft_tensor *tensor, d
     return status;
 }
 
-/* Elements of rows that the file does not have. */
+/* Fills elements of rows that the file lacks. */
 static weft_status fill_new_rows(const reading *self, const weft_tensor *tensor, int64_t first, int64_t n,
                                  int32_t dtype, char *out, weft_error *err) {
     const int64_t width = tensor->rank == 1 ? 1 : tensor->dims[1];
@@ -74,7 +74,7 @@ static weft_status fill_new_rows(const reading *self, const weft_tensor *tensor,
 
 static weft_region_source fill_from_tensor;
 
-/* A piece that goes on behind the file's last row. */
+/* Fills a chunk that extends beyond the file's last row. */
 static weft_status fill_beyond(reading *self, int32_t parameter, int64_t first, int64_t n, int32_t dtype, char *out,
                                weft_error *err) {
     const weft_tensor *tensor = self->tensors[parameter];
@@ -86,7 +86,7 @@ static weft_status fill_beyond(reading *self, int32_t parameter, int64_t first, 
     return fill_new_rows(self, tensor, first + there, n - there, dtype, out + weft_dtype_span(dtype, there), err);
 }
 
-/* What is packed lies in the file as it is stored, or in numbers. */
+/* A packed parameter is stored in the file in its packed type, or as numbers. */
 static weft_status fill_from_tensor(void *context, int32_t parameter, int64_t first, int64_t n, int32_t dtype,
                                     void *out, weft_error *err) {
     reading *self = context;
@@ -112,7 +112,8 @@ static int compare_by_place(const void *a, const void *b, void *context) {
     return (x->data > y->data) - (x->data < y->data);
 }
 
-/* Reading ahead brings whole files: for a rank that keeps a part that would be what the others need. */
+/* True if this rank stores all groups. Read-ahead loads complete files, which a rank with some shards does not
+ * require. */
 static bool keeps_all(const weft_region *region) {
     for (int32_t g = 0; region->hold != NULL && g < region->hold->n_groups; g++)
         if (region->apart[g]) return false;

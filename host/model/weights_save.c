@@ -1,5 +1,5 @@
-/* host/model/weights_save.c: the region as files that transformers loads. Parameters are dealt to files in
- * declaration order; region_write.c writes a file's, rank 0 what lies beside them. */
+/* host/model/weights_save.c: saves the region as files that transformers loads. Parameters are assigned to files in
+ * declaration order. region_write.c writes the parameters of a file, rank 0 the other files. */
 #include "model/weights.h"
 
 #include <jansson.h>
@@ -19,7 +19,7 @@ typedef struct save_job {
     const weft_region *region;
     int32_t dtype;
     bool trainable_only, masters_only;
-    int32_t *shards; /* [n_parameters] file of each parameter, from 0; -1: not saved */
+    int32_t *shards; /* [n_parameters] file index of each parameter; -1: not saved */
     int32_t n_shards;
     const weft_roots *roots;
 } save_job;
@@ -30,7 +30,7 @@ static weft_status no_memory_for_weights(const char *where, weft_error *err) {
 
 /* ---- one file ---- */
 
-/* The parameters of one shard, as a list for the writer. Returns how many. */
+/* Lists the parameters of one shard for the writer. Returns their number. */
 static int32_t list_shard(weft_tensor_spec *specs, int32_t *parameters, const save_job *job, int32_t shard) {
     const weft_declared *declared = job->region->declared;
     int32_t n = 0;
@@ -61,7 +61,7 @@ static weft_status write_shard(const save_job *job, int32_t shard, const char *p
 
 /* ---- the files ---- */
 
-/* Deals parameters to files of at most shard_bytes of data; one that is larger has a file to itself. */
+/* Assigns parameters to files of at most shard_bytes of data; a larger parameter has its own file. */
 static void deal_to_shards(save_job *job, int64_t shard_bytes) {
     const weft_declared *declared = job->region->declared;
     int64_t filled = 0;
@@ -87,7 +87,7 @@ static void shard_name(char name[64], const save_job *job, int32_t shard) {
     else (void)snprintf(name, 64, "model-%05d-of-%05d.safetensors", shard + 1, job->n_shards);
 }
 
-/* The index's text as transformers writes it; NULL: no memory. */
+/* Returns the index in the format of transformers; NULL: no memory. */
 static char *index_text(const save_job *job) {
     const weft_declared *declared = job->region->declared;
     json_t *map = json_object(), *index = NULL;
@@ -151,7 +151,7 @@ static weft_status write_config(const weft_declared *declared, const char *direc
     return status;
 }
 
-/* The pad token that was added to the vocabulary, which generation fills up with. */
+/* Sets the pad token that was added to the vocabulary, which generation uses for padding. */
 static weft_status set_pad(const weft_declared *declared, char **text, size_t *bytes, const char *directory,
                            weft_error *err) {
     char pad[16], *changed = NULL;
@@ -165,7 +165,7 @@ static weft_status set_pad(const weft_declared *declared, char **text, size_t *b
     return WEFT_OK;
 }
 
-/* generation_config.json lies beside config.json, or nowhere. */
+/* Copies generation_config.json from the directory of config.json, if it exists. */
 static weft_status copy_generation(const weft_declared *declared, const char *directory, weft_error *err) {
     static const char name[] = "generation_config.json";
     const char *slash = strrchr(declared->config_path, '/');
@@ -186,23 +186,23 @@ static weft_status copy_generation(const weft_declared *declared, const char *di
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- save ---- */
 
-/* job: what to save, in which type; the rest is made here. */
+/* The caller sets source and type in `job`; this function sets the other fields. */
 static weft_status job_create(save_job *job, int64_t shard_bytes, const char *where, weft_error *err) {
     const weft_region *region = job->region;
     weft_status status = WEFT_OK;
     job->shards = calloc((size_t)region->declared->n_parameters, sizeof *job->shards);
     if (job->shards == NULL) status = no_memory_for_weights(where, err);
     else deal_to_shards(job, shard_bytes);
-    if (status == WEFT_OK) { /* before the host looks at its memory */
+    if (status == WEFT_OK) { /* before the host reads the device's memory */
         WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "before the weights are saved in %s: ", where);
     }
     return weft_peers_agree(region->peers, status, err);
 }
 
-/* What lies beside the tensors, once. */
+/* Writes the text files, on one rank. */
 static weft_status write_texts(const save_job *job, const char *directory, weft_error *err) {
     const weft_region *region = job->region;
     weft_status status = WEFT_OK;

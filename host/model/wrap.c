@@ -1,4 +1,5 @@
-/* host/model/wrap.c: see wrap.h. The view of the model that a policy gets, and the three calls by which it answers. */
+/* host/model/wrap.c: see wrap.h. The policy's view of the model, and the three functions by which a policy defines
+ * units. */
 #include "model/wrap.h"
 
 #include "config/nearest.h"
@@ -13,14 +14,14 @@ enum { UNCLAIMED = -2 };
 struct weft_wrap_ctx {
     weft_wrapping *wrapping;
     const weft_declared *declared;
-    int32_t *last_below; /* [n_modules] find_last_below */
-    int32_t *by_module;  /* [n_parameters] of module 0, then of module 1, ... */
-    int32_t *begins;     /* [n_modules + 1] where those of a module begin in by_module */
+    int32_t *last_below; /* [n_modules] result of find_last_below */
+    int32_t *by_module;  /* [n_parameters] parameters of module 0, then of module 1, ... */
+    int32_t *begins;     /* [n_modules + 1] offset of each module's parameters in by_module */
     weft_lookup units_by_name;
-    weft_error first; /* mistake */
+    weft_error first; /* first error */
 };
 
-/* ---- what the policy sees ---- */
+/* ---- view of the policy ---- */
 
 typedef struct view {
     weft_module_view *modules;
@@ -38,7 +39,7 @@ static void fill_module(weft_module_view *out, const weft_declared *declared, in
     out->is_block = blocks >= 0 && module->parent == blocks;
 }
 
-/* Storage counts where its first name stands, once. */
+/* Counts a tied parameter once, at its first name. */
 static void fill_parameter(view *self, const weft_declared *declared, int32_t p) {
     const weft_parameter *parameter = &declared->parameters[p];
     const weft_parameter_view made = {.struct_size = (uint32_t)sizeof made,
@@ -60,7 +61,7 @@ static void free_view(view *self) {
     free(self->parameters);
 }
 
-/* To be freed also after a failure. */
+/* The caller frees the view, also after a failure. */
 static weft_status make_view(view *out, const weft_declared *declared, weft_error *err) {
     out->modules = calloc((size_t)declared->n_modules, sizeof *out->modules);
     out->parameters = calloc((size_t)declared->n_parameters, sizeof *out->parameters);
@@ -71,7 +72,7 @@ static weft_status make_view(view *out, const weft_declared *declared, weft_erro
     return WEFT_OK;
 }
 
-/* ---- what it says ---- */
+/* ---- calls of the policy ---- */
 
 static const char *unit_name(const weft_wrap_ctx *ctx, int32_t unit) {
     return unit == WEFT_UNIT_ROOT ? "root" : ctx->wrapping->names[unit];
@@ -131,18 +132,18 @@ static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
     else ctx->wrapping->unit_of[parameter] = unit;
 }
 
-/* Of each module the last one that lies below it, or itself: what lies between may lie elsewhere. NULL: no memory. */
+/* Returns for each module its last descendant, or itself. Modules in between may be no descendants. NULL: no memory. */
 static int32_t *find_last_below(const weft_declared *declared) {
     int32_t *last = malloc((size_t)declared->n_modules * sizeof *last + 1);
     for (int32_t m = 0; last != NULL && m < declared->n_modules; m++) last[m] = m;
     for (int32_t m = declared->n_modules - 1; last != NULL && m >= 0; m--) {
-        const int32_t parent = declared->modules[m]->parent; /* was declared before it */
+        const int32_t parent = declared->modules[m]->parent; /* declared before its children */
         if (parent >= 0 && last[parent] < last[m]) last[parent] = last[m];
     }
     return last;
 }
 
-/* By counting: parameters may be declared in any order of modules. */
+/* Counting sort: parameters may be declared in any order of modules. */
 static bool order_by_module(weft_wrap_ctx *ctx) {
     const weft_declared *declared = ctx->declared;
     int32_t *begins = calloc((size_t)declared->n_modules + 2, sizeof *begins);
@@ -191,7 +192,7 @@ static void check_whole(weft_wrap_ctx *ctx) {
                           ctx->declared->parameters[first].name, more, (int)ctx->declared->n_parameters);
 }
 
-/* ---- names that are no module's ---- */
+/* ---- unit names without a module ---- */
 
 enum { SHOWN = 240 };
 
@@ -202,7 +203,7 @@ static bool is_module(const weft_declared *declared, const char *path, size_t n)
     return is;
 }
 
-/* "model.layers.3", or "model.layers.0..model.layers.1". */
+/* True for "model.layers.3" or "model.layers.0..model.layers.1". */
 static bool names_modules(const weft_declared *declared, const char *name) {
     const char *dots = strstr(name, "..");
     if (is_module(declared, name, strlen(name))) return true;
@@ -210,7 +211,7 @@ static bool names_modules(const weft_declared *declared, const char *name) {
            is_module(declared, dots + 2, strlen(dots + 2));
 }
 
-/* The modules, as many as fit. */
+/* Lists as many modules as fit. */
 static void list_modules(char *out, size_t size, const weft_declared *declared) {
     size_t used = 0;
     for (int32_t m = 0; m < declared->n_modules; m++) {
@@ -224,8 +225,8 @@ static void list_modules(char *out, size_t size, const weft_declared *declared) 
     }
 }
 
-/* A unit may be called anything, and a name that was meant for a module would be lost. Told once: a command may ask
- * again and again. */
+/* Warns about unit names that match no module: any name is allowed, but a typo in a module's name would otherwise go
+ * unnoticed. Warns once, although a command may run the policy repeatedly. */
 static void tell_names(const weft_wrapping *self, const weft_declared *declared, const weft_host *host,
                        const weft_policy_plugin *policy) {
     static bool is_told;
@@ -248,7 +249,7 @@ static void tell_names(const weft_wrapping *self, const weft_declared *declared,
     is_told = true;
 }
 
-/* ---- the whole ---- */
+/* ---- run a policy ---- */
 
 weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared, const weft_host *host,
                               const weft_policy_plugin *policy, const void *policy_config, weft_error *err) {

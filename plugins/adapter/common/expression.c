@@ -13,21 +13,22 @@ struct expression {
     pcre2_match_data *match;
 };
 
-/* ---- what Python and PCRE2 read alike ---- */
+/* ---- common syntax of Python and PCRE2 ---- */
 
-/* Each ..._length: characters of what stands at the text and means the same in both; 0: it does not. */
+/* Each ..._length function returns the number of characters at the text that have the same meaning in both; 0 if the
+ * meanings differ. */
 
-/* A letter behind a backslash is a class or a character in both, or in one alone (\h, \K, \Q, \p, \u), or differs (\v);
- * numbers above 9 are groups or octals by rules of their own. */
+/* A letter after a backslash may be a class or a character in both, exist in only one (\h, \K, \Q, \p, \u), or differ
+ * (\v). Numbers above 9 are groups or octals by different rules. */
 static size_t escape_length(const char *text, const char *letters, bool refers) {
     const char c = text[1];
-    if (c == 0) return 1; /* no expression in either */
+    if (c == 0) return 1; /* invalid in both */
     if (c == 'x') return isxdigit((unsigned char)text[2]) && isxdigit((unsigned char)text[3]) ? 4 : 0;
     if (isdigit((unsigned char)c)) return refers && c != '0' && !isdigit((unsigned char)text[2]) ? 2 : 0;
     return !isalpha((unsigned char)c) || strchr(letters, c) != NULL ? 2 : 0;
 }
 
-/* PCRE2 has classes with names, [[:alpha:]]; Python reads those as characters. */
+/* PCRE2 has named classes, [[:alpha:]]; Python reads them as characters. */
 static size_t set_length(const char *text) {
     size_t n = 1;
     n += text[n] == '^';
@@ -42,8 +43,8 @@ static size_t set_length(const char *text) {
     return n + (text[n] == ']');
 }
 
-/* What opens a group. Python alone takes flags of all at another place than the first as none; PCRE2 alone has verbs
- * (*...), recursion and (?<name>...). */
+/* Group openings. Python allows global flags only at the start; only PCRE2 has verbs (*...), recursion and
+ * (?<name>...). */
 static size_t group_length(const char *text) {
     static const char *const forms[] = {"(?:", "(?=", "(?!", "(?<=", "(?<!", "(?>", "(?P<", "(?P="};
     if (text[1] == '*') return 0;
@@ -54,7 +55,8 @@ static size_t group_length(const char *text) {
     return 0;
 }
 
-/* {3}, {3,} or {3,5}. Without the first number, or with spaces, it is a count in one and characters in the other. */
+/* {3}, {3,} or {3,5}. Without the first number, or with spaces, only one of the two reads a count; the other reads
+ * characters. */
 static size_t count_length(const char *text) {
     size_t n = 1 + strspn(text + 1, "0123456789");
     if (n == 1) return 0;
@@ -72,7 +74,8 @@ static size_t piece_length(const char *text) {
     }
 }
 
-/* The first place that the two do not read alike; NULL: none. Flags of the whole, (?i), stand at its begin alone. */
+/* Returns the first position that the two read differently, or NULL. Global flags, (?i), are allowed only at the
+ * start. */
 static const char *find_difference(const char *text, expression_form form) {
     const size_t flags = strncmp(text, "(?", 2) == 0 ? strspn(text + 2, "ims") : 0;
     if (form == EXPRESSION_WHOLE && flags > 0 && text[2 + flags] == ')') text += 3 + flags;
@@ -84,7 +87,7 @@ static const char *find_difference(const char *text, expression_form form) {
     return NULL;
 }
 
-/* ---- the expression ---- */
+/* ---- compile and match ---- */
 
 static expression *compile(const char *text, expression_form form, expression_fault *why) {
     const uint32_t options = PCRE2_UTF | PCRE2_ANCHORED | (form == EXPRESSION_WHOLE ? PCRE2_ENDANCHORED : 0u);
@@ -106,7 +109,7 @@ static expression *compile(const char *text, expression_form form, expression_fa
     return NULL;
 }
 
-/* A key of PEFT's is put between these as it is: where it closes the parenthesis itself, that counts. */
+/* Inserts PEFT's key unmodified into this pattern, as PEFT does: a parenthesis in the key may close the group. */
 static expression *compile_end(const char *text, expression_fault *why) {
     const size_t size = strlen(text) + sizeof "(.*\\.)?()$";
     char *all = malloc(size);

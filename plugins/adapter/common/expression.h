@@ -1,5 +1,5 @@
-/* plugins/adapter/common/expression.h: regular expressions that a module's path is held against. PEFT's files have
- * those of Python's re, and here is PCRE2: what the two read alike is taken, and the rest is told. */
+/* plugins/adapter/common/expression.h: regular expressions for module paths. PEFT's files use Python's re, and this
+ * code uses PCRE2. Expressions are accepted if both read them identically; others are rejected with the reason. */
 #ifndef WEFT_ADAPTER_EXPRESSION_H
 #define WEFT_ADAPTER_EXPRESSION_H
 
@@ -8,20 +8,19 @@
 
 typedef struct expression expression;
 
-/* Why there is none, to be said behind the text: "is no regular expression: missing closing parenthesis". */
+/* Reason of a failure, to be appended to the text: "is no regular expression: missing closing parenthesis". */
 typedef struct expression_fault {
     char text[400];
 } expression_fault;
 
 typedef enum expression_form {
-    EXPRESSION_WHOLE, /* all of a path has to match: re.fullmatch */
-    EXPRESSION_END    /* as a key of PEFT's rank_pattern: all of it, or what stands behind one of its dots */
+    EXPRESSION_WHOLE, /* must match the complete path: re.fullmatch */
+    EXPRESSION_END    /* matches like a key of PEFT's rank_pattern: the complete path, or a part of it after a dot */
 } expression_form;
 
-/* of_peft: it is one of Python's, and refused where it has what reads otherwise here, or is not there at all. NULL:
- * see why. */
+/* of_peft: a Python expression; fails if PCRE2 reads it differently or does not support it. NULL: failed, see `why`. */
 expression *expression_open(const char *text, expression_form form, bool of_peft, expression_fault *why);
-/* 1: it matches, 0: not, -1: that takes more steps than PCRE2 allows. */
+/* Returns 1 for a match, 0 without one, -1 if PCRE2's step limit is exceeded. */
 int expression_fits(const expression *self, const char *path);
 void expression_close(expression *self);
 

@@ -24,7 +24,7 @@ int source_says_nothing(const json_t *value) {
            (json_is_object(value) && json_object_size(value) == 0);
 }
 
-/* "a,b,c" has the key. */
+/* True if "a,b,c" contains the key. */
 static int has_key(const char *list, const char *key) {
     const size_t n = strlen(key);
     while (*list != 0) {

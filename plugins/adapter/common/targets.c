@@ -1,5 +1,5 @@
-/* plugins/adapter/common/targets.c: see targets.h. A name means a module as PEFT takes it: the whole path, or its end.
- */
+/* plugins/adapter/common/targets.c: see targets.h. As in PEFT, a name matches a module by its complete path or by the
+ * end of the path. */
 #include "targets.h"
 
 #include "../../common/distance.h"
@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* What says which modules, at the beginning of a sentence: a key, or a file's. */
+/* Source of the names, which starts an error message: a key, or a file's key. */
 typedef struct saying {
     char text[1100];
 } saying;
@@ -78,7 +78,7 @@ static weft_status check_layers(const targets *self, int64_t n_layers, weft_erro
 
 /* ---- one item ---- */
 
-/* '*' stands for any text, also for none. */
+/* '*' matches any text, also an empty one. */
 static int fits_pattern(const char *pattern, const char *text) {
     if (*pattern == 0) return *text == 0;
     if (*pattern != '*') return *pattern == *text && fits_pattern(pattern + 1, text + 1);
@@ -92,7 +92,7 @@ static int is_pattern(const char *item) {
     return strchr(item, '*') != NULL || strcmp(item, "all-linear") == 0;
 }
 
-/* As PEFT has it: all of a path, or what stands behind one of its dots. */
+/* Matches as PEFT does: the complete path, or a part of it after a dot. */
 static int is_named(const char *name, const char *path) {
     const size_t n = strlen(name), m = strlen(path);
     return n <= m && strcmp(path + m - n, name) == 0 && (n == m || path[m - n - 1] == '.');
@@ -160,19 +160,19 @@ static weft_status refuse_site(const targets *self, const weft_site *site, weft_
                           say(self->wanted.source, "targets", "target_modules").text, site->path, why);
 }
 
-/* A head that is tied has no weight of its own, and a name all the same. */
+/* A tied head has no weight of its own, but it has a name. */
 static int has_name(const weft_site *site) {
     return site->whole < 0 && (site->weight != NULL || site->kind == WEFT_SITE_HEAD);
 }
 
-/* What `chosen` has of a site while it is made out. */
-enum { CHOSEN = 1, LEFT_OUT = 2, MISSED = 3 }; /* MISSED: left out of what was wanted */
+/* State of a site in `chosen` during the selection. */
+enum { CHOSEN = 1, LEFT_OUT = 2, MISSED = 3 }; /* MISSED: excluded although it was matched */
 
 static void take_site(uint8_t *chosen) {
     *chosen = *chosen >= LEFT_OUT ? MISSED : CHOSEN;
 }
 
-/* Marks what the item means. passes_over: it may mean nothing. */
+/* Marks the sites that match the item. passes_over: it may match no site. */
 static weft_status choose_item(const targets *self, const weft_adapter_job *job, const char *item, bool passes_over,
                                uint8_t *chosen, weft_error *err) {
     int any = 0, other_layers = 0;
@@ -195,13 +195,13 @@ static weft_status choose_item(const targets *self, const weft_adapter_job *job,
     return refuse_nothing(self, say_wanted(self), job, item, err);
 }
 
-/* ---- a regular expression ---- */
+/* ---- regular expressions ---- */
 
 static weft_status refuse_regex(const saying *who, const char *regex, const expression_fault *why, weft_error *err) {
     return weft_error_set(err, WEFT_E_USER, "%s '%s' %s", who->text, regex, why->text);
 }
 
-/* Whether it matches the site's path; an expression without end is an error. */
+/* Sets *found if the expression matches the site's path; exceeding the step limit is an error. */
 static weft_status match_site(int *found, const expression *compiled, const char *regex, const saying *who,
                               const weft_site *site, weft_error *err) {
     *found = has_name(site) ? expression_fits(compiled, site->path) : 0;
@@ -212,7 +212,8 @@ static weft_status match_site(int *found, const expression *compiled, const char
                           who->text, regex, site->path);
 }
 
-/* What PEFT has adapted and cannot be here is none of the sites that are passed over. */
+/* Marks matching sites. A matching module that PEFT adapts and this adapter does not support is an error, not
+ * skipped. */
 static weft_status take_matched(const targets *self, const weft_adapter_job *job, uint32_t i, uint8_t *chosen, int *any,
                                 weft_error *err) {
     const weft_site *site = weft_adapter_site(job, i);
@@ -244,9 +245,9 @@ static weft_status choose_by_regex(const targets *self, const weft_adapter_job *
                           regex, job->n_sites > 0 ? weft_adapter_site(job, 0)->path : "any");
 }
 
-/* ---- what is left out ---- */
+/* ---- exclusions ---- */
 
-/* An item of keys means something; one of a file, where it is no pattern, need not. */
+/* An exclusion in a key must match a site. In a file, only a pattern must match. */
 static weft_status leave_out_item(const targets *self, const weft_adapter_job *job, const char *item, uint8_t *chosen,
                                   weft_error *err) {
     const bool of_peft = self->left_out.source != NULL;
@@ -276,9 +277,9 @@ static weft_status leave_out_by_regex(const targets *self, const weft_adapter_jo
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- choose ---- */
 
-/* The next of a list; false: there is none. */
+/* Reads the next item of a list; false at the end. */
 static bool next_item(const char **list, char item[512]) {
     const size_t n = strcspn(*list, ",");
     if (**list == 0) return false;
@@ -317,7 +318,7 @@ static weft_status refuse_all_left_out(const targets *self, weft_error *err) {
         say_left_out(self).text, text_of(&self->left_out), key_of_wanted(self), text_of(&self->wanted));
 }
 
-/* A list of PEFT's may have names for several models: one that is met is enough. */
+/* PEFT's list may contain names for several models: one match is sufficient. */
 static weft_status choose_all(const targets *self, const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
     const bool of_peft = self->wanted.source != NULL;
     weft_status status = WEFT_OK;

@@ -1,5 +1,5 @@
-/* ia3: trained factors of activations (Liu et al., arXiv 2205.05638) as PEFT has them: of what a linear gives, its bias
- * too, or, of modules that `feedforward` names, of what it takes. They start at one. */
+/* ia3: trained factors of activations (Liu et al., arXiv 2205.05638) as in PEFT. They scale a linear's output including
+ * its bias, or the input of modules that `feedforward` names. They start at one. */
 #include "../common/source.h"
 #include "../common/targets.h"
 
@@ -18,21 +18,21 @@
 /* clang-format on */
 WEFT_KEYS(ia3_config, IA3_KEYS)
 
-/* The factors at one site; NULL: none. */
+/* The factors at one site; NULL: not adapted. */
 typedef struct ia3_part {
     weft_weight *factors;
-    const char *path; /* of the site */
+    const char *path; /* path of the site */
     int64_t in;
     int of_input, has_bias;
 } ia3_part;
 
 struct weft_adapter {
     char *names, *feedforward, *layers; /* owned */
-    /* What the file of one that is continued leaves out, by names or an expression; NULL: it is new. */
+    /* A continued adapter: exclusions from its file, as names or as an expression; NULL: a new adapter. */
     char *left_out, *left_out_regex; /* owned */
-    /* Of one that is continued, what the keys say beside its file; NULL: nothing. */
+    /* A continued adapter: values of keys in addition to its file; NULL: not set. */
     char *asked_names, *asked_feedforward; /* owned */
-    char *source;                          /* owned; its file; NULL: it is new */
+    char *source;                          /* owned; file of a continued adapter; NULL: a new one */
     ia3_part *parts;                       /* [n_sites] */
     uint32_t n_sites;
     char *config_json; /* owned */
@@ -57,7 +57,7 @@ static char *copy_or(const char *text, const char *instead) {
     return strdup(strcmp(text, "auto") == 0 ? instead : text);
 }
 
-/* The modules of one that is continued. */
+/* Reads the modules of a continued adapter. */
 static weft_status read_modules(weft_adapter *self, const ia3_config *keys, const weft_adapter_source *source,
                                 weft_error *err) {
     json_t *config = NULL;
@@ -110,7 +110,7 @@ static weft_status ia3_create(weft_adapter **out, const weft_host *host, const v
     return status;
 }
 
-/* ---- what is added ---- */
+/* ---- declare ---- */
 
 static int is_read_in_slices(const weft_adapter_job *job, uint32_t i) {
     for (uint32_t k = 0; k < job->n_sites; k++)
@@ -142,7 +142,7 @@ static weft_status add_factors(weft_adapter *self, const weft_adapter_job *job, 
     return WEFT_OK;
 }
 
-/* Feedforward modules are among the targets. */
+/* Checks that feedforward modules are among the targets. */
 static weft_status check_feedforward(const weft_adapter_job *job, const uint8_t *chosen, const uint8_t *of_input,
                                      weft_error *err) {
     for (uint32_t i = 0; i < job->n_sites; i++)
@@ -152,8 +152,7 @@ static weft_status check_feedforward(const weft_adapter_job *job, const uint8_t 
     return WEFT_OK;
 }
 
-/* chosen: [2 n_sites], those that are targets, and those whose input is scaled. source: the file that says so, or
- * NULL. */
+/* chosen: [2 n_sites]: the targets, then the targets with scaled inputs. source: the file of these names, or NULL. */
 static weft_status choose(const weft_adapter *self, const char *names, const char *feedforward, const char *source,
                           const weft_adapter_job *job, uint8_t *chosen, weft_error *err) {
     const int is_new = self->source == NULL;
@@ -165,13 +164,13 @@ static weft_status choose(const weft_adapter *self, const char *names, const cha
     if (status != WEFT_OK || strcmp(feedforward, "none") == 0) return status;
     status = targets_choose(&inputs, job, of_input, err);
     if (status != WEFT_OK) return weft_error_prefix(err, "feedforward: ");
-    /* What a file leaves out is no target any more, all of these perhaps. */
+    /* Excluded modules are no longer targets. This may exclude all feedforward modules. */
     for (uint32_t i = 0; i < job->n_sites && (left_out.names[0] != 0 || left_out.regex[0] != 0); i++)
         of_input[i] = of_input[i] && chosen[i];
     return check_feedforward(job, chosen, of_input, err);
 }
 
-/* What the keys say beside an adapter that is continued has to be what it is. */
+/* Checks that keys match the continued adapter. */
 static weft_status compare_keys(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen,
                                 weft_error *err) {
     const size_t n = 2 * (size_t)job->n_sites;
@@ -190,7 +189,7 @@ static weft_status compare_keys(const weft_adapter *self, const weft_adapter_job
     return status;
 }
 
-/* Whole paths: what patterns, layers and lists mean is said alike. */
+/* Writes complete paths, so that equal selections by patterns, layers and lists have equal files. */
 static char *write_config(const weft_adapter *self) {
     json_t *all = json_array(), *inputs = json_array(), *config = NULL;
     char *text = NULL;
@@ -223,7 +222,7 @@ static weft_status ia3_declare(weft_adapter *self, const weft_adapter_job *job, 
     return status;
 }
 
-/* ---- what is computed ---- */
+/* ---- compute ---- */
 
 static weft_value ia3_linear(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops, weft_value x,
                              weft_weight *weight) {
@@ -235,7 +234,7 @@ static weft_value ia3_linear(const weft_adapter *self, uint32_t site, weft_graph
 
 /* ---- files ---- */
 
-/* PEFT keeps the factors as a parameter, (out, 1), or (1, in). */
+/* PEFT stores the factors as a parameter, (out, 1), or (1, in). */
 static weft_status ia3_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                               weft_error *err) {
     char *end = strstr(out->name, ".weight");

@@ -1,6 +1,6 @@
-/* llama-adapter: trained prompts that the upper layers attend to apart, by a gate that starts at zero (Zhang et al.,
- * arXiv 2303.16199), as PEFT's AdaptionPrompt has them: keys and values are the layer's own projections of the prompt,
- * the gate is one number a layer, and what it gives joins before the output projection, which has no bias here. */
+/* llama-adapter: trained prompts in the upper layers with separate attention and a gate that starts at zero (Zhang et
+ * al., arXiv 2303.16199), as PEFT's AdaptionPrompt. Keys and values are the layer's own projections of the prompt. The
+ * gate is one number per layer. The result is added before the output projection, which must have no bias. */
 #include "../common/source.h"
 
 #include <stdlib.h>
@@ -17,14 +17,14 @@ WEFT_KEYS(llama_adapter_config, LLAMA_ADAPTER_KEYS)
 
 enum { USUAL_LAYERS = 30 };
 
-/* Of one attention; NULL: it has none. The projections are the model's. */
+/* Prompt of one attention; NULL: not adapted. The projections are the model's. */
 typedef struct prompt_part {
     weft_weight *prompt, *gate, *k_proj, *v_proj;
-    const char *path; /* of the attention */
+    const char *path; /* path of the attention */
 } prompt_part;
 
 struct weft_adapter {
-    int64_t length, layers; /* layers 0: the usual number */
+    int64_t length, layers; /* layers 0: the default number */
     prompt_part *parts;     /* [n_sites] */
     uint32_t n_sites;
     char config_json[320];
@@ -36,7 +36,7 @@ static void llama_adapter_destroy(weft_adapter *self) {
     free(self);
 }
 
-/* What one that is continued has. */
+/* Reads the sizes of a continued adapter. */
 static weft_status read_sizes(weft_adapter *self, const llama_adapter_config *keys, const weft_adapter_source *source,
                               weft_error *err) {
     json_t *config = NULL;
@@ -66,7 +66,7 @@ static weft_status llama_adapter_create(weft_adapter **out, const weft_host *hos
     return status;
 }
 
-/* ---- what is added ---- */
+/* ---- declare ---- */
 
 static const weft_site *find_below(const weft_adapter_job *job, const char *path, const char *name) {
     const size_t n = strlen(path);
@@ -79,7 +79,7 @@ static const weft_site *find_below(const weft_adapter_job *job, const char *path
     return NULL;
 }
 
-/* The projections by which the layer makes keys and values. */
+/* Finds the layer's projections of keys and values. */
 static weft_status take_projections(prompt_part *part, const weft_adapter_job *job, const weft_site *site,
                                     weft_error *err) {
     const weft_site *k = find_below(job, site->path, "k_proj"), *v = find_below(job, site->path, "v_proj");
@@ -126,7 +126,7 @@ static weft_status add_prompt(weft_adapter *self, const weft_adapter_job *job, u
     return WEFT_OK;
 }
 
-/* PEFT finds the attention by the last part of its path. */
+/* PEFT identifies the attention by the last component of its path. */
 static void write_config(weft_adapter *self, const weft_site *site, int64_t layers) {
     const char *dot = strrchr(site->path, '.');
     (void)snprintf(self->config_json, sizeof self->config_json,
@@ -159,7 +159,7 @@ static weft_status llama_adapter_declare(weft_adapter *self, const weft_adapter_
                           "adapter");
 }
 
-/* ---- what is computed ---- */
+/* ---- compute ---- */
 
 static weft_value llama_adapter_attention(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops,
                                           weft_value q, weft_value k, weft_value v, weft_value starts,
@@ -176,8 +176,8 @@ static weft_value llama_adapter_attention(const weft_adapter *self, uint32_t sit
 
 /* ---- files ---- */
 
-/* PEFT has the attention that gets a prompt as `model` of a module of its own, and passes over what is trained whole
- * there under another name. */
+/* PEFT wraps an attention with a prompt in a module as `model`, and ignores completely trained modules in it under
+ * another name. */
 static weft_status name_wrapped(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                                 weft_error *err) {
     for (uint32_t i = 0; i < self->n_sites; i++) {
@@ -194,7 +194,7 @@ static weft_status name_wrapped(const weft_adapter *self, const char *parameter,
     return WEFT_OK;
 }
 
-/* PEFT keeps both as parameters, the prompt as (1, length, width). */
+/* PEFT stores both as parameters, the prompt as (1, length, width). */
 static weft_status llama_adapter_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                                         weft_error *err) {
     char *end = strstr(out->name, ".weight");

@@ -1,6 +1,5 @@
-/* lora: low-rank updates (Hu et al., arXiv 2106.09685) as PEFT has them, y = x W^T + bias + s (x A^T) B^T with A (r,
- * in) and B (out, r), s = alpha / r, or alpha / sqrt(r) where rank_stabilised says so (Kalajdzievski, arXiv
- * 2312.03732).
+/* lora: low-rank updates (Hu et al., arXiv 2106.09685) as in PEFT: y = x W^T + bias + s (x A^T) B^T with A (r, in) and
+ * B (out, r). s = alpha / r, or alpha / sqrt(r) with rank_stabilised (Kalajdzievski, arXiv 2312.03732).
  *
  * At an embedding A is a table (vocabulary, r): the update of a row is s B times its row of A. */
 #include "lora.h"
@@ -11,7 +10,7 @@
 
 WEFT_KEYS_TABLE(lora_config, LORA_KEYS)
 
-/* ---- from keys ---- */
+/* ---- keys ---- */
 
 static void free_modules(lora_modules *self) {
     free(self->names);
@@ -55,7 +54,8 @@ static int says(const char *text) {
     return text[0] != 0 && strcmp(text, "auto") != 0;
 }
 
-/* What the keys say of modules. Those of one that is continued are compared where they are known. */
+/* Reads the module selection from keys. For a continued adapter they are compared with the file after the sites are
+ * known. */
 static weft_status take_modules(lora_modules *self, const lora_config *keys, weft_error *err) {
     weft_status status = WEFT_OK;
     self->says_names = says(keys->targets) || says(keys->regex);
@@ -91,7 +91,7 @@ static weft_status refuse_key(const weft_adapter *self, const char *key, weft_er
         key, self->source);
 }
 
-/* What the keys say beside an adapter that is continued has to be what it is. */
+/* Checks that keys match the continued adapter. */
 static weft_status compare_keys(const weft_adapter *self, const lora_config *keys, weft_error *err) {
     if (keys->r != WEFT_AUTO_I64 && keys->r != self->r) return refuse_key(self, "r", err);
     if (keys->alpha != WEFT_AUTO_F64 && keys->alpha != self->alpha) return refuse_key(self, "alpha", err);
@@ -101,7 +101,7 @@ static weft_status compare_keys(const weft_adapter *self, const lora_config *key
     return WEFT_OK;
 }
 
-/* From the file, and what keys say beside it. */
+/* Reads the file of a continued adapter, and keys in addition to it. */
 static weft_status continue_source(weft_adapter *self, const lora_config *keys, const weft_adapter_source *source,
                                    weft_error *err) {
     weft_status status = WEFT_OK;
@@ -109,7 +109,7 @@ static weft_status continue_source(weft_adapter *self, const lora_config *keys, 
     if (self->source == NULL) return no_memory(err);
     status = lora_read(self, source, err);
     if (status == WEFT_OK) status = compare_keys(self, keys, err);
-    if (status == WEFT_OK && keys->dropout != WEFT_AUTO_F64) self->dropout = keys->dropout; /* of training alone */
+    if (status == WEFT_OK && keys->dropout != WEFT_AUTO_F64) self->dropout = keys->dropout; /* only used in training */
     return status == WEFT_OK ? take_modules(&self->asked, keys, err) : status;
 }
 
@@ -130,7 +130,7 @@ static weft_status lora_create(weft_adapter **out, const weft_host *host, const 
     return status;
 }
 
-/* ---- what is added ---- */
+/* ---- declare ---- */
 
 static weft_status check_rank(const weft_adapter *self, const weft_site *site, int64_t r, weft_error *err) {
     const long long rank = (long long)r, out = (long long)site->out, in = (long long)site->in;
@@ -148,14 +148,15 @@ static weft_status check_rank(const weft_adapter *self, const weft_site *site, i
         rank, site->path, out, in);
 }
 
-/* How A starts; both as PEFT. Of a table (vocabulary, r), its rows are PEFT's columns, and normal with deviation 1. */
+/* Initializes A as PEFT does. For a table (vocabulary, r), whose rows are PEFT's columns, it is normal with deviation
+ * 1. */
 static void start_a(const weft_adapter *self, weft_weight_spec *spec, const weft_site *site, int64_t r) {
     const int table = site->kind == WEFT_SITE_EMBEDDING;
     spec->init_form = !table && !self->gaussian ? WEFT_INIT_UNIFORM : WEFT_INIT_NORMAL;
     spec->init_std = table ? 0 : self->gaussian ? 1 / (double)r : 1 / sqrt((double)site->in);
 }
 
-/* PEFT starts an embedding's A at zero and its B as normal, a linear's the other way round. */
+/* As PEFT does: an embedding's A starts at zero and its B as normal, a linear's the reverse. */
 static void add_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t i) {
     const weft_site *site = weft_adapter_site(job, i);
     const weft_builder *b = job->builder;
@@ -179,7 +180,8 @@ static void add_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t 
     job->claim(b->ctx, i);
 }
 
-/* What DoRA takes: a linear that is read whole. It starts where the update leaves the weight as it is. */
+/* Adds DoRA's magnitude to a linear that is read completely. It starts at the row norms, so that the update leaves the
+ * weight unchanged. */
 static weft_status add_magnitude(weft_adapter *self, const weft_adapter_job *job, uint32_t i, weft_error *err) {
     const weft_site *site = weft_adapter_site(job, i);
     const weft_builder *b = job->builder;
@@ -202,7 +204,7 @@ static weft_status add_magnitude(weft_adapter *self, const weft_adapter_job *job
     return WEFT_OK;
 }
 
-/* Rows of B for a weight that is read in slices. */
+/* Takes the rows of B for a weight that is read in slices. */
 static void slice_parts(weft_adapter *self, const weft_adapter_job *job, uint32_t i) {
     const weft_site *site = weft_adapter_site(job, i);
     const weft_builder *b = job->builder;
@@ -233,11 +235,11 @@ static weft_status add_chosen(weft_adapter *self, const weft_adapter_job *job, c
     return status;
 }
 
-/* ---- which modules ---- */
+/* ---- module selection ---- */
 
 enum { LORA_KINDS = 1u << WEFT_SITE_LINEAR | 1u << WEFT_SITE_EMBEDDING };
 
-/* own's, or asked's where keys say it. */
+/* Returns `own`, or `asked` if keys set it. */
 static targets wanted_modules(const weft_adapter *self, int asked) {
     const lora_modules *names = asked && self->asked.says_names ? &self->asked : &self->own,
                        *left_out = asked && self->asked.says_exclude ? &self->asked : &self->own,
@@ -248,7 +250,7 @@ static targets wanted_modules(const weft_adapter *self, int asked) {
                      LORA_KINDS};
 }
 
-/* What the keys choose beside an adapter that is continued has to be what it is. */
+/* Checks that the selection by keys matches the continued adapter. */
 static weft_status compare_modules(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen,
                                    weft_error *err) {
     const lora_modules *asked = &self->asked;
@@ -269,7 +271,7 @@ static weft_status compare_modules(const weft_adapter *self, const weft_adapter_
     return status;
 }
 
-/* Ranks or alphas: those that have none by an entry have the common one. The caller frees them. */
+/* Returns ranks or alphas: the entries' values, else the common value. The caller frees them. */
 static weft_status give_values(double **out, const patterns *from, const weft_adapter_job *job, const uint8_t *chosen,
                                double common, weft_error *err) {
     *out = calloc((size_t)job->n_sites + 1, sizeof **out);
@@ -278,7 +280,7 @@ static weft_status give_values(double **out, const patterns *from, const weft_ad
     return patterns_give(from, job, chosen, *out, err);
 }
 
-/* own: what the file gives; refused where keys give a chosen site something else. */
+/* own: values of the file. Fails if keys set another value for a chosen site. */
 static weft_status compare_values(const weft_adapter *self, const char *key, const patterns *asked, const double *own,
                                   const weft_adapter_job *job, const uint8_t *chosen, double common, weft_error *err) {
     double *found = NULL;
@@ -301,7 +303,8 @@ static weft_status give_all_values(weft_adapter *self, const weft_adapter_job *j
     return status;
 }
 
-/* PEFT counts the layers of layers_to_transform below these names alone; here a layer is one of the model's blocks. */
+/* PEFT counts the layers of layers_to_transform only below these names; here a layer is one of the model's blocks.
+ * Fails if the model's blocks have none of these names. */
 static weft_status check_layers_pattern(const weft_adapter *self, const weft_adapter_job *job, weft_error *err) {
     const char *text = self->own.layers_pattern == NULL ? "" : self->own.layers_pattern;
     for (const char *at = text; *at != 0; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ',')) {
@@ -338,17 +341,17 @@ static weft_status lora_declare(weft_adapter *self, const weft_adapter_job *job,
     return status;
 }
 
-/* ---- what is computed ---- */
+/* ---- compute ---- */
 
-/* The scale stands where the values are narrow. */
+/* Scales the narrow values. */
 static weft_value add_update(const lora_part *part, weft_graph *g, const weft_ops *ops, weft_value y, weft_value a) {
     if (part->scale != 1.0) a = ops->scale(g, a, part->scale);
     a = ops->linear(g, a, part->b);
     return ops->add(g, y, a);
 }
 
-/* m / ||W + s B A|| (W x + s B A x) + bias. Where elements of x are dropped, W x is that of x, and what the factor
- * adds to it that of what is left. */
+/* m / ||W + s B A|| (W x + s B A x) + bias. With dropout, W x uses the complete x; only the factor's contribution uses
+ * the dropped x. */
 static weft_value lora_dora(const lora_part *part, weft_graph *g, const weft_ops *ops, weft_value x, weft_value dropped,
                             weft_weight *weight) {
     const weft_weight_norm_args args = {.struct_size = (uint32_t)sizeof args,
@@ -389,7 +392,7 @@ static weft_value lora_embedding(const weft_adapter *self, uint32_t site, weft_g
 
 /* ---- files ---- */
 
-/* PEFT keeps an embedding's two matrices and DoRA's magnitude as parameters and not as modules, and A of an embedding
+/* PEFT stores an embedding's two matrices and DoRA's magnitude as parameters rather than modules, and A of an embedding
  * as (r, vocabulary). */
 static weft_status lora_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                                weft_error *err) {
@@ -412,14 +415,14 @@ static const char *lora_config_json(const weft_adapter *self) {
     return self->config_json;
 }
 
-/* With dora a row of the sum gets the norm that is trained. */
+/* With DoRA a row of the sum gets the trained norm. */
 static void set_norm(float *row, int64_t n, float norm) {
     double squares = 0;
     for (int64_t j = 0; j < n; j++) squares += (double)row[j] * (double)row[j];
     for (int64_t j = 0; j < n; j++) row[j] *= norm / (float)sqrt(squares);
 }
 
-/* w += s B A, of an embedding (A B^T) for A is a table there. Sums in fp32, over the rank in its order. */
+/* w += s B A; for an embedding (A B^T), because its A is a table. Sums in fp32 over the rank, in order. */
 static weft_status lora_merge(const weft_adapter *self, const weft_merge *what, weft_error *err) {
     const lora_part *part = &self->parts[what->site];
     const weft_site *site = &self->sites[what->site];

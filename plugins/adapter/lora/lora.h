@@ -1,4 +1,4 @@
-/* plugins/adapter/lora/lora.h: what the files of lora share. */
+/* plugins/adapter/lora/lora.h: declarations shared by the files of lora. */
 #ifndef WEFT_LORA_H
 #define WEFT_LORA_H
 
@@ -37,21 +37,23 @@ WEFT_KEYS_STRUCT(lora_config, LORA_KEYS)
 enum { LORA_AUTO = 0, LORA_YES = 1 }; /* rank_stabilised */
 enum { LORA_KAIMING = 0 };
 
-/* The two matrices at one site; NULL: none. A slice has its whole's A, and the rows of B that are its. */
+/* The two matrices at one site; NULL: not adapted. A slice shares the A of its complete weight and has its own rows of
+ * B. */
 typedef struct lora_part {
     weft_weight *a, *b;
-    weft_weight *magnitude; /* with dora; of a linear */
+    weft_weight *magnitude; /* with DoRA, at a linear */
     int64_t r;
     double scale; /* s */
 } lora_part;
 
-/* Which modules, and the ranks and alphas of some: all owned. */
+/* Module selection, and ranks and alphas of single modules; all owned. */
 typedef struct lora_modules {
-    char *names, *regex, *layers; /* as targets has them */
-    char *layers_pattern;         /* of a file: names of the list of blocks, "layers"; "": any. NULL: keys do not say */
-    char *exclude, *exclude_regex; /* what is left out; "": nothing */
-    patterns ranks, alphas;        /* of the others r and alpha hold */
-    int says_names, says_exclude;  /* beside an adapter that is continued: keys do; else it is as the file has it */
+    char *names, *regex, *layers;  /* as in targets.h */
+    char *layers_pattern;          /* from a file: names of the list of blocks, "layers"; "": any. NULL: keys do not set
+                                      it */
+    char *exclude, *exclude_regex; /* exclusions; "": empty */
+    patterns ranks, alphas;        /* exceptions to the common r and alpha */
+    int says_names, says_exclude;  /* continued adapter: true if keys set them; else the file's value is used */
     int says_layers, says_ranks, says_alphas;
 } lora_modules;
 
@@ -59,19 +61,19 @@ struct weft_adapter {
     int64_t r;
     double alpha, dropout;
     int stabilised, gaussian, dora;
-    char *source;           /* owned; of one that is continued: its adapter_config.json; NULL: it is new */
-    lora_modules own;       /* what is adapted */
-    lora_modules asked;     /* what keys say beside an adapter that is continued */
+    char *source;           /* owned; adapter_config.json of a continued adapter; NULL: a new one */
+    lora_modules own;       /* selection of the adapter */
+    lora_modules asked;     /* selection by keys, for a continued adapter */
     lora_part *parts;       /* [n_sites] */
-    weft_site *sites;       /* [n_sites] what a merge is told of them */
-    double *ranks, *alphas; /* [n_sites] where one is chosen */
+    weft_site *sites;       /* [n_sites] sites for a merge */
+    double *ranks, *alphas; /* [n_sites] for chosen sites */
     uint32_t n_sites;
     char *config_json; /* owned */
 };
 
-/* Rank, scale and modules of an adapter_config.json. */
+/* Reads rank, scale and modules from an adapter_config.json. */
 weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, weft_error *err);
-/* One; the caller frees it. NULL: no memory. */
+/* Writes an adapter_config.json; the caller frees it. NULL: no memory. */
 char *lora_write(const weft_adapter *self, const weft_adapter_job *job, const uint8_t *chosen);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-enum { MOST_RANK = 65536 }; /* as of the key r */
+enum { MOST_RANK = 65536 }; /* limit of the key r */
 
 static const struct {
     const char *key, *one, *allowed, *example;
@@ -24,7 +24,7 @@ static int is_allowed(pattern_sort sort, double value) {
     return sort == PATTERN_ALPHA || (value >= 1 && value <= MOST_RANK && floor(value) == value);
 }
 
-/* Takes a copy of the module. */
+/* Copies the module name. */
 static weft_status add_entry(patterns *self, const char *module, double value, weft_error *err) {
     pattern *longer = realloc(self->entries, (self->n + 1) * sizeof *longer);
     char *copy = strdup(module);
@@ -44,7 +44,7 @@ void patterns_free(patterns *self) {
     self->n = 0;
 }
 
-/* ---- of a key ---- */
+/* ---- entries of a key ---- */
 
 static weft_status refuse_value(const patterns *self, const char *item, const char *value, weft_error *err) {
     return weft_error_set(err, WEFT_E_USER, "%s has '%s', whose %s is '%s': it is %s", sorts[self->sort].key, item,
@@ -94,7 +94,7 @@ weft_status patterns_of_key(patterns *self, pattern_sort sort, const char *text,
     return status;
 }
 
-/* ---- of a file ---- */
+/* ---- entries of a file ---- */
 
 weft_status patterns_of_file(patterns *self, pattern_sort sort, json_t *object, const char *source, weft_error *err) {
     const char *key = NULL;
@@ -117,7 +117,7 @@ weft_status patterns_of_file(patterns *self, pattern_sort sort, json_t *object, 
     return status;
 }
 
-/* ---- which modules ---- */
+/* ---- matching ---- */
 
 static weft_status refuse_expression(const patterns *self, const char *module, const char *why, weft_error *err) {
     return weft_error_set(err, WEFT_E_DATA, "%s: %s '%s' %s", self->source, sorts[self->sort].key, module, why);
@@ -145,11 +145,11 @@ static weft_status refuse_unused(const patterns *self, const pattern *entry, wef
                           sorts[self->sort].key, entry->module, sorts[self->sort].one);
 }
 
-/* Gives one entry's value to the sites that it means and that have none yet. compiled: of a file's. */
+/* Assigns one entry's value to matching sites without a value. compiled: the expression of a file's entry. */
 static weft_status give_one(const patterns *self, const pattern *entry, const expression *compiled,
                             const weft_adapter_job *job, const uint8_t *chosen, uint8_t *given, double *values,
                             weft_error *err) {
-    const int of_file = self->source != NULL; /* its entries may mean modules that are not adapted, as PEFT's may */
+    const int of_file = self->source != NULL; /* its entries may match modules without an adapter, as in PEFT */
     int met = 0, used = 0;
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);
@@ -190,9 +190,9 @@ weft_status patterns_give(const patterns *self, const weft_adapter_job *job, con
     return status;
 }
 
-/* ---- as PEFT reads it ---- */
+/* ---- writing in PEFT's format ---- */
 
-/* Whether all that are chosen of a site's name have its value. */
+/* True if all chosen sites with the site's name have the same value. */
 static int is_of_name(const weft_adapter_job *job, const uint8_t *chosen, const double *values, uint32_t i) {
     const char *name = targets_last_name(weft_adapter_site(job, i)->path);
     for (uint32_t k = 0; k < job->n_sites; k++)

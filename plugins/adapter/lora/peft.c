@@ -1,5 +1,5 @@
-/* plugins/adapter/lora/peft.c: adapter_config.json of a LoRA, both ways. What PEFT can say and this adapter cannot do
- * is refused by its key: a key that is passed over would change what is computed. */
+/* plugins/adapter/lora/peft.c: reads and writes the adapter_config.json of a LoRA. A PEFT option that this adapter does
+ * not support fails with its key, because ignoring it would change the computation. */
 #include "../common/source.h"
 #include "lora.h"
 #include <stdlib.h>
@@ -17,13 +17,13 @@ static weft_status refuse(const reading *self, const char *key, const char *why)
     return weft_error_set(self->err, WEFT_E_DATA, "%s: %s %s", self->source->config_path, key, why);
 }
 
-/* The keys that are read here, and those that only say how a new adapter begins or belong to a key that is refused. */
+/* The keys that are read here, and keys that only initialize a new adapter or belong to a rejected key. */
 static const char known[] = "r,lora_alpha,lora_dropout,bias,use_rslora,use_dora,exclude_modules,init_lora_weights,"
                             "layers_to_transform,layers_pattern,rank_pattern,alpha_pattern,"
                             "loftq_config,eva_config,corda_config,lora_ga_config,megatron_core,qalora_group_size,"
                             "runtime_config";
 
-/* Of PEFT's ways to begin those that change the base as well, each time that the adapter is loaded. */
+/* True for PEFT's initializations that also change the base each time the adapter is loaded. */
 static int changes_base(const char *init) {
     static const char *const forms[] = {"pissa", "olora", "corda", "loftq", "lora_ga"};
     for (size_t i = 0; init != NULL && i < sizeof forms / sizeof *forms; i++)
@@ -68,7 +68,7 @@ static int lists(const json_t *list, const char *text) {
     return 0;
 }
 
-/* The words of a list of texts or numbers but for those of another list, with commas. NULL: no memory. */
+/* Joins the strings or numbers of a list with commas, without those of another list. NULL: no memory. */
 static char *join_list(const json_t *list, const json_t *without) {
     char *all = strdup("");
     for (size_t i = 0; all != NULL && i < json_array_size(list); i++) {
@@ -101,7 +101,7 @@ static weft_status read_wanted(lora_modules *self, const reading *from) {
     char number[32];
     if (!is_text && (!json_is_array(modules) || json_array_size(modules) == 0))
         return refuse(from, "target_modules", "is neither a list of names nor one expression");
-    /* What is trained whole PEFT does not adapt as well. */
+    /* PEFT does not adapt completely trained modules. */
     self->names = is_text ? strdup(is_all ? "all-linear" : "")
                           : join_list(modules, json_object_get(from->config, "modules_to_save"));
     self->regex = strdup(is_text && !is_all ? json_string_value(modules) : "");
@@ -171,7 +171,7 @@ weft_status lora_read(weft_adapter *self, const weft_adapter_source *source, wef
 
 /* ---- writing ---- */
 
-/* Whether all sites of the name are chosen: then the name says it, else each path does. */
+/* True if all sites of the name are chosen: then the file has the name, else each path. */
 static int is_chosen_everywhere(const weft_adapter_job *job, const uint8_t *chosen, const char *name) {
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);

@@ -1,5 +1,5 @@
-/* mlp-head: fully connected layers between the last norm and the head, y = x + out(f(... f(fc_0 x))), where `out`
- * starts at zero, so that training begins at the base's own logits. */
+/* mlp-head: fully connected layers between the last norm and the head, y = x + out(f(... f(fc_0 x))). `out` starts at
+ * zero, so that training begins with the base's logits. */
 #include "../common/source.h"
 
 #include <math.h>
@@ -17,7 +17,7 @@
 /* clang-format on */
 WEFT_KEYS(mlp_head_config, MLP_HEAD_KEYS)
 
-/* Values of the key activation, in its order, and what they are to the operator. */
+/* Values of the key `activation`, in its order, and the operator's forms. */
 static const struct {
     const char *name;
     int32_t form; /* weft_activation_form */
@@ -28,7 +28,7 @@ enum { MOST_LAYERS = 64 };
 
 struct weft_adapter {
     int64_t layers, width; /* width 0: the model's */
-    int64_t activation;    /* of forms */
+    int64_t activation;    /* index into `forms` */
     weft_weight *hidden[MOST_LAYERS], *out;
     char config_json[160];
 };
@@ -53,7 +53,7 @@ static weft_status read_activation(weft_adapter *self, const json_t *config, int
                           forms[asked].name, source->config_path, found);
 }
 
-/* What one that is continued has. */
+/* Reads the shape of a continued adapter. */
 static weft_status read_shape(weft_adapter *self, const mlp_head_config *keys, const weft_adapter_source *source,
                               weft_error *err) {
     json_t *config = NULL;
@@ -87,9 +87,9 @@ static weft_status mlp_head_create(weft_adapter **out, const weft_host *host, co
     return status;
 }
 
-/* ---- what is added ---- */
+/* ---- declare ---- */
 
-/* Hidden ones start as torch.nn.Linear does, but for biases, which are zero. */
+/* Hidden layers start like torch.nn.Linear, except that biases are zero. */
 static weft_weight *add_layer(const weft_builder *b, weft_module *module, const char *name, int64_t out, int64_t in,
                               int starts_at_zero) {
     const weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec,

@@ -1,5 +1,6 @@
 /* prefix: trained keys and values before every document (Li and Liang, arXiv 2101.00190), as PEFT's PREFIX_TUNING
- * without a projection has them: one softmax over them and the others, and real places count from `length`. */
+ * without a projection. One softmax covers the prefix and the document, and the document's positions start at
+ * `length`. */
 #include "../common/source.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ WEFT_KEYS(prefix_config, PREFIX_KEYS)
 
 typedef struct prefix_part {
     weft_weight *k, *v;
-    const char *path; /* of the module that both are below */
+    const char *path; /* path of the common parent module */
 } prefix_part;
 
 struct weft_adapter {
@@ -23,7 +24,7 @@ struct weft_adapter {
     double init_std;
     prefix_part *parts; /* [n_sites] */
     uint32_t n_sites;
-    int64_t width, layers; /* of keys, and how many attentions there are */
+    int64_t width, layers; /* width of keys, and number of attentions */
     char config_json[320];
 };
 
@@ -33,7 +34,7 @@ static void prefix_destroy(weft_adapter *self) {
     free(self);
 }
 
-/* The length of one that is continued. */
+/* Reads the length of a continued adapter. */
 static weft_status read_length(weft_adapter *self, int64_t asked, const weft_adapter_source *source, weft_error *err) {
     json_t *config = NULL;
     weft_status status = source_open(&config, source, "PREFIX_TUNING", err);
@@ -76,7 +77,7 @@ static weft_weight *add_rows(const weft_adapter *self, const weft_adapter_job *j
     return b->weight(b->ctx, site->module, &spec);
 }
 
-/* PEFT has one table for all layers. */
+/* Checks that all layers have one width: PEFT has one table for all layers. */
 static weft_status check_width(weft_adapter *self, const weft_site *site, weft_error *err) {
     const int64_t width = site->kv_heads * site->head_dim;
     if (self->layers == 0) self->width = width;
@@ -128,8 +129,8 @@ static weft_value prefix_attention(const weft_adapter *self, uint32_t site, weft
     return ops->attention_with_prefix(g, q, k, v, starts, keys, values, args);
 }
 
-/* PEFT's table is (length, layers * 2 * width): of each layer the keys, then the values. PEFT puts no model around the
- * base then, so its weights are called base_model.X. */
+/* PEFT's table is (length, layers * 2 * width): for each layer the keys, then the values. PEFT does not wrap the base
+ * in a model of its own here, so the base's weights are named base_model.X. */
 static weft_status prefix_tensor(const weft_adapter *self, const char *parameter, weft_adapter_tensor *out,
                                  weft_error *err) {
     int64_t column = 0;

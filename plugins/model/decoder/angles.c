@@ -1,9 +1,9 @@
-/* angles.c: the tables of cosines and sines, of plain rotary positions and of those that are scaled for longer texts:
- * linear (Chen et al., arXiv 2306.15595), dynamic (its base grows with the text), YaRN (Peng et al., arXiv 2309.00071),
- * LongRoPE (Ding et al., arXiv 2402.13753) and what Llama 3.1 does (Grattafiori et al., arXiv 2407.21783).
+/* angles.c: tables of cosines and sines of rotary positions, plain or scaled for longer texts. The scalings are linear
+ * (Chen et al., arXiv 2306.15595), dynamic (the base grows with the text), YaRN (Peng et al., arXiv 2309.00071),
+ * LongRoPE (Ding et al., arXiv 2402.13753) and Llama 3.1 (Grattafiori et al., arXiv 2407.21783).
  *
- * Frequencies and angles are rounded to fp32 where transformers rounds them: an angle of a late place is wrong in its
- * fourth digit otherwise. */
+ * Frequencies and angles are rounded to fp32 at the same points as in transformers. Otherwise the angle of a high
+ * position differs in its fourth digit. */
 #include "decoder.h"
 
 #include <math.h>
@@ -16,13 +16,13 @@ static float power(double base, int64_t i, int64_t dim) {
     return (float)pow((double)(float)base, (double)((float)(2 * i) / (float)dim));
 }
 
-/* The base of `dynamic` for a text of this many places; up to the context it is the plain one. */
+/* Returns the base of `dynamic` for a text of this length; up to the context it is the plain base. */
 static double dynamic_base(const decoder_rope *r, int64_t places) {
     const double ratio = (double)(places > r->context ? places : r->context) / (double)r->context;
     return r->theta * pow(r->factor * ratio - (r->factor - 1), (double)r->dim / (double)(r->dim - 2));
 }
 
-/* Between wave lengths that stay and those that grow by the factor lies a stretch that goes from one to the other. */
+/* Interpolates between short wavelengths, which stay unchanged, and long ones, which are multiplied by the factor. */
 static float llama3_frequency(const decoder_rope *r, float plain) {
     const float original = (float)r->original, wave = (float)TWO_PI / plain, factor = (float)r->factor;
     const double longest = (double)r->original / r->low, shortest = (double)r->original / r->high;
@@ -32,7 +32,7 @@ static float llama3_frequency(const decoder_rope *r, float plain) {
     return (1.0F - smooth) * plain / factor + smooth * plain;
 }
 
-/* The pair, as a fraction, that turns this often over the original context. */
+/* Returns the (fractional) pair with this number of turns over the original context. */
 static double yarn_pair(const decoder_rope *r, double turns) {
     return (double)r->dim * log((double)r->original / (turns * TWO_PI)) / (2 * log(r->theta));
 }
@@ -72,7 +72,7 @@ static double yarn_magnitude(double factor, double mscale) {
     return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
-/* What cosines and sines are multiplied by. */
+/* Returns the factor of cosines and sines. */
 static float magnitude(const decoder_rope *r) {
     if (r->attention_factor != 0) return (float)r->attention_factor;
     if (r->kind == ROPE_LONG && r->factor > 1) return (float)sqrt(1 + log(r->factor) / log((double)r->original));

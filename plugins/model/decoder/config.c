@@ -1,12 +1,11 @@
-/* config.c: reads config.json in the spelling of transformers 4 and 5. A key either is understood here, or is known to
- * leave the numbers as they are, or stops the run with its name: a model that is computed almost right is worse than
- * none. */
+/* config.c: reads config.json with the keys of transformers 4 and 5. Each key is used here, or is known not to change
+ * the numbers, or fails by name: an almost correct model would be worse than an error. */
 #include "reader.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* "a,b,c" holds key. */
+/* True if "a,b,c" contains key. */
 static int ignored(const char *list, const char *key) {
     const size_t n = strlen(key);
     while (list != NULL && *list != '\0') {
@@ -17,9 +16,9 @@ static int ignored(const char *list, const char *key) {
     return 0;
 }
 
-/* ---- which family it is ---- */
+/* ---- model family ---- */
 
-/* Said of a model that this plugin does not compute: which one does, where one does. */
+/* Rejects a model type that this plugin does not support, and names the plugin that does, if there is one. */
 static void refuse_type(reader *r, const family *of, const json_t *type) {
     const char *name = json_string_value(type);
     char text[96], list[256];
@@ -39,7 +38,7 @@ static void refuse_type(reader *r, const family *of, const json_t *type) {
 static void read_kind(reader *r, const family *of) {
     const json_t *type = reader_need(r, "model_type"), *architectures = reader_get(r, "architectures");
     const char *inner = of->id == GEMMA3 ? "TextModel"
-                                         : "Model"; /* of a checkpoint without a head, or with a tied one */
+                                         : "Model"; /* of a checkpoint without a head, or with a tied head */
     char wanted[64], headless[64], allowed[150];
     if (type != NULL && (!json_is_string(type) || strcmp(json_string_value(type), of->name) != 0))
         refuse_type(r, of, type);
@@ -55,9 +54,9 @@ static void read_kind(reader *r, const family *of) {
     if (architectures != NULL) reader_refuse(r, "architectures", architectures, allowed);
 }
 
-/* ---- the parts ---- */
+/* ---- parts of the configuration ---- */
 
-/* transformers makes the embedding with padding_idx = pad_token_id, and torch counts a negative one from the end. */
+/* transformers creates the embedding with padding_idx = pad_token_id, and torch counts a negative one from the end. */
 static void read_pad(reader *r, decoder_config *c) {
     json_t *value = reader_get(r, "pad_token_id");
     const int by_default = !reader_says(r, "pad_token_id") && c->family->absent.has_pad;
@@ -128,7 +127,7 @@ static int32_t activation_of(reader *r, const char *key, const json_t *value, co
     return WEFT_SILU;
 }
 
-/* Gemma's have a name of their own for it; what older releases wrote beside it must not say something else. */
+/* Gemma has its own key for the activation; the key of older releases must not contradict it. */
 static void read_activation(reader *r, decoder_config *c) {
     const int own = (c->family->id & (GEMMA2 | GEMMA3)) != 0;
     const char *key = own ? "hidden_activation" : "hidden_act", *other = own ? "hidden_act" : "hidden_activation";
@@ -140,7 +139,7 @@ static void read_activation(reader *r, decoder_config *c) {
                         reader_shown(second, text), key);
 }
 
-/* What the files hold; they say it themselves, too, so this changes nothing but must be a type that is read. */
+/* Type of the weights. The files contain it, too, so this value has no effect, but it must be a supported type. */
 static void read_dtype(reader *r, const char *key) {
     static const char *const known[] = {"float32", "bfloat16", "float16", "auto"};
     json_t *value = reader_get(r, key);
@@ -158,7 +157,7 @@ static void read_biases(reader *r, decoder_config *c) {
     c->mlp_bias = reader_flag(r, "mlp_bias", 0);
 }
 
-/* null is no cap, an absent one the family's. */
+/* null disables the cap; a missing key has the family's default. */
 static double read_cap(reader *r, const char *key, double absent) {
     return reader_number(r, key, 0, 0, reader_says(r, key) ? 0 : absent);
 }
@@ -171,16 +170,16 @@ static void read_attention(reader *r, decoder_config *c) {
     c->logit_cap = read_cap(r, "final_logit_softcapping", c->family->absent.logit_cap);
 }
 
-/* ---- all of it ---- */
+/* ---- read ---- */
 
-/* What is off says so in several ways; where a value is named that is none of them, it alone will do. */
+/* Any false value disables a feature, unless `allowed` names another value: then only that value is accepted. */
 static int is_allowed(const json_t *value, const char *allowed) {
     char text[96];
     if (json_is_null(value) || strcmp(reader_shown(value, text), allowed) == 0) return 1;
     return strcmp(allowed, "1") != 0 && reader_is_off(value);
 }
 
-/* What else to do than to set it so. */
+/* Returns the fix for an error message, if it is another one than setting the allowed value. */
 static const char *next_step(const char *key, const char *allowed) {
     if (strcmp(key, "quantization_config") != 0) return allowed;
     return "null, or what bitsandbytes says of nf4 and int8: weights that other programs have packed are not read. "
@@ -207,7 +206,7 @@ static void read_key(reader *r, const family *of, const char *ignore, const char
     }
 }
 
-/* Keys that are not understood: harmless, off, or refused. */
+/* Reads the remaining keys: harmless, disabled, or rejected. */
 static void read_rest(reader *r, const family *of, const char *ignore) {
     const char *key = NULL;
     json_t *value = NULL;

@@ -1,9 +1,9 @@
-/* decoder.c: the decoder of LLaMA (Touvron et al., arXiv 2302.13971) and of the families that have come of it: norms,
- * rotary positions, grouped queries, a gated MLP. What sets them apart is in families.c.
+/* decoder.c: the decoder of LLaMA (Touvron et al., arXiv 2302.13971) and of derived families: norms, rotary positions,
+ * grouped queries, a gated MLP. families.c contains the differences.
  *
- * Module and parameter names are those of the Hugging Face checkpoints, declared in their order. Forward is cut into
- * embed, then attn and mlp per block, then head; a block's norms belong to the segment that uses them. The build makes
- * a plugin for each family of these sources; DECODER_FAMILY is its id. */
+ * Module and parameter names are those of the Hugging Face checkpoints, declared in their order. Forward has the
+ * segments embed, then attn and mlp per block, then head; a block's norms belong to the segment that uses them. The
+ * build creates one plugin per family from these sources; DECODER_FAMILY is its id. */
 #include "decoder.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 WEFT_KEYS(decoder_settings, DECODER_KEYS)
 
-/* NULL: the family has none there. */
+/* NULL: the family lacks the weight. */
 typedef struct decoder_block {
     weft_weight *before_attention, *q, *k, *v, *q_norm, *k_norm, *o, *after_attention;
     weft_weight *before_mlp, *gate, *up, *down, *after_mlp;
@@ -19,7 +19,7 @@ typedef struct decoder_block {
 
 struct weft_model {
     decoder_config config;
-    weft_table *rope, *local; /* (places, elements that turn) */
+    weft_table *rope, *local; /* (positions, rotated elements) */
     weft_weight *embed, *norm, *head;
     decoder_block *blocks;
 };
@@ -61,9 +61,9 @@ static void decoder_info(const weft_model *self, weft_model_info *out) {
     out->head_path = "lm_head";
 }
 
-/* ---- what there is ---- */
+/* ---- declare ---- */
 
-/* "Llama" and "Attention": "LlamaAttention". */
+/* Returns "LlamaAttention" for "Llama" and "Attention". */
 static const char *class_name(const weft_model *self, char out[64], const char *end) {
     (void)snprintf(out, 64, "%s%s", self->config.family->classes, end);
     return out;
@@ -102,7 +102,7 @@ static weft_weight *embedding(const weft_model *self, const weft_builder *b, wef
     return b->weight(b->ctx, parent, &spec);
 }
 
-/* name NULL: there is none. */
+/* name NULL: no norm. */
 static weft_weight *norm(const weft_model *self, const weft_builder *b, weft_module *parent, const char *name,
                          int64_t width) {
     char text[64];
@@ -197,14 +197,14 @@ static weft_status decoder_declare(weft_model *self, const weft_builder *b, weft
     return WEFT_OK;
 }
 
-/* ---- what is computed ---- */
+/* ---- compute ---- */
 
-/* gain NULL: x as it is. */
+/* gain NULL: returns x unchanged. */
 static weft_value normed(const weft_model *self, weft_graph *g, const weft_ops *ops, weft_value x, weft_weight *gain) {
     return gain == NULL ? x : ops->rms_norm(g, x, gain, self->config.eps);
 }
 
-/* Queries or keys, (B, T, heads * head_dim): a product, normed and turned where that is so. */
+/* Returns queries or keys, (B, T, heads * head_dim): a matmul, then a norm and a rotation if the layer has them. */
 static weft_value turned(const weft_model *self, const decoder_layer *layer, weft_graph *g, const weft_ops *ops,
                          weft_value h, weft_value places, weft_weight *weight, weft_weight *gain, int64_t heads) {
     const decoder_config *c = &self->config;
@@ -234,12 +234,12 @@ static weft_value attention(const weft_model *self, int64_t index, weft_graph *g
     const weft_value q = turned(self, layer, g, ops, h, places, block->q, block->q_norm, c->heads);
     const weft_value k = turned(self, layer, g, ops, h, places, block->k, block->k_norm, c->kv_heads);
     const weft_value v = ops->linear(g, h, block->v);                           /* (B,T,kv*head_dim) */
-    const weft_value mixed = ops->attention(g, q, k, v, ops->starts(g), &args); /* as q */
+    const weft_value mixed = ops->attention(g, q, k, v, ops->starts(g), &args); /* shape of q */
     const weft_value y = ops->linear(g, mixed, block->o);
     return ops->add(g, x, normed(self, g, ops, y, block->after_attention));
 }
 
-/* x: (B, T, width) -> (B, T, width); inside it is (B, T, mlp) */
+/* x: (B, T, width) -> (B, T, width); inner values are (B, T, mlp) */
 static weft_value mlp(const weft_model *self, const decoder_block *block, weft_graph *g, const weft_ops *ops,
                       weft_value x) {
     const weft_value h = normed(self, g, ops, x, block->before_mlp);

@@ -1,11 +1,11 @@
-/* families.c: the facts that set one family apart from another, a row each. Whatever is not said here is alike. */
+/* families.c: the differences between families, one row each. */
 #include "decoder.h"
 
 #include <stdio.h>
 
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-/* Before each part, as LLaMA has it; after it, as OLMo 2; or both, as Gemma 2. */
+/* Norms before each part (LLaMA), after it (OLMo 2), or both (Gemma 2). */
 #define NORMS_BEFORE                                                                                                   \
     { "input_layernorm", NULL, "post_attention_layernorm", NULL }
 #define NORMS_AFTER                                                                                                    \

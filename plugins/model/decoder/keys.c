@@ -1,8 +1,8 @@
-/* keys.c: the keys that a config.json may hold, and what the plugin makes of each. What is not listed may change the
- * arithmetic, for all that is known, and is refused by config.c. */
+/* keys.c: the known keys of config.json and their treatment. An unlisted key may change the arithmetic, so config.c
+ * rejects it. */
 #include "decoder.h"
 
-/* Families that read what is not read by all. */
+/* Families that read keys which other families do not. */
 enum {
     BIASED = LLAMA | QWEN3 | SMOLLM3 | OLMO2 | GEMMA | GEMMA2 | GEMMA3,
     WINDOWED = MISTRAL | QWEN2 | QWEN3 | SMOLLM3 | GEMMA2 | GEMMA3 | PHI3,
@@ -11,7 +11,7 @@ enum {
 
 /* clang-format off */
 
-/* Understood by config.c and its parts, whatever the family. */
+/* Read by config.c and its parts for every family. */
 static const char *const understood[] = {
     "model_type", "architectures", "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers",
     "num_attention_heads", "num_key_value_heads", "head_dim", "hidden_act", "rms_norm_eps", "max_position_embeddings",
@@ -20,8 +20,8 @@ static const char *const understood[] = {
     "bos_token_id", "eos_token_id", "pad_token_id",
 };
 
-/* They leave logits and gradients as they are: bookkeeping of transformers, what its outputs hold, labels of
- * classifiers, defaults of text generation (which files of older releases carry), marks that tools leave. */
+/* Do not change logits or gradients: bookkeeping of transformers, contents of its outputs, labels of classifiers,
+ * defaults of text generation (in files of older releases), marks of tools. */
 static const char *const harmless[] = {
     "_name_or_path", "_commit_hash", "_attn_implementation", "_attn_implementation_autoset",
     "_attn_implementation_internal", "_flash_attn_2_enabled", "attn_implementation", "transformers_version",
@@ -38,7 +38,7 @@ static const char *const harmless[] = {
     "unsloth_version", "model_name", "license",
 };
 
-/* Understood in some families. In others this value (or null) is what is computed; NULL: any, it changes nothing. */
+/* Read for some families. For others this value (or null) is the supported one; NULL: any value, without effect. */
 static const struct {
     const char *name;
     uint32_t families;
@@ -49,9 +49,10 @@ static const struct {
     {"sliding_window",          WINDOWED,                  "null"},
     {"use_sliding_window",      QWEN2 | QWEN3 | SMOLLM3,   "false"},
     {"max_window_layers",       QWEN2 | QWEN3,             NULL},
-    {"sliding_window_size",     GEMMA2,                    "null"}, /* of its first files, beside sliding_window */
+    {"sliding_window_size",     GEMMA2,                    "null"}, /* in its first files, in addition to
+                                                                       sliding_window */
     {"sliding_window_pattern",  GEMMA3,                    "null"},
-    {"_sliding_window_pattern", 0,                         NULL}, /* layer_types, beside it, says the same */
+    {"_sliding_window_pattern", 0,                         NULL}, /* redundant with layer_types */
     {"no_rope_layers",          SMOLLM3,                   "null"},
     {"no_rope_layer_interval",  SMOLLM3,                   "null"},
     {"rope_local_base_freq",    GEMMA3,                    "null"},
@@ -61,7 +62,7 @@ static const struct {
     {"final_logit_softcapping", GEMMA2 | GEMMA3,           "null"},
 };
 
-/* They change the arithmetic, and this value (or null) is what the plugin computes. */
+/* Change the arithmetic; the plugin supports only this value (or null). */
 static const struct {
     const char *name, *allowed;
 } off[] = {

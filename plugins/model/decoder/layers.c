@@ -1,9 +1,9 @@
-/* layers.c: what config.json says of single layers: which look back through a window, which turn positions. */
+/* layers.c: reads per-layer settings from config.json: layers with a sliding window, and layers without rotation. */
 #include "reader.h"
 
 #include <stdlib.h>
 
-/* transformers reads sliding_window alone, so the other name may only say the same. */
+/* transformers reads only sliding_window, so the other key must not contradict it. */
 static void judge_other_name(reader *r, int64_t window) {
     const json_t *other = reader_get(r, "sliding_window_size");
     char text[96];
@@ -12,7 +12,7 @@ static void judge_other_name(reader *r, int64_t window) {
                     reader_shown(other, text), (long long)window);
 }
 
-/* The window of those layers that have one; 0: there is none. */
+/* Returns the window of layers that have one; 0 without a window. */
 static int64_t read_window(reader *r, const decoder_config *c) {
     const window_rule rule = c->family->windows;
     const int64_t absent = reader_says(r, "sliding_window") ? 0 : c->family->absent.window;
@@ -24,7 +24,7 @@ static int64_t read_window(reader *r, const decoder_config *c) {
     return asked && !reader_flag(r, "use_sliding_window", 0) ? 0 : window;
 }
 
-/* One entry for each layer, or more than those, of 1 where positions are turned and 0 where they are not. */
+/* Reads a list with at least one entry per layer: 1 with rotation, 0 without. */
 static void read_no_rope_list(reader *r, decoder_config *c, json_t *list) {
     if (!json_is_array(list) || json_array_size(list) < (size_t)c->layers) {
         reader_refuse(r, "no_rope_layers", list, "null, or a list of 0 and 1 with one for each layer");
@@ -48,7 +48,7 @@ static void read_no_rope(reader *r, decoder_config *c) {
         for (int64_t i = 0; i < c->layers; i++) c->layer[i].has_rope = (i + 1) % every != 0;
 }
 
-/* Where layer_types says nothing. */
+/* Used without layer_types. */
 static int windowed_by_rule(const decoder_config *c, int64_t window, int64_t first, int64_t every, int64_t index) {
     switch (c->family->windows) {
     case WINDOW_NOWHERE: return 0;
@@ -60,14 +60,14 @@ static int windowed_by_rule(const decoder_config *c, int64_t window, int64_t fir
     return 0;
 }
 
-/* 1: through a window, 0: back to the beginning, -1: neither is said. */
+/* Returns 1 for a window, 0 for full attention, -1 for an unknown type. */
 static int windowed_by_type(const json_t *type) {
     const char *name = json_string_value(type);
     if (name == NULL) return -1;
     return strcmp(name, "sliding_attention") == 0 ? 1 : strcmp(name, "full_attention") == 0 ? 0 : -1;
 }
 
-/* What is said in two places must agree: transformers takes some of it here and some of it there. */
+/* Settings in two keys must agree, because transformers reads each of them in some places. */
 static void judge_type(reader *r, const decoder_config *c, const json_t *types, int64_t window, int said, int ruled) {
     const window_rule rule = c->family->windows;
     if (said < 0) reader_refuse(r, "layer_types", types, "a list of \"full_attention\" and \"sliding_attention\"");

@@ -1,5 +1,5 @@
-/* rope.c: what config.json says of rotary positions: rope_parameters as transformers 5 writes them, rope_theta and
- * rope_scaling as transformers 4 did, one of them for all layers or, in Gemma 3, one for each sort of layer. */
+/* rope.c: reads the rotary settings of config.json: rope_parameters of transformers 5, or rope_theta and rope_scaling
+ * of transformers 4; one object for all layers or, in Gemma 3, one per layer type. */
 #include "reader.h"
 
 #include <stdlib.h>
@@ -59,7 +59,7 @@ static const char *kind_name(rope_kind kind) {
     return "default";
 }
 
-/* A member that this kind does not read may have been meant to change something. */
+/* Rejects members that this kind does not read, because they may change the arithmetic. */
 static void judge_members(reader *r, rope_kind kind) {
     const char *key = NULL;
     json_t *value = NULL;
@@ -75,7 +75,7 @@ static void judge_members(reader *r, rope_kind kind) {
     }
 }
 
-/* A list of dim/2 numbers above 0. */
+/* Reads a list of dim/2 numbers above 0. */
 static double *read_list(reader *r, const char *key, int64_t n) {
     json_t *list = reader_need(r, key);
     double *out = NULL;
@@ -94,7 +94,7 @@ static double *read_list(reader *r, const char *key, int64_t n) {
     return out;
 }
 
-/* A number above 0 that must be there. */
+/* Reads a required number above 0. */
 static double need_number(reader *r, const char *key) {
     (void)reader_need(r, key);
     return reader_number(r, key, 0, 0, 1);
@@ -108,7 +108,7 @@ static void read_llama3(reader *r, decoder_rope *rope) {
                         r->of, rope->high, rope->low);
 }
 
-/* factor where the kind has one. longrope's and yarn's follows from the two contexts where it is not said. */
+/* Reads `factor` if the kind has one. For longrope and yarn its default is the ratio of the two contexts. */
 static void read_factor(reader *r, decoder_rope *rope) {
     const double ratio = (double)rope->context / (double)rope->original;
     rope->factor = 1;
@@ -135,16 +135,16 @@ static void read_own(reader *r, decoder_rope *rope) {
     }
 }
 
-/* ---- where it stands ---- */
+/* ---- locations in the file ---- */
 
-/* What is said outside of the object as well as in it: a value there may only repeat it. Returns it, or `absent`. */
+/* Returns a value that may be inside the object, outside of it, or both if equal; else `absent`. */
 static double said_once(reader *r, const char *key, double inside, double outside, double absent) {
     if (inside != 0 && outside != 0 && inside != outside)
         reader_complain(r, "%s is said twice, as %.17g and as %.17g; keep the right one", key, inside, outside);
     return inside != 0 ? inside : outside != 0 ? outside : absent;
 }
 
-/* The elements that turn: all of a head, or in some families its first ones. */
+/* Returns the number of rotated elements: a complete head, or in some families its first elements. */
 static int64_t read_turned(reader *r, const decoder_config *c, double inside, double outside) {
     const double part = said_once(r, "partial_rotary_factor", inside, outside, 1);
     const int64_t dim = (int64_t)((double)c->head_dim * part);
@@ -159,10 +159,10 @@ static int64_t read_turned(reader *r, const decoder_config *c, double inside, do
     return dim;
 }
 
-/* What stands beside the object, for it to be read with. */
+/* Values outside of the object that belong to it. */
 typedef struct around {
-    double theta, part; /* 0: not said */
-    double absent;      /* theta where nobody says it */
+    double theta, part; /* 0: not set */
+    double absent;      /* default of theta */
 } around;
 
 static void read_object(reader *r, decoder_config *c, decoder_rope *rope, const char *name, json_t *object,
@@ -182,12 +182,12 @@ static void read_object(reader *r, decoder_config *c, decoder_rope *rope, const 
     rope->dim = read_turned(&inner, c, reader_number(&inner, "partial_rotary_factor", 0, 0, 0), outside->part);
     rope->context = c->context;
     rope->original = reader_size(&inner, "original_max_position_embeddings", INT32_MAX, c->context);
-    if (beside > 0) rope->original = beside; /* as transformers decides between the two */
+    if (beside > 0) rope->original = beside; /* the same preference as in transformers */
     if (inner.status == WEFT_OK) read_own(&inner, rope);
     r->status = inner.status;
 }
 
-/* Without what the other spelling has outside of its object, and with the newer name of the type. */
+/* Removes values that the other spelling has outside of its object, and uses the newer key of the type. */
 static json_t *without_outer(const json_t *object, const json_t *other) {
     static const char *const outer[] = {"rope_theta", "partial_rotary_factor", "original_max_position_embeddings"};
     json_t *out = json_copy((json_t *)(uintptr_t)object);
@@ -199,7 +199,7 @@ static json_t *without_outer(const json_t *object, const json_t *other) {
     return out;
 }
 
-/* The same in the two spellings, as a file says it that both releases of transformers read. */
+/* True if both spellings are equal, as in a file that both releases of transformers can read. */
 static int is_said_twice(const json_t *newer, const json_t *older) {
     json_t *a = without_outer(newer, older), *b = without_outer(older, newer);
     const int same = json_equal(a, b);
@@ -208,7 +208,7 @@ static int is_said_twice(const json_t *newer, const json_t *older) {
     return same;
 }
 
-/* The one object there is: in the newer spelling, or the older one. */
+/* Returns the single object, in the newer or the older spelling. */
 static json_t *find_object(reader *r, const char **name) {
     json_t *newer = reader_get(r, "rope_parameters"), *older = reader_get(r, "rope_scaling");
     const int both = newer != NULL && older != NULL;
@@ -218,8 +218,8 @@ static json_t *find_object(reader *r, const char **name) {
     return newer != NULL ? newer : older;
 }
 
-/* Gemma 3: rope_parameters holds one object for each sort of layer; in the older spelling rope_scaling is for those
- * without a window, and rope_local_base_freq the base of the others. */
+/* Gemma 3: rope_parameters contains one object per layer type. In the older spelling rope_scaling applies to layers
+ * without a window, and rope_local_base_freq is the base of the others. */
 static void read_pair(reader *r, decoder_config *c, const around *outside) {
     static const char *const sorts[2] = {"full_attention", "sliding_attention"};
     json_t *pair = reader_get(r, "rope_parameters"), *scaling = reader_get(r, "rope_scaling"), *value = NULL;

@@ -1,10 +1,9 @@
-/* adamw: Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101), as torch.optim.AdamW defines it.
+/* adamw: Adam with decoupled weight decay (Loshchilov and Hutter, arXiv 1711.05101), as defined by torch.optim.AdamW.
  *
  *     m = beta1 m + (1 - beta1) g            v = beta2 v + (1 - beta2) g^2
  *     w = w - lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) - lr weight_decay w
  *
- * t counts updates, from 1. The powers are taken in fp64; the body sees what is left of them.
- */
+ * t counts updates, from 1. The powers are computed in fp64; the kernel body receives the derived factors. */
 #include <weft/optimizer.h>
 
 /* clang-format off */
@@ -19,8 +18,8 @@ WEFT_KEYS(adamw_config, ADAMW_KEYS)
 
 WEFT_HP(adamw_hp, float step_size; float decay_size; float take1; float take2; float root_scale; float eps;)
 
-/* m and v move by a small part of a difference, and the weight by a small number: written as beta m + (1 - beta) g, or
- * as w (1 - lr decay), the rounding of a factor near one would act on the whole value at every step. */
+/* The update adds small differences to m, v and w. The forms beta m + (1 - beta) g and w (1 - lr decay) have a factor
+ * near one. Its rounding would change the complete value at every step. */
 /* clang-format off */
 WEFT_ELEMENTWISE(adamw_step, adamw_hp, 2,
     s0 += hp->take1 * (g - s0);

@@ -3,14 +3,14 @@
  *     m = beta1 m + (1 - beta1) g            v = beta2 v + (1 - beta2) g^2
  *     step = -lr (m / (1 - beta1^t)) / (sqrt(v / (1 - beta2^t)) + eps) - lr weight_decay w
  *
- * A step is often too small to move a bf16 number, which has 8 bits. Kahan's compensation keeps what is lost:
+ * A step is often too small to change a bf16 number, which has 8 bits. Kahan summation keeps the rounding error:
  *
  *     c = c + step        w' = bf16(w + c)        c = c + (w - w')
  *
- * All of it is computed in fp32 and each number is rounded once, into the type that it is stored in, where the original
- * rounds after every operation. The decay is a part of the step here, so that it is compensated, too; there it
- * multiplies the weight, and is lost where lr weight_decay is below 2^-9. Weights that are stored in fp32 are not
- * rounded, and c stays next to nothing. */
+ * All values are computed in fp32 and rounded once, to their storage type; the original rounds after every
+ * operation. Here the decay is part of the step, so that it is compensated, too. In the original it multiplies the
+ * weight, and has no effect if lr weight_decay is below 2^-9. Weights that are stored in fp32 are not rounded, and c
+ * remains close to zero. */
 #include <weft/optimizer.h>
 
 /* clang-format off */

@@ -19,8 +19,8 @@
 /* clang-format on */
 WEFT_KEYS(sgd_config, SGD_KEYS)
 
-/* forget = 1 - momentum and not momentum itself: what fp32 rounds away from 1 - momentum would else be multiplied by
- * 1 / (1 - momentum) in the buffer. */
+/* forget = 1 - momentum, rather than momentum: otherwise the rounding error of 1 - momentum in fp32 would be multiplied
+ * by 1 / (1 - momentum) in the buffer. */
 WEFT_HP(sgd_hp, float lr; float weight_decay; float forget; float take; float of_gradient; float of_buffer;)
 
 /* clang-format off */

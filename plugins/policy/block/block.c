@@ -1,4 +1,5 @@
-/* block: each block of the model (a child of its list of blocks) is a unit; the rest is left to the root unit. */
+/* block: each block of the model (a child of its list of blocks) is a unit; the other parameters are in the root
+ * unit. */
 #include <weft/policy.h>
 
 WEFT_NO_KEYS(block_config)

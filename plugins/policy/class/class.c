@@ -1,7 +1,7 @@
-/* class: each module of the named classes is a unit; the rest is left to the root unit.
+/* class: each module of the named classes is a unit; the other parameters are in the root unit.
  *
- * A name is a class of the model, or else a part of one, in whatever case: `layer` stands for LlamaDecoderLayer. Where
- * chosen modules lie in one another, the inner one takes its parameters and the outer one the rest of its own. */
+ * A name is a class of the model, or else a case-insensitive part of one: `layer` matches LlamaDecoderLayer. If chosen
+ * modules are nested, the inner unit has its parameters and the outer unit the rest. */
 #include "../../common/distance.h"
 
 #include <strings.h>
@@ -14,7 +14,7 @@ WEFT_KEYS(class_config, CLASS_KEYS)
 
 /* ---- names ---- */
 
-/* Copies the next name of "a,b,c" and returns what follows it; NULL: there is none. */
+/* Copies the next name of "a,b,c" and returns the rest of the list; NULL at the end. */
 static const char *next_name(const char *list, char name[NAME_SIZE]) {
     const size_t n = strcspn(list, ",");
     if (n == 0) return NULL;
@@ -40,7 +40,7 @@ static int fits(const weft_policy_job *job, const char *name, const weft_module_
     return is_class(job, name) ? strcmp(module->class_name, name) == 0 : holds(module->class_name, name);
 }
 
-/* ---- a name that is none ---- */
+/* ---- names without a match ---- */
 
 static int seen_before(const weft_policy_job *job, uint32_t i) {
     uint32_t before;
@@ -96,7 +96,7 @@ static weft_status class_units(const weft_host *host, const void *config, const 
     uint32_t i;
     (void)host;
     if (status != WEFT_OK) return status;
-    for (i = job->n_modules; i-- > 0;) { /* inner modules before those around them */
+    for (i = job->n_modules; i-- > 0;) { /* inner modules before outer ones */
         const weft_module_view *module = weft_policy_module(job, i);
         if (module->path[0] != 0 && chosen(job, classes, module))
             wrap->claim_rest(wrap->ctx, wrap->unit(wrap->ctx, module->path), (int32_t)i);

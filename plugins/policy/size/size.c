@@ -1,8 +1,8 @@
-/* size: modules that follow one another are packed into units of at most N elements.
+/* size: packs consecutive modules into units of at most N elements.
  *
- * What is packed is the largest module that fits whole: a block stays in one piece where a block is no more than N. A
- * module whose own parameters are more than N is a unit by itself; no parameter is cut. Nothing is left for the root
- * unit, unless the model fits whole. */
+ * It packs the largest modules with at most N elements, so a block of at most N elements is not divided. A module with
+ * more than N elements of its own is a separate unit; parameters are not divided. The root unit is empty, unless the
+ * model fits in one unit. */
 #include <weft/policy.h>
 
 #define SIZE_KEYS(K)                                                                                                   \
@@ -10,7 +10,7 @@
       "Elements that a unit holds at most; a module with more of its own is a unit by itself.")
 WEFT_KEYS(size_config, SIZE_KEYS)
 
-/* What stays in one piece with a parameter: a module's whole subtree, or a large module's own parameters. */
+/* Parameters that stay together: a module's complete subtree, or a large module's own parameters. */
 typedef struct piece {
     int32_t module;
     int64_t elements;
@@ -30,14 +30,15 @@ static piece piece_of(const weft_policy_job *job, int64_t most, uint32_t paramet
     return made;
 }
 
-/* Units before they have names: those tell the last piece. */
+/* Units before they are named: a name requires the unit's last module. */
 typedef struct packing {
-    int32_t *unit_of;      /* [n_modules] of a module that is a piece; -1: it is none so far */
-    int32_t *first, *last; /* [n_parameters] modules of each unit */
+    int32_t *unit_of;      /* [n_modules] unit of a packed module; -1: not packed yet */
+    int32_t *first, *last; /* [n_parameters] first and last module of each unit */
     int32_t n_units;
 } packing;
 
-/* A parameter of a piece that is packed already goes with it, however far behind it stands. */
+/* Assigns parameters to units. A parameter of a packed module belongs to its unit, regardless of its position in the
+ * list. */
 static void pack(packing *self, const weft_policy_job *job, int64_t most) {
     int64_t elements = 0;
     uint32_t p;
@@ -65,7 +66,7 @@ static int32_t make_unit(const weft_wrap *wrap, const weft_module_view *first, c
 static void claim(packing *self, const weft_policy_job *job, const weft_wrap *wrap, int64_t most) {
     int32_t u;
     uint32_t p;
-    for (u = 0; u < self->n_units; u++) /* from here on `first` holds what the host calls the unit */
+    for (u = 0; u < self->n_units; u++) /* from here on `first` contains the host's unit numbers */
         self->first[u] = make_unit(wrap, weft_policy_module(job, (uint32_t)self->first[u]),
                                    weft_policy_module(job, (uint32_t)self->last[u]));
     for (p = 0; p < job->n_parameters; p++)

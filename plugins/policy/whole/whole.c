@@ -1,4 +1,4 @@
-/* whole: no unit but the root, which is the whole model. */
+/* whole: only the root unit, which contains the complete model. */
 #include <weft/policy.h>
 
 WEFT_NO_KEYS(whole_config)

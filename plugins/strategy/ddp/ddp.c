@@ -1,8 +1,9 @@
-/* ddp: every rank holds the whole model and takes its own leaves (Li et al., arXiv 2006.15704).
+/* ddp: every rank has the complete model and runs its own micro-batches (Li et al., arXiv 2006.15704).
  *
- * A unit's gradient leaves as soon as backward has completed it, and travels while backward goes on with the unit
- * below; its finished sum is gathered beside the unit after that. With reduce_at = last a replica adds up its own
- * leaves first, and units travel during its last backward only. Then every rank updates alike. */
+ * The reduction of a unit's gradient starts when backward has completed it, and runs concurrently with backward of the
+ * next unit. The gather of its final sum runs concurrently with the unit after that. With reduce_at = last a replica
+ * first sums its own micro-batches, and reductions run only during its last backward. Then all ranks apply the same
+ * update. */
 #include <weft/emit.h>
 
 #define DDP_KEYS(K)                                                                                                    \
@@ -18,8 +19,8 @@ typedef struct ddp {
     weft_emit e;
     const weft_strategy_job *job;
     int32_t rank, last;     /* reduce_at = last */
-    int32_t reduce, gather; /* events that are under way; -1: none */
-    int32_t finishing;      /* unit whose sum `reduce` finishes; -1: it does not */
+    int32_t reduce, gather; /* instructions in flight; -1: idle */
+    int32_t finishing;      /* unit of the final sum that `reduce` computes; -1: not a final sum */
 } ddp;
 
 static weft_status ddp_replicas(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t *out,
@@ -49,7 +50,7 @@ static int32_t leaf_of(const ddp *self, int32_t a) {
     return self->last ? weft_job_leaf_last(self->job, self->rank, a) : weft_job_leaf(self->job, self->rank, a);
 }
 
-/* Ends what is under way; a sum that is finished by that sets out. */
+/* Waits for the instructions in flight, and starts the gather of a final sum. */
 static void advance(ddp *self) {
     weft_emit_wait(&self->e, self->gather);
     weft_emit_wait(&self->e, self->reduce);
@@ -57,7 +58,7 @@ static void advance(ddp *self) {
     self->reduce = self->finishing = -1;
 }
 
-/* A complete leaf gradient joins the sum; the last one finishes it. */
+/* Adds a complete micro-batch gradient to the sum; the last one completes it. */
 static void reduce(ddp *self, int32_t unit, int32_t a) {
     const int32_t finishes = a == self->job->leaves - 1;
     if (self->last) (void)weft_emit_reduce(&self->e, unit, leaf_of(self, a), WEFT_SCOPE_RANK, 0);

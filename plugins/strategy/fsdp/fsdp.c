@@ -1,8 +1,8 @@
-/* fsdp: replicas that share what they hold (Rajbhandari et al., arXiv 1910.02054; Zhao et al., arXiv 2304.11277).
+/* fsdp: replicas with sharded storage (Rajbhandari et al., arXiv 1910.02054; Zhao et al., arXiv 2304.11277).
  *
- * Who holds what is a row of a table; which events follow from it stands in program.c. Under shard = optimizer the sum
- * of gradients is cut as well, though it is called replicated elsewhere: nobody reads the rest of it. What is whole
- * there is each leaf's gradient, of all units together until the leaf's backward is over. */
+ * A table defines the placements; program.c derives the instructions. Under shard = optimizer the gradient sum is
+ * sharded as well, although other implementations call it replicated: no rank reads the other shards. Only the gradient
+ * of each micro-batch is complete, for all units together until the backward of the micro-batch ends. */
 #include "fsdp.h"
 
 WEFT_KEYS_TABLE(fsdp_config, FSDP_KEYS)

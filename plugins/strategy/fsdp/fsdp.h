@@ -1,4 +1,4 @@
-/* fsdp.h: what the keys ask for, and the program as it is written (program.c). */
+/* fsdp.h: the configuration keys, and the functions shared by fsdp.c and program.c. */
 #ifndef WEFT_STRATEGY_FSDP_H
 #define WEFT_STRATEGY_FSDP_H
 
@@ -29,9 +29,9 @@ typedef enum fsdp_shard {
     FSDP_STAGE_3
 } fsdp_shard;
 
-/* shard without aliases. */
+/* Resolves aliases of shard. */
 fsdp_shard fsdp_shard_of(const fsdp_config *keys);
-/* Ranks of a shard group: the world, but for hybrid. */
+/* Returns the ranks of a shard group: the world, except for hybrid. */
 int32_t fsdp_group_of(const fsdp_config *keys, const weft_strategy_job *job);
 
 weft_status fsdp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,

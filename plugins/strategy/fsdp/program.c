@@ -1,9 +1,9 @@
-/* program.c: the events of one rank under fsdp.
+/* program.c: the instructions of one rank under fsdp.
  *
- * A unit whose parameters are cut is gathered where a segment needs it and released after the last one that does; the
- * host moves gathers ahead (prefetch). Gradients leave as in ddp, one exchange at a time beside backward, but what
- * comes back is only the rank's own part of the sum. Parameters that are held whole while their optimizer state is cut
- * are made whole again after the update. */
+ * A unit with sharded parameters is gathered for a segment that reads it, and released after the last such segment; the
+ * host moves gathers ahead (prefetch). Gradients are reduced as in ddp, with one collective in flight during backward,
+ * but each rank receives only its shard of the sum. Parameters that are replicated with a sharded optimizer state are
+ * gathered again after the update. */
 #include "fsdp.h"
 
 #define REDUCE_QUEUE  1
@@ -18,13 +18,13 @@ typedef struct fsdp {
     fsdp_shard shard;
     int32_t rank, group;
     int32_t last;           /* reduce_at = last */
-    int32_t hops;           /* two: the shard group first, the groups at last */
+    int32_t hops;           /* two hops: first the shard group, then across groups */
     int32_t *live;          /* [n_units] gathered and not released */
-    int32_t reduce, gather; /* events that are under way; -1: none */
-    int32_t finishing;      /* unit whose sum `reduce` finishes; -1: it does not */
+    int32_t reduce, gather; /* instructions in flight; -1: idle */
+    int32_t finishing;      /* unit of the final sum that `reduce` computes; -1: not a final sum */
 } fsdp;
 
-/* ---- leaves ---- */
+/* ---- micro-batches ---- */
 
 static int32_t leaf_of(const fsdp *self, int32_t a) {
     if (self->job->mode != WEFT_MODE_TRAIN) return self->rank;
@@ -55,7 +55,7 @@ static void release(fsdp *self, int32_t unit) {
     self->live[unit] = 0;
 }
 
-/* The first segment of backward takes over what the last one of forward has. */
+/* The first segment of backward reuses the gathered parameters of the last forward segment. */
 static int keeps(const fsdp *self, int32_t unit) {
     if (self->job->mode != WEFT_MODE_TRAIN) return 0;
     return !self->keys->reshard_after_forward || weft_job_reads(self->job, self->job->n_segments - 1, unit);
@@ -75,7 +75,7 @@ static void forward(fsdp *self, int32_t leaf) {
 
 /* ---- gradients ---- */
 
-/* Ends what is under way; a sum that is finished by that and has other holders sets out. */
+/* Waits for the instructions in flight, and starts the gather of a final sum that other ranks also store. */
 static void advance(fsdp *self) {
     weft_emit_wait(&self->e, self->gather);
     weft_emit_wait(&self->e, self->reduce);
@@ -90,7 +90,7 @@ static void hop(fsdp *self, int32_t unit, int32_t leaf, int32_t scope) {
     self->reduce = weft_emit_reduce(&self->e, unit, leaf, scope, REDUCE_QUEUE);
 }
 
-/* A complete leaf gradient joins the sum; the last one finishes it. */
+/* Adds a complete micro-batch gradient to the sum; the last one completes it. */
 static void reduce(fsdp *self, int32_t unit, int32_t a) {
     const int32_t finishes = a == self->job->leaves - 1, leaf = leaf_of(self, a);
     if (self->hops) hop(self, unit, leaf, WEFT_SCOPE_NODE);
@@ -102,7 +102,7 @@ static void reduce(fsdp *self, int32_t unit, int32_t a) {
     self->finishing = unit;
 }
 
-/* The lowest segment of backward that reads the unit. */
+/* True if s is the lowest segment of backward that reads the unit. */
 static int is_done_at(const fsdp *self, int32_t unit, int32_t s) {
     int32_t below;
     for (below = s - 1; below >= 0 && weft_job_segment(self->job, below)->backward; below--)
@@ -123,13 +123,13 @@ static void backward(fsdp *self, int32_t s, int32_t a) {
     }
 }
 
-/* What forward kept and no BACKWARD needs: frozen units below the lowest trained one. */
+/* Releases units that forward kept and no BACKWARD reads: frozen units below the lowest trained one. */
 static void release_all(fsdp *self) {
     int32_t u;
     for (u = 0; u < self->job->n_units; u++) release(self, u);
 }
 
-/* shard = optimizer: all units in the order in which backward has completed them. */
+/* shard = optimizer: reduces all units in the order in which backward has completed them. */
 static void reduce_all(fsdp *self, int32_t a) {
     int32_t s, i;
     for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--) {

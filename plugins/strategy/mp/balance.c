@@ -1,16 +1,16 @@
-/* balance.c: maps that are computed from bytes.
+/* balance.c: computes maps from bytes.
  *
- * A stage costs the parameters, gradients and optimizer state of the storage whose first users it has; what a leaf
- * leaves behind in it (tapes, carries) for each leaf that is under way there at a time; and a leaf's gradient. Storage
- * that an earlier segment uses as well is a copy here, with parts of its gradient on their way to the owner, unless the
- * earlier one is in the same stage; that is taken for true of the first stage alone. */
+ * The cost of a stage is the sum of three parts: parameters, gradients and optimizer state of storage that it uses
+ * first; activations of a micro-batch (tapes, carries) times the micro-batches in flight; and a micro-batch's gradient.
+ * Storage that an earlier segment also uses is a copy, with parts of its gradient in flight to the owner. It is no copy
+ * if the earlier segment is in the same stage, which is assumed only for the first stage. */
 #include "mp.h"
 
 static int64_t segment_bytes(const weft_segment_view *v, int64_t leaves) {
     return v->parameter_bytes + v->gradient_bytes + v->state_bytes + leaves * (v->tape_bytes + v->carry_bytes);
 }
 
-/* Leaves that are between FORWARD and BACKWARD on the rank at a time. */
+/* Returns the number of micro-batches between FORWARD and BACKWARD on the rank. */
 static int64_t leaves_under_way(const mp_config *keys, const weft_strategy_job *job, int32_t rank) {
     const int64_t below = job->world - rank;
     if (keys->schedule == MP_GPIPE) return job->leaves;
@@ -18,8 +18,8 @@ static int64_t leaves_under_way(const mp_config *keys, const weft_strategy_job *
     return 1;
 }
 
-/* least[rank][end]: the largest of ranks 0 .. rank where they share segments [0, end), each at least one; from: where
- * the last of them begins. Row by row, so that the row before is all that is needed. */
+/* least[rank][end]: the minimal maximum cost of ranks 0 .. rank for segments [0, end), with at least one segment each;
+ * from: first segment of the last rank. Computed row by row, so only the previous row is stored. */
 static void next_row(const mp_config *keys, const weft_strategy_job *job, int32_t rank, const int64_t *before,
                      int64_t *least, int32_t *from) {
     const int64_t leaves = leaves_under_way(keys, job, rank), parts = mp_parts(keys, job->world);
@@ -66,8 +66,8 @@ done:
     return status;
 }
 
-/* Each rank is filled until the segments so far come closest to its share of the total; those behind it get a segment
- * each. */
+/* Assigns segments to each rank until the sum is closest to the rank's share of the total, and keeps at least one
+ * segment for each later rank. */
 void mp_map_sequential(const weft_strategy_job *job, int32_t *owners) {
     double total = 0, sum = 0;
     int32_t s, rank = 0, since = 0;

@@ -1,21 +1,21 @@
-/* map.c: device_map as the user writes it: `embed,layers.0-12 = 0; layers.13-21,head = 1`.
+/* map.c: parses the user's device_map: `embed,layers.0-12 = 0; layers.13-21,head = 1`.
  *
- * An entry gives names to a rank. A name is a segment's, part for part between the points, or the beginning of one:
- * layers.3 stands for layers.3.attn and layers.3.mlp. A part may be a range of numbers. Each segment is placed once. */
+ * An entry assigns names to a rank. A name is a segment's name, or its first dot-separated components: layers.3 matches
+ * layers.3.attn and layers.3.mlp. A component may be a range of numbers. Each segment must be assigned exactly once. */
 #include "mp.h"
 
 #include <stdlib.h>
 
-enum { NAME = 160 }; /* letters of a name at most, its end included */
+enum { NAME = 160 }; /* maximum length of a name including its terminator */
 
 typedef struct reader {
     const weft_strategy_job *job;
     int32_t *owners;
-    const char **placed_by; /* [n_segments] the entry that placed it */
+    const char **placed_by; /* [n_segments] the entry that assigned it */
     weft_error *err;
 } reader;
 
-/* A piece of the map, without the blanks around it. */
+/* A substring of the map without surrounding blanks. */
 typedef struct piece {
     const char *at;
     int n;
@@ -31,7 +31,7 @@ static piece trimmed(const char *at, int n) {
     return out;
 }
 
-/* The piece up to the sign or the end; *rest: what follows the sign. */
+/* Returns the substring up to the sign or the end; *rest: the text after the sign. */
 static piece cut_at(piece from, char sign, piece *rest) {
     const char *end = from.n > 0 ? (const char *)memchr(from.at, sign, (size_t)from.n) : NULL;
     const int n = end == NULL ? from.n : (int)(end - from.at);
@@ -40,7 +40,7 @@ static piece cut_at(piece from, char sign, piece *rest) {
     return trimmed(from.at, n);
 }
 
-/* A whole number and nothing else; -1: it is none. */
+/* Parses an integer; -1 for other text. */
 static int32_t number_of(piece text) {
     int32_t value = 0;
     int i;
@@ -67,7 +67,7 @@ static int part_matches(piece part, piece of) {
     return part.n == of.n && memcmp(part.at, of.at, (size_t)of.n) == 0;
 }
 
-/* 1: the name stands for the segment; 2: it would be a part of the segment; 0: neither. */
+/* 1: the name matches the segment; 2: it would be a part of the segment; 0: no match. */
 static int matches(piece name, const char *segment) {
     piece of = {segment, (int)strlen(segment)};
     while (name.n > 0 && of.n > 0)
@@ -75,9 +75,9 @@ static int matches(piece name, const char *segment) {
     return name.n > 0 ? 2 : 1;
 }
 
-/* ---- what is wrong ---- */
+/* ---- error messages ---- */
 
-/* The segments in short: numbers that follow one another as a range, once for all that stands behind them. */
+/* Lists the segments in short form: consecutive numbers as a range, with each suffix once. */
 static void list_names(const weft_strategy_job *job, char *out, size_t size) {
     size_t n = 0;
     int32_t s, t, last;
@@ -102,7 +102,7 @@ static int smallest(int a, int b, int c) {
     return least < c ? least : c;
 }
 
-/* Letters to add, drop or change between the two. */
+/* Edit distance of the two. */
 static int distance(piece a, piece b) {
     int row[NAME + 1], i, j;
     if (a.n > NAME || b.n > NAME) return NAME;
@@ -119,7 +119,8 @@ static int distance(piece a, piece b) {
     return row[b.n];
 }
 
-/* Letters between two names of as many parts, each close to the other's; NAME: they are not. */
+/* Sums the edit distances of the components of two names; NAME if a component differs too much or their numbers
+ * differ. */
 static int apart(piece name, piece of) {
     int sum = 0;
     while (name.n > 0 && of.n > 0) {
@@ -131,7 +132,7 @@ static int apart(piece name, piece of) {
     return name.n > 0 || of.n > 0 ? NAME : sum;
 }
 
-/* The name, or beginning of one, that is closest, of several the last; n 0: none is close. */
+/* Returns the closest segment name or name prefix, the last one of several; n 0 if all differ too much. */
 static piece nearest(const weft_strategy_job *job, piece name) {
     piece best = {"", 0};
     int least = NAME - 1, i;
@@ -149,7 +150,7 @@ static piece nearest(const weft_strategy_job *job, piece name) {
     return best;
 }
 
-/* The part of a segment that is next where the name, which it begins with, ends. */
+/* Returns the segment's component that follows the name, which is its prefix. */
 static piece part_behind(piece name, const char *segment) {
     piece of = {segment, (int)strlen(segment)};
     while (name.n > 0) {
@@ -159,12 +160,12 @@ static piece part_behind(piece name, const char *segment) {
     return cut_at(of, '.', &of);
 }
 
-/* The longest beginning of a name that segments have, if those are told apart by words behind it; n 0: none. */
+/* Returns the longest prefix of a name that segments share, if words rather than numbers follow it; n 0 without one. */
 static piece known_part(const weft_strategy_job *job, piece name) {
     int32_t s;
     while (name.n > 0) {
         while (name.n > 0 && name.at[name.n - 1] != '.') name.n--;
-        name.n -= name.n > 0; /* the point */
+        name.n -= name.n > 0; /* the dot */
         for (s = 0; s < job->n_segments && name.n > 0; s++) {
             const char *segment = weft_job_segment(job, s)->name;
             if (matches(name, segment) == 1 && number_of(part_behind(name, segment)) < 0) return name;
@@ -173,7 +174,7 @@ static piece known_part(const weft_strategy_job *job, piece name) {
     return name;
 }
 
-/* The words that segments have behind a beginning, each once. */
+/* Lists the words that follow a prefix, without duplicates. */
 static void list_parts(const weft_strategy_job *job, piece beginning, char *out, size_t size) {
     size_t n = 0;
     int32_t s, before;
@@ -192,7 +193,7 @@ static void list_parts(const weft_strategy_job *job, piece beginning, char *out,
     }
 }
 
-/* Of the words behind a beginning the one that is closest; n 0: none is close. */
+/* Returns the closest word after a prefix; n 0 if all differ too much. */
 static piece nearest_part(const weft_strategy_job *job, piece beginning, piece word) {
     piece best = {"", 0};
     int least = word.n / 3 + 1;
@@ -210,7 +211,7 @@ static piece nearest_part(const weft_strategy_job *job, piece beginning, piece w
 static weft_status unknown(const reader *self, piece name) {
     char names[400], meant[2 * NAME + 32] = ".";
     const piece known = known_part(self->job, name);
-    const int behind = known.n > 0 ? known.n + 1 : 0; /* the point is known as well */
+    const int behind = known.n > 0 ? known.n + 1 : 0; /* the dot belongs to the known part */
     const piece rest = {name.at + behind, name.n - behind};
     const piece close = known.n > 0 ? nearest_part(self->job, known, rest) : nearest(self->job, name);
     if (known.n > 0) list_parts(self->job, known, names, sizeof names);
@@ -245,7 +246,7 @@ static weft_status place(const reader *self, int32_t s, int32_t rank, const char
     return WEFT_OK;
 }
 
-/* Each number of a range must be there: a range beyond the last layer is a mistake. */
+/* Checks that every number of a range exists: a range beyond the last layer is an error. */
 static weft_status check_range(const reader *self, piece name) {
     int32_t first, last, number, s;
     piece rest = name;
@@ -311,7 +312,7 @@ static weft_status read_entry(const reader *self, piece entry) {
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- read the map ---- */
 
 static weft_status check_holes(const reader *self) {
     int32_t s, first = -1, n = 0;

@@ -1,15 +1,15 @@
-/* mp: one replica of the model, its segments spread over the ranks.
+/* mp: one replica of the model with its segments divided among the ranks.
  *
- * Naive model parallel and pipelines differ in their events alone (program.c). A unit lies with the rank that runs its
- * first user; where another rank reads it too (tied storage), that rank has a copy of the parameters, hands in its part
- * of each leaf's gradient, and gets the update. GPipe: Huang et al., arXiv 1811.06965; 1F1B: Narayanan et al., arXiv
- * 2104.04473. */
+ * Naive model parallelism and pipelines differ only in their instructions (program.c). A unit is owned by the rank that
+ * runs its first user. Another rank that reads it (tied storage) has a copy of the parameters. That rank sends its part
+ * of each micro-batch gradient to the owner and receives the update. GPipe: Huang et al., arXiv 1811.06965; 1F1B:
+ * Narayanan et al., arXiv 2104.04473. */
 #include "mp.h"
 
 WEFT_KEYS_TABLE(mp_config, MP_KEYS)
 
-/* With one forward and one backward of a leaf at a time, the first stage comes to a leaf's backward half as many leaves
- * after the last one as there are stages between; with backwards alone, as many. */
+/* With 1F1B, the first stage runs a micro-batch's backward after the last stage with a delay of half the number of
+ * stages between them, in micro-batches. With only backwards (GPipe) the delay is the number of stages. */
 int32_t mp_parts(const mp_config *keys, int32_t stages) {
     int32_t parts = 1;
     if (keys->schedule == MP_GPIPE) parts = stages - 1;
@@ -30,14 +30,14 @@ static weft_status mp_replicas(const weft_host *host, const void *config, const 
     return WEFT_OK;
 }
 
-/* Runs of segments that follow one another on one rank. */
+/* Counts runs of consecutive segments on one rank. */
 static int32_t count_stages(const int32_t *owners, int32_t n_segments) {
     int32_t stages = 1, s;
     for (s = 1; s < n_segments; s++) stages += owners[s] != owners[s - 1];
     return stages;
 }
 
-/* One up, one down has a place in line for each rank, and one only. */
+/* 1F1B requires that each rank has exactly one stage. */
 static weft_status check_stages(const mp_config *keys, const weft_strategy_job *job, const int32_t *owners,
                                 weft_error *err) {
     int32_t s, t;
@@ -69,7 +69,7 @@ static weft_status mp_place(const weft_host *host, const void *config, const wef
     for (u = 0; u < job->n_units && status == WEFT_OK; u++) {
         weft_placement *placement = weft_placement_at(job, units, u);
         placement->parameters = placement->gradients = placement->optimizer = WEFT_OWNED;
-        placement->owner = 0; /* of what no segment reads */
+        placement->owner = 0; /* for units that no segment reads */
     }
     for (s = job->n_segments - 1; s >= 0 && status == WEFT_OK; s--)
         for (i = 0; i < weft_job_segment(job, s)->n_units; i++)

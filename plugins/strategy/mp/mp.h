@@ -1,10 +1,9 @@
-/* mp.h: what the keys ask for, and what the files of this plugin share.
+/* mp.h: the configuration keys, and the functions shared by the files of this plugin.
  *
  *   mp.c        keys, replicas, placements
- *   map.c       device_map as the user writes it
- *   balance.c   the maps that are computed: auto and sequential
- *   program.c   the events of one rank
- */
+ *   map.c       device_map from the user
+ *   balance.c   computed maps: auto and sequential
+ *   program.c   the instructions of one rank */
 #ifndef WEFT_STRATEGY_MP_H
 #define WEFT_STRATEGY_MP_H
 
@@ -21,8 +20,8 @@ WEFT_KEYS_STRUCT(mp_config, MP_KEYS)
 
 enum { MP_NAIVE, MP_GPIPE, MP_1F1B };
 
-/* Parts of a leaf gradient of tied storage that a rank has made and the owner may not have taken yet: as many as let
- * neither of the two wait, where each stage takes as long as the next. */
+/* Returns the maximum number of micro-batch gradients of tied storage that a rank has computed and the owner may not
+ * have received. With this number neither rank waits if all stages take equal time. */
 int32_t mp_parts(const mp_config *keys, int32_t stages);
 
 /* Each fills owners[n_segments]. */

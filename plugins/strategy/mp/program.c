@@ -1,9 +1,9 @@
-/* program.c: the events of one rank.
+/* program.c: the instructions of one rank.
  *
- * Whatever the schedule, a rank goes through its segments of a leaf in the model's order, up and then down; what
- * crosses to another rank is received just before the segment that needs it and sent, beside what follows, just after
- * the one that made it. A SEND is waited for before the next one of its kind, or where there is no room for its slot.
- * Backwards run in leaf order on every rank. */
+ * With any schedule a rank runs its segments of a micro-batch in the model's order forward, then in reverse. A carry or
+ * gradient from another rank is received directly before the segment that requires it. It is sent directly after the
+ * segment that computes it, concurrently with later instructions. A SEND is waited for before the next one of its kind,
+ * or when its slot is required. Backwards run in micro-batch order on every rank. */
 #include "mp.h"
 
 enum { CARRY_QUEUE = 1, PART_QUEUE = 2, GRADIENT_QUEUE = 3 };
@@ -12,14 +12,14 @@ typedef struct pipeline {
     weft_emit e;
     const weft_strategy_job *job;
     int32_t rank, parts; /* mp_parts */
-    int32_t *sends;      /* [2 * n_segments + n_units][leaves] events that no WAIT has ended, or -1 */
+    int32_t *sends;      /* [2 * n_segments + n_units][leaves] instructions without a WAIT so far, or -1 */
 } pipeline;
 
 static int32_t leaves_of(const weft_strategy_job *job) {
     return job->mode == WEFT_MODE_TRAIN ? job->leaves : 1;
 }
 
-/* Above the last segment and below the first there is nobody. */
+/* Outside the model the neighbor is this rank itself. */
 static int32_t owner_of(const pipeline *self, int32_t s) {
     return s < 0 || s >= self->job->n_segments ? self->rank : weft_job_segment(self->job, s)->owner;
 }
@@ -41,7 +41,7 @@ static void send(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t
     sends_of(self, what, of)[leaf] = weft_emit_transfer(&self->e, WEFT_EVENT_SEND, what, of, leaf, peer, queue);
 }
 
-/* The leaf's will be one of `most` that are under way. */
+/* Waits until fewer than `most` sends are in flight. */
 static void make_room(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t most) {
     if (leaf >= most) settle(self, &sends_of(self, what, of)[leaf - most]);
 }
@@ -58,7 +58,7 @@ static void receive(pipeline *self, int32_t what, int32_t of, int32_t leaf, int3
 
 /* ---- tied storage ---- */
 
-/* The rank beside the owner that reads the unit; -1: none. */
+/* Returns the rank other than the owner that reads the unit; -1 without one. */
 static int32_t other_reader(const weft_strategy_job *job, int32_t unit) {
     const int32_t owner = weft_job_placement(job, unit)->owner;
     int32_t s;
@@ -68,7 +68,7 @@ static int32_t other_reader(const weft_strategy_job *job, int32_t unit) {
     return -1;
 }
 
-/* Does a segment of this rank in [from, to) have a BACKWARD that reads the unit? */
+/* True if a segment of this rank in [from, to) has a BACKWARD that reads the unit. */
 static int reads_between(const pipeline *self, int32_t unit, int32_t from, int32_t to) {
     int32_t s;
     for (s = from; s < to; s++)
@@ -78,8 +78,8 @@ static int reads_between(const pipeline *self, int32_t unit, int32_t from, int32
     return 0;
 }
 
-/* Before the first BACKWARD here that reads a unit with a second reader: the owner, which adds to the part that the
- * other has made, must have it; the other has room for so many. */
+/* Runs before this rank's first BACKWARD that reads a unit with a second reader. The owner receives the other rank's
+ * part, to which it adds. The other rank waits until fewer than `parts` of its parts are in flight. */
 static void prepare_units(pipeline *self, int32_t s, int32_t leaf) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
@@ -92,7 +92,7 @@ static void prepare_units(pipeline *self, int32_t s, int32_t leaf) {
     }
 }
 
-/* A leaf gradient that is complete here joins the sum, or goes to the owner. */
+/* Adds a complete micro-batch gradient to the sum, or sends it to the owner. */
 static void finish_units(pipeline *self, int32_t s, int32_t leaf) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
@@ -113,7 +113,7 @@ static void refresh_copies(pipeline *self) {
     }
 }
 
-/* ---- a leaf on its way ---- */
+/* ---- a micro-batch ---- */
 
 static void forward(pipeline *self, int32_t leaf) {
     int32_t s;
@@ -146,14 +146,14 @@ static void backward(pipeline *self, int32_t leaf) {
 
 /* ---- schedules ---- */
 
-/* Stages above the one of this rank, where each rank has one. */
+/* Returns the number of stages above this rank's, if each rank has one stage. */
 static int32_t stages_above(const pipeline *self) {
     int32_t above = 0, s = self->job->n_segments - 1;
     for (; owner_of(self, s) != self->rank; s--) above += owner_of(self, s) != owner_of(self, s - 1);
     return above;
 }
 
-/* `ahead` leaves go up before the first comes down; then one up, one down. 0 is naive, all of them are gpipe. */
+/* Runs `ahead` forwards before the first backward, then alternates (1F1B). 0 is naive, all micro-batches are gpipe. */
 static void run_leaves(pipeline *self, int32_t ahead) {
     int32_t m;
     for (m = 0; m < self->job->leaves + ahead; m++) {

@@ -1,7 +1,7 @@
-/* single: one rank holds everything and does everything.
+/* single: one rank stores and computes everything.
  *
- * A training step, leaf by leaf: all segments forward, then backward down to the lowest one that has a BACKWARD, and
- * each unit's leaf gradient joins the sum as soon as nobody writes to it any more. Then the norm, then the update. */
+ * A training step runs per micro-batch all segments forward, then backward down to the lowest segment with a BACKWARD.
+ * Each unit's micro-batch gradient is added to the sum after its last write. NORM and STEP follow. */
 #include <weft/emit.h>
 
 WEFT_NO_KEYS(single_config)
@@ -19,7 +19,7 @@ static weft_status single_replicas(const weft_host *host, const void *config, co
     return WEFT_OK;
 }
 
-/* Owned rather than replicated: there is no second copy that anything would have to keep equal. */
+/* Owned rather than replicated: no second copy requires synchronization. */
 static weft_status single_place(const weft_host *host, const void *config, const weft_strategy_job *job,
                                 weft_placement *units, int32_t *owners, weft_error *err) {
     int32_t u;
