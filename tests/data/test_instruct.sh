@@ -251,6 +251,16 @@ show flags.jsonl model.path=calls
 printf '{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b","weight":1},{"from":"gpt","value":"d","weight":0}]}\n' >flags.jsonl
 show flags.jsonl
 holds "a flag of a turn" '<s>[[b</s>]]<s>d'
+printf '{"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A","weight":0}]}\n' >one.jsonl
+printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"A!","weight":1},{"role":"user","content":"b"},{"role":"assistant","content":"","weight":0},{"role":"user","content":"c"},{"role":"assistant","content":"C","weight":1}]}\n' >three.jsonl
+refused "none of its 1 conversations has an answer" "$weft" data show run.ini data.path=one.jsonl
+prints "$weft" data show run.ini data.path=three.jsonl
+holds "three flags" '<s>[[A!</s>]]'
+says "answers that are learned" "2 of 2 answers"
+! grep -q "empty answer" printed.err || failed "an answer that its flag turns off is counted as empty" printed.err
+sed 's/,{"role":"user","content":"c"}.*/]}/' three.jsonl >two.jsonl
+show two.jsonl
+says "answers that are learned" "1 of 1 answers"
 show flags.jsonl data.loss_on=text
 lacks "an unlearned answer of whole texts" '<s>d</s>]]'
 

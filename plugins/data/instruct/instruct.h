@@ -99,7 +99,7 @@ weft_status instruct_fail(weft_error *err, const instruct_record *record, const 
 
 /* What became of the records, in all. */
 typedef struct instruct_counts {
-    uint64_t records, answers, ended;     /* ended: answers with an end token */
+    uint64_t records, answers, ended;     /* answers that no flag turns off; those of them with an end token */
     uint64_t cut, cut_tokens;             /* conversations that lost their front, ids in it */
     uint64_t shortened, shortened_tokens; /* last answers that lost their end */
     uint64_t dropped;                     /* too long, left out */

@@ -48,15 +48,16 @@ void instruct_sample_answers(const instruct_sample *sample, const instruct_confi
     for (size_t i = 0; config->loss_on != LOSS_TEXT && i < json_array_size(sample->messages); i++) {
         const json_t *message = json_array_get(sample->messages, i);
         const char *role = json_string_value(json_object_get(message, "role"));
+        const json_t *learned = NULL;
         int says = 0;
         if (role == NULL || strcmp(role, "assistant") != 0) continue;
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             says = says || says_something(json_object_get(message, names[k]));
         if (config->loss_on == LOSS_LAST) *all = *empty = 0;
-        if (!json_is_false(json_array_get(sample->learned, number++))) {
-            *all += 1;
-            *empty += !says;
-        }
+        learned = json_array_get(sample->learned, number++); /* json_is_false evaluates its argument twice */
+        if (json_is_false(learned)) continue;
+        *all += 1;
+        *empty += !says;
     }
 }
 
