@@ -239,7 +239,10 @@ printf '{%% if tools %%}{{ tools | tojson }}{%% endif %%}{%% for m in messages %
 printf '{"tools":"[{\\"n\\":3,\\"big\\":-9223372036854775809}]","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":"[{\\"x\\":18446744073709551615,\\"y\\":9223372036854775807,\\"z\\":1e2}]"}]}\n' >strings.jsonl
 show strings.jsonl model.path=calls
 holds "tools in a string" '[{"n": 3, "big": -9223372036854775809}]<user>a</s>'
+printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":"{\\"x\\": 18446744073709551616}"}}]}]}\n' >arguments.jsonl
 holds "calls in a string" '{"x": 18446744073709551615, "y": 9223372036854775807, "z": 100.0}</s>]]'
+show arguments.jsonl model.path=calls
+holds "arguments in a string" '"arguments": {"x": 18446744073709551616}'
 
 # A message's flag says whether it is learned; the place of a template's blocks does not matter.
 printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","%s":%s},{"role":"user","content":"c","weight":0},{"role":"assistant","content":"d","train":true}]}\n' \

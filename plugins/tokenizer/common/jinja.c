@@ -149,6 +149,7 @@ bool jinja_set_time(jinja_render *self, int64_t seconds) {
 /* The arguments of calls that are the JSON of an object, as a string: tojson writes the object, not a string of it. */
 static void parse_arguments(jinja_arena *arena, const jinja_value *calls, uint32_t origin) {
     const jinja_value *value = NULL;
+    json_error_t why;
     json_t *json = NULL;
     jinja_value *object = NULL;
     for (size_t i = 0; jinja_is_list(calls) && i < calls->as.list->n; i++)
@@ -158,7 +159,7 @@ static void parse_arguments(jinja_arena *arena, const jinja_value *calls, uint32
     if (value != NULL) parse_arguments(arena, value, origin);
     value = jinja_get(arena, calls->as.dict, "arguments", strlen("arguments"));
     if (value == NULL || value->kind != JINJA_STRING) return;
-    json = json_loadb(value->as.text->bytes, value->as.text->n, JSON_ALLOW_NUL, NULL);
+    json = json_big_load(value->as.text->bytes, value->as.text->n, JSON_ALLOW_NUL, &why);
     if (json_is_object(json)) object = JINJA_NEW(arena, jinja_value);
     if (object != NULL) *object = from_json(arena, json, origin);
     value->as.text->json = object;
