@@ -287,7 +287,7 @@ weft_status chat_render(chat_text *out, const chat_templates *self, const weft_c
             find_template(&work.template, self, asked.named, !json_is_null(json_object_get(variables, "tools")), err);
     if (status == WEFT_OK) status = messages_json(&work.messages, &asked, err);
     if (status == WEFT_OK) status = chat_run(&out->render, &out->text, &work, work.messages, NULL, err);
-    if (status == WEFT_OK && (asked.flags & WEFT_CHAT_COMPLETE) != 0) status = chat_check_use(&out->text, &work, err);
+    if (status == WEFT_OK && (asked.flags & WEFT_CHAT_COMPLETE) != 0) status = chat_check_use(out, &work, err);
     if (status == WEFT_OK && with_answers) status = find_answers(out, &work, err);
     json_decref(work.messages);
     json_decref(variables);

@@ -75,6 +75,6 @@ weft_status chat_run(jinja_render **r, jinja_output *text, const chat_work *work
 /* Fills out->answers for a template without blocks. */
 weft_status chat_answers(chat_text *out, const chat_work *work, weft_error *err);
 /* WEFT_CHAT_COMPLETE: fails if a part of the conversation leaves no trace in its text. */
-weft_status chat_check_use(const jinja_output *text, const chat_work *work, weft_error *err);
+weft_status chat_check_use(const chat_text *text, const chat_work *work, weft_error *err);
 
 #endif

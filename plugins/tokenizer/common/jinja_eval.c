@@ -142,6 +142,7 @@ static jinja_args eval_arguments(jinja_render *r, const jinja_node *first) {
                 give_argument(r, &args, NULL, list->items[i], &capacity);
         }
         if (at->op == 2 && value.kind != JINJA_DICT) (void)jinja_stop(r, "** needs an object");
+        if (at->op == 2 && value.kind == JINJA_DICT) jinja_read_all(value.as.dict);
         if (at->op == 2 && value.kind == JINJA_DICT)
             for (size_t i = 0; i < value.as.dict->n; i++)
                 if (value.as.dict->entries[i].key.kind == JINJA_STRING)
