@@ -292,7 +292,7 @@ bad x.jsonl '[1]\n' 'x.jsonl:1: the record is JSON but not an object'
 bad x.jsonl '{"text":"a"}\n' "x.jsonl:1: no known form: messages, conversations, instruction and output, prompt and completion, or question and answer; the record's fields: text"
 bad x.jsonl '{"text":"a"}\n' 'x.jsonl:1: there is no field "q"; the record' "data.columns=q, a"
 bad x.jsonl '{"conversations":[{"from":"dog","value":"a"}]}\n' 'x.jsonl:1: turn 1 of "conversations" is from "dog". Allowed: human, user, gpt,'
-bad x.jsonl '{"prompt":"a","completion":"b","meta":1,"n":null}\n' 'x.jsonl:1: the record has keys that are not used: meta. Fix: [data] ignore = id, meta'
+bad x.jsonl '{"prompt":"a","completion":"b","meta":1,"n":null}\n' 'x.jsonl:1: the record has keys that are not used: meta. Fix: [data] ignore = meta'
 bad x.csv 'question,answer,topic,\na,b,c,4\n' 'x.csv:2: the record has keys that are not used: topic. Fix: [data] ignore = x, topic' data.ignore=x
 bad x.jsonl '{"conversations":[{"from":"human","value":"a","lang":"de"}]}\n' 'turn 1 of "conversations" has keys that are not used: lang. Fix:'
 bad x.jsonl '{"messages":[{"role":"user","content":"a","lang":"de"}]}\n' 'x.jsonl:1: message 1: the template does not read the key "lang"'
@@ -310,6 +310,9 @@ bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0.5}]}\n' '
 bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}\n' '"weight" says the opposite of another flag'
 bad x.jsonl '{"messages":[{"role":"user","content":"a","loss":true}]}\n' '"loss" asks to learn a message of role "user"'
 bad x.jsonl '{"instruction":"a","output":"b","history":[["a","b","c"]]}\n' 'turn 1 of "history" is no pair'
+printf '{"id":1,"source":"s","prompt":"a","completion":"b"}\n' >x.jsonl
+show x.jsonl data.ignore=source
+holds "id besides the ignored key" '<user> a'
 printf '{"prompt":"a","completion":"b","meta":1,"messages":[{"role":"user","content":"e","lang":"de"},{"role":"assistant","content":"f"}]}\n' >x.jsonl
 show x.jsonl "data.ignore=meta, messages"
 holds "ignored keys" '<user> a'

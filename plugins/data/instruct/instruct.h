@@ -17,8 +17,8 @@
     K(ENUM, separator,  "comma", "comma,semicolon,tab,bar", "", WEFT_SAME, "What stands between the fields of CSV.")   \
     K(LIST, columns,    "",     "", "", WEFT_SAME,                                                                     \
       "Two fields, question and answer; without them: messages, conversations, instruction and output, and the like.") \
-    K(LIST, ignore,     "id",   "", "", WEFT_SAME,                                                                     \
-      "Keys of records and of messages that are dropped; any other key that is not used is an error.")                 \
+    K(LIST, ignore,     "",     "", "", WEFT_SAME,                                                                     \
+      "Keys of records and of messages that are dropped, with id; any other key that is not used is an error.")        \
     K(STR,  template,   "own",  "", "", WEFT_SAME,                                                                     \
       "own: the model's chat template; else alpaca, llama2, llama3, chatml, mistral, gemma, or one of its files.")     \
     K(STR,  system,     "",     "", "", WEFT_SAME, "A system message for conversations that have none.")               \

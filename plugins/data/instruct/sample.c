@@ -194,9 +194,10 @@ static weft_status parsed(json_t **value, const reader *r, const char *name, wef
                          why.text, why.column);
 }
 
-/* Drops the ignored keys of an object. A key that `columns` names is not ignored. */
+/* Drops the ignored keys of an object: id and those of [data] ignore, but not one that `columns` names. */
 static void drop_ignored(json_t *object, const instruct_config *config) {
     char name[256];
+    if (!instruct_list_has(config->columns, "id")) (void)json_object_del(object, "id");
     for (const char *at = config->ignore; *at != '\0';) {
         const size_t n = strcspn(at, ",");
         (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
