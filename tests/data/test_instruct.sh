@@ -324,6 +324,12 @@ bad x.json '{"prompt":"a"}' 'x.json:1: the file is no array of JSON'
 bad x.json '[{"prompt":"a","completion":"b"}] 1' 'x.json:1: something stands behind the array'
 bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the first row names 2'
 bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
+bad x.csv 'question,answer\n1,2\n3\n' 'x.csv:3: the row has 1 field and the first row names 2'
+printf 'question,answer\r\n\r\na,b\r\n\r\n\r\nc,d\r\n\r\n' >x.csv
+show x.csv
+holds "rows around empty lines" '<s>[[b</s>]]'
+holds "rows around empty lines" '<s>[[d</s>]]'
+says "empty lines" "x.csv: 3 empty lines between rows skipped, the first is line 2"
 bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if a semicolon stands between fields, say [data] separator = semicolon'
 bad x.csv 'question,answer,answer\n1,2,3\n' 'x.csv:1: the first row names two columns "answer", number 2 and 3: give one of them another name'
 # Names of columns are compared in time that grows as they do: in pairs 200,000 would take minutes.

@@ -63,8 +63,10 @@ typedef struct instruct_file {
     data_array held; /* what bytes lie in */
     const char *bytes;
     size_t n;
-    json_t *header;     /* of a table: the names of its columns, an array */
-    data_array records; /* instruct_record */
+    json_t *header;         /* of a table: the names of its columns, an array */
+    uint64_t skipped;       /* of a table: empty lines between its rows */
+    uint64_t first_skipped; /* the line number of the first of them */
+    data_array records;     /* instruct_record */
 } instruct_file;
 
 /* *path is taken over, also after a failure. */

@@ -67,8 +67,9 @@ static weft_status read_row(json_t **out, const instruct_record *record, weft_er
     json_t *fields = NULL, *object = json_object();
     weft_status status = instruct_row_fields(&fields, record, err);
     if (status == WEFT_OK && json_array_size(fields) != json_array_size(header))
-        status = instruct_fail(err, record, "the row has %zu fields and the first row names %zu",
-                               json_array_size(fields), json_array_size(header));
+        status = instruct_fail(err, record, "the row has %zu field%s and the first row names %zu",
+                               json_array_size(fields), json_array_size(fields) == 1 ? "" : "s",
+                               json_array_size(header));
     for (size_t i = 0; status == WEFT_OK && i < json_array_size(header); i++)
         (void)json_object_set(object, json_string_value(json_array_get(header, i)), json_array_get(fields, i));
     json_decref(fields);
