@@ -244,6 +244,12 @@ holds "calls in a string" '{"x": 18446744073709551615, "y": 9223372036854775807,
 show arguments.jsonl model.path=calls
 holds "arguments in a string" '"arguments": {"x": 18446744073709551616}'
 
+# A template that reads content as parts gets parts, whether the record has parts or a text; the system turn of this one is a text.
+printf '{%% for m in messages %%}<{{ m.role }}>{%% if m.role == "system" %%}{{ m.content }}{%% else %%}{%% for c in m.content %%}{%% if c.type == "text" %%}{{ c.text }}{%% endif %%}{%% endfor %%}{%% endif %%}</s>{%% endfor %%}{%% if add_generation_prompt %%}<assistant>{%% endif %%}' >calls/chat_template.jinja
+head -n 5 beside.jsonl | sed -n '1p;5p' >parts.jsonl
+show parts.jsonl model.path=calls
+[ "$(grep -cF '<system>S</s><user>a</s><assistant>[[b</s>]]' printed)" = 2 ] || failed "a template that reads parts" printed printed.err
+
 # A message's flag says whether it is learned; the place of a template's blocks does not matter.
 printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","%s":%s},{"role":"user","content":"c","weight":0},{"role":"assistant","content":"d","train":true}]}\n' \
     weight 0 train false loss false training false weight 0.0 >flags.jsonl

@@ -600,6 +600,11 @@ START_TEST(unused_parts_are_errors) {
          NULL},
         {"{% set k = 'x' %}{% for m in messages if m.role in ['usr', 'y'] %}{{ m.content ~ m[k] }}{% endfor %}",
          "\"messages\":[{\"role\":\"usr\",\"content\":\"a\",\"x\":\"b\"}]", NULL},
+        {"{% for m in messages if m.role != 'system' %}" TURN "{% endfor %}",
+         "\"messages\":[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]",
+         "template = alpaca, llama2, llama3, chatml, mistral, gemma), remove the message"},
+        {"{% for m in messages %}{% for c in m.content %}{{ c['text'] + '|' }}{% endfor %}{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a b\"},{\"role\":\"assistant\",\"content\":\"c\"}]", NULL},
         {"{% for m in messages %}{{ m|tojson }}{% endfor %}",
          "\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"x\":\"b\"}]", NULL},
     };
@@ -732,7 +737,7 @@ int main(void) {
     tcase_add_loop_test(tests, ids_and_masks_are_those_of_transformers, 0, 4);
     tcase_add_loop_test(tests, answers_follow_the_generation_prompt, 0, 6);
     tcase_add_loop_test(tests, answers_are_all_of_their_turn, 0, N_TURNS);
-    tcase_add_loop_test(tests, unused_parts_are_errors, 0, 16);
+    tcase_add_loop_test(tests, unused_parts_are_errors, 0, 18);
     tcase_add_test(tests, texts_of_all_forms_are_those_of_transformers);
     tcase_add_loop_test(tests, the_template_is_chosen_as_transformers_does, 0, 17);
     tcase_add_test(tests, files_mean_what_they_mean_to_auto_tokenizer);

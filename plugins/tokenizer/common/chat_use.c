@@ -72,14 +72,20 @@ static weft_status check_keys(const chat_text *text, const jinja_template *templ
 
 /* Fails if no byte of a message is in the text. A directive such as /no_think is read and not written. */
 static weft_status check_text(const jinja_output *text, size_t i, const json_t *message, weft_error *err) {
-    const char *content = json_string_value(json_object_get(message, "content"));
+    const json_t *given = json_object_get(message, "content");
+    const char *role = json_string_value(json_object_get(message, "role")), *content = json_string_value(given);
+    char names[400];
+    if (json_is_array(given)) content = json_string_value(json_object_get(json_array_get(given, 0), "text"));
     if (content == NULL || content[strspn(content, " \t\r\n")] == '\0' || content[0] == '/') return WEFT_OK;
     for (size_t at = 0; at < text->n; at++)
         if (JINJA_ORIGIN(text->marks[at]) == CHAT_ORIGIN(i)) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA,
-                          "message %zu: the template writes nothing of this message of role \"%.60s\". Fix: remove the "
-                          "message, or use a template that knows the role",
-                          i + 1, json_string_value(json_object_get(message, "role")));
+    chat_named_list(names, sizeof names);
+    return weft_error_set(
+        err, WEFT_E_DATA,
+        "message %zu: the template writes nothing of this message of role \"%.60s\". Fix: use another "
+        "template ([data] template = %s), remove the message, or ignore the key that holds it "
+        "([data] ignore = system)",
+        i + 1, role, names);
 }
 
 static weft_status check_variables(const chat_work *work, weft_error *err) {

@@ -215,8 +215,8 @@ bool jinja_set_objects(jinja_render *self, const char *name, const json_t *array
 }
 
 static const jinja_entry *entry_of(const jinja_render *self, size_t element, const char *key) {
-    const jinja_dict *dict = self->objects->items[element].as.dict;
-    for (size_t i = 0; i < dict->n; i++)
+    const jinja_dict *dict = self->objects == NULL ? NULL : self->objects->items[element].as.dict;
+    for (size_t i = 0; dict != NULL && i < dict->n; i++)
         if (strcmp(dict->entries[i].key.as.text->bytes, key) == 0) return &dict->entries[i];
     return NULL;
 }
@@ -226,9 +226,19 @@ bool jinja_has_read(const jinja_render *self, size_t element, const char *key) {
     return entry != NULL && entry->read;
 }
 
-bool jinja_has_matched(const jinja_render *self, size_t element, const char *key) {
+static const jinja_text *text_of(const jinja_render *self, size_t element, const char *key) {
     const jinja_entry *entry = entry_of(self, element, key);
-    return entry != NULL && entry->value.kind == JINJA_STRING && entry->value.as.text->matched;
+    return entry != NULL && entry->value.kind == JINJA_STRING ? entry->value.as.text : NULL;
+}
+
+bool jinja_has_matched(const jinja_render *self, size_t element, const char *key) {
+    const jinja_text *text = text_of(self, element, key);
+    return text != NULL && text->matched;
+}
+
+bool jinja_has_walked(const jinja_render *self, size_t element, const char *key) {
+    const jinja_text *text = text_of(self, element, key);
+    return text != NULL && text->walked;
 }
 
 weft_status jinja_run(jinja_render *self, jinja_output *out, weft_error *err) {

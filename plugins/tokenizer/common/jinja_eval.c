@@ -371,6 +371,7 @@ static void run_loop(jinja_render *r, const jinja_node *node, const jinja_value 
     const jinja_list *list = r->failed ? NULL : jinja_walk(r, of);
     jinja_loop *loop = JINJA_NEW(&r->arena, jinja_loop);
     if (list != NULL && node->e != NULL) list = filtered(r, node, list);
+    if (of->kind == JINJA_STRING && jinja_is_given(of->as.text)) of->as.text->walked = true;
     if (list == NULL || loop == NULL) return;
     loop->items = list;
     loop->depth = depth;

@@ -178,14 +178,15 @@ static bool equal_dicts(jinja_arena *arena, const jinja_dict *a, const jinja_dic
     return true;
 }
 
-static bool is_given(const jinja_text *text) {
+bool jinja_is_given(const jinja_text *text) {
     return text->marks != NULL && text->n > 0 && JINJA_ORIGIN(text->marks[0]) != JINJA_TEMPLATE;
 }
 
 static bool equal_texts(jinja_arena *arena, jinja_text *a, jinja_text *b) {
     if (a->n != b->n || !jinja_spend(arena, a->n) || memcmp(a->bytes, b->bytes, a->n) != 0) return false;
-    if (is_given(a) && !is_given(b)) a->matched = true; /* threads share the template's own texts: no write to these */
-    if (is_given(b) && !is_given(a)) b->matched = true;
+    if (jinja_is_given(a) && !jinja_is_given(b))
+        a->matched = true; /* threads share the template's own texts: no write to these */
+    if (jinja_is_given(b) && !jinja_is_given(a)) b->matched = true;
     return true;
 }
 

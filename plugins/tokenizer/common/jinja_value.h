@@ -36,6 +36,7 @@ typedef struct jinja_text {
     const uint32_t *marks;
     size_t n;
     size_t points;           /* characters + 1; 0: not counted yet */
+    bool walked;             /* a loop went through its characters */
     bool matched;            /* it was equal to a text of the template in a comparison */
     const jinja_value *json; /* (optional) the object that the text is the JSON of; tojson writes it instead */
 } jinja_text;
@@ -141,6 +142,8 @@ void jinja_add_text(jinja_builder *self, const jinja_text *text);
 void jinja_add_plain(jinja_builder *self, const char *text); /* NUL-terminated, from the template */
 jinja_value jinja_built(jinja_builder *self);                /* a string of it */
 
+bool jinja_is_given(
+    const jinja_text *text); /* its first byte is of a value given to the template; threads share others */
 /* n bytes, not copied. What lies behind them can be read: texts are parts of such as end in a NUL. */
 jinja_value jinja_text_new(jinja_arena *arena, const char *bytes, const uint32_t *marks, size_t n);
 const char *jinja_name(jinja_arena *arena, const jinja_text *text); /* NUL-terminated, never NULL */
