@@ -239,7 +239,16 @@ printf '{%% if tools %%}{{ tools | tojson }}{%% endif %%}{%% for m in messages %
 printf '{"tools":"[{\\"n\\":3,\\"big\\":-9223372036854775809}]","messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"tool_calls":"[{\\"x\\":18446744073709551615,\\"y\\":9223372036854775807,\\"z\\":1e2}]"}]}\n' >strings.jsonl
 show strings.jsonl model.path=calls
 holds "tools in a string" '[{"n": 3, "big": -9223372036854775809}]<user>a</s>'
+printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"function":{"name":"f","arguments":"{\\"x\\": 18446744073709551616}"}}]}]}\n' >arguments.jsonl
 holds "calls in a string" '{"x": 18446744073709551615, "y": 9223372036854775807, "z": 100.0}</s>]]'
+show arguments.jsonl model.path=calls
+holds "arguments in a string" '"arguments": {"x": 18446744073709551616}'
+
+# A template that reads content as parts gets parts, whether the record has parts or a text; the system turn of this one is a text.
+printf '{%% for m in messages %%}<{{ m.role }}>{%% if m.role == "system" %%}{{ m.content }}{%% else %%}{%% for c in m.content %%}{%% if c.type == "text" %%}{{ c.text }}{%% endif %%}{%% endfor %%}{%% endif %%}</s>{%% endfor %%}{%% if add_generation_prompt %%}<assistant>{%% endif %%}' >calls/chat_template.jinja
+head -n 5 beside.jsonl | sed -n '1p;5p' >parts.jsonl
+show parts.jsonl model.path=calls
+[ "$(grep -cF '<system>S</s><user>a</s><assistant>[[b</s>]]' printed)" = 2 ] || failed "a template that reads parts" printed printed.err
 
 # A message's flag says whether it is learned; the place of a template's blocks does not matter.
 printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b","%s":%s},{"role":"user","content":"c","weight":0},{"role":"assistant","content":"d","train":true}]}\n' \
@@ -251,6 +260,16 @@ show flags.jsonl model.path=calls
 printf '{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b","weight":1},{"from":"gpt","value":"d","weight":0}]}\n' >flags.jsonl
 show flags.jsonl
 holds "a flag of a turn" '<s>[[b</s>]]<s>d'
+printf '{"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A","weight":0}]}\n' >one.jsonl
+printf '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"A!","weight":1},{"role":"user","content":"b"},{"role":"assistant","content":"","weight":0},{"role":"user","content":"c"},{"role":"assistant","content":"C","weight":1}]}\n' >three.jsonl
+refused "none of its 1 conversations has an answer" "$weft" data show run.ini data.path=one.jsonl
+prints "$weft" data show run.ini data.path=three.jsonl
+holds "three flags" '<s>[[A!</s>]]'
+says "answers that are learned" "2 of 2 answers"
+! grep -q "empty answer" printed.err || failed "an answer that its flag turns off is counted as empty" printed.err
+sed 's/,{"role":"user","content":"c"}.*/]}/' three.jsonl >two.jsonl
+show two.jsonl
+says "answers that are learned" "1 of 1 answers"
 show flags.jsonl data.loss_on=text
 lacks "an unlearned answer of whole texts" '<s>d</s>]]'
 
@@ -279,7 +298,7 @@ bad x.jsonl '[1]\n' 'x.jsonl:1: the record is JSON but not an object'
 bad x.jsonl '{"text":"a"}\n' "x.jsonl:1: no known form: messages, conversations, instruction and output, prompt and completion, or question and answer; the record's fields: text"
 bad x.jsonl '{"text":"a"}\n' 'x.jsonl:1: there is no field "q"; the record' "data.columns=q, a"
 bad x.jsonl '{"conversations":[{"from":"dog","value":"a"}]}\n' 'x.jsonl:1: turn 1 of "conversations" is from "dog". Allowed: human, user, gpt,'
-bad x.jsonl '{"prompt":"a","completion":"b","meta":1,"n":null}\n' 'x.jsonl:1: the record has keys that are not used: meta. Fix: [data] ignore = id, meta'
+bad x.jsonl '{"prompt":"a","completion":"b","meta":1,"n":null}\n' 'x.jsonl:1: the record has keys that are not used: meta. Fix: [data] ignore = meta'
 bad x.csv 'question,answer,topic,\na,b,c,4\n' 'x.csv:2: the record has keys that are not used: topic. Fix: [data] ignore = x, topic' data.ignore=x
 bad x.jsonl '{"conversations":[{"from":"human","value":"a","lang":"de"}]}\n' 'turn 1 of "conversations" has keys that are not used: lang. Fix:'
 bad x.jsonl '{"messages":[{"role":"user","content":"a","lang":"de"}]}\n' 'x.jsonl:1: message 1: the template does not read the key "lang"'
@@ -297,6 +316,9 @@ bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0.5}]}\n' '
 bad x.jsonl '{"messages":[{"role":"assistant","content":"a","weight":0,"train":true}]}\n' '"weight" says the opposite of another flag'
 bad x.jsonl '{"messages":[{"role":"user","content":"a","loss":true}]}\n' '"loss" asks to learn a message of role "user"'
 bad x.jsonl '{"instruction":"a","output":"b","history":[["a","b","c"]]}\n' 'turn 1 of "history" is no pair'
+printf '{"id":1,"source":"s","prompt":"a","completion":"b"}\n' >x.jsonl
+show x.jsonl data.ignore=source
+holds "id besides the ignored key" '<user> a'
 printf '{"prompt":"a","completion":"b","meta":1,"messages":[{"role":"user","content":"e","lang":"de"},{"role":"assistant","content":"f"}]}\n' >x.jsonl
 show x.jsonl "data.ignore=meta, messages"
 holds "ignored keys" '<user> a'
@@ -308,6 +330,12 @@ bad x.json '{"prompt":"a"}' 'x.json:1: the file is no array of JSON'
 bad x.json '[{"prompt":"a","completion":"b"}] 1' 'x.json:1: something stands behind the array'
 bad x.csv 'question,answer\n1,2\n1,2,3\n' 'x.csv:3: the row has 3 fields and the first row names 2'
 bad x.csv 'question,answer\n"1,2\n' 'x.csv:2: a field in quotes is not closed'
+bad x.csv 'question,answer\n1,2\n3\n' 'x.csv:3: the row has 1 field and the first row names 2'
+printf 'question,answer\r\n\r\na,b\r\n\r\n\r\nc,d\r\n\r\n' >x.csv
+show x.csv
+holds "rows around empty lines" '<s>[[b</s>]]'
+holds "rows around empty lines" '<s>[[d</s>]]'
+says "empty lines" "x.csv: 3 empty lines between rows skipped, the first is line 2"
 bad x.csv 'question;answer\n1;2\n' 'x.csv:1: the first row is one field, "question;answer": if a semicolon stands between fields, say [data] separator = semicolon'
 bad x.csv 'question,answer,answer\n1,2,3\n' 'x.csv:1: the first row names two columns "answer", number 2 and 3: give one of them another name'
 # Names of columns are compared in time that grows as they do: in pairs 200,000 would take minutes.

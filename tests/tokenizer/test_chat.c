@@ -576,6 +576,37 @@ START_TEST(unused_parts_are_errors) {
          "does not read \"tools\""},
         {"{% for m in messages %}" TURN "{{ m.x }}{% endfor %}{{ tools }}",
          "\"messages\":[{\"role\":\"observation\",\"content\":\"a\",\"x\":1}],\"tools\":[{\"x\":2}]", NULL},
+        /* a comment, text, and a variable of the template's own read no key */
+        {"{# m.thinking #}{% set reasoning_content = 'thinking' %}{% for m in messages %}" TURN "{% endfor %}reasoning",
+         "\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"b\"}]",
+         "message 1: the template does not read the reasoning"},
+        {"{% for m in messages %}" TURN "{% endfor %}",
+         "\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"for\":\"b\"}]", "does not read the key \"for\""},
+        {"{% for m in messages %}" TURN "{% if 'x' in m %}{% endif %}{% endfor %}",
+         "\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"x\":\"b\"}]", "does not read the key \"x\""},
+        {"{% for m in messages %}" TURN "{% if m.role == 'assistant' %}{{ m.x }}{% endif %}{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"x\":\"b\"},{\"role\":\"assistant\",\"content\":\"a\"}]",
+         "message 1: the template does not read the key \"x\""},
+        {"{% for m in messages %}" TURN "{% endfor %}", "\"messages\":[{\"role\":\"endfor\",\"content\":\"a\"}]",
+         "message 1: role = \"endfor\""},
+        {"{% for m in messages %}{{ m['content'] ~ m['role'] }}{% endfor %}{{ tools }}",
+         "\"messages\":[{\"role\":\"content\",\"content\":\"a\"}]", "message 1: role = \"content\""},
+        {"{% for m in messages %}{{ m.content ~ m.role }}{% endfor %}{# tools #}{{ 'tools' }}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"x\":2}]", "does not read \"tools\""},
+        /* templates may drop the reasoning of earlier turns, read keys by a variable, and write all of a message */
+        {"{% for m in messages %}" TURN "{% if loop.last and m.thinking %}{{ m.thinking }}{% endif %}{% endfor %}",
+         "\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"b\"},"
+         "{\"role\":\"user\",\"content\":\"c\"}]",
+         NULL},
+        {"{% set k = 'x' %}{% for m in messages if m.role in ['usr', 'y'] %}{{ m.content ~ m[k] }}{% endfor %}",
+         "\"messages\":[{\"role\":\"usr\",\"content\":\"a\",\"x\":\"b\"}]", NULL},
+        {"{% for m in messages if m.role != 'system' %}" TURN "{% endfor %}",
+         "\"messages\":[{\"role\":\"system\",\"content\":\"a\"},{\"role\":\"user\",\"content\":\"b\"}]",
+         "template = alpaca, llama2, llama3, chatml, mistral, gemma), remove the message"},
+        {"{% for m in messages %}{% for c in m.content %}{{ c['text'] + '|' }}{% endfor %}{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a b\"},{\"role\":\"assistant\",\"content\":\"c\"}]", NULL},
+        {"{% for m in messages %}{{ m|tojson }}{% endfor %}",
+         "\"messages\":[{\"role\":\"user\",\"content\":\"a\",\"x\":\"b\"}]", NULL},
     };
     static marked out;
     char given[512];
@@ -706,7 +737,7 @@ int main(void) {
     tcase_add_loop_test(tests, ids_and_masks_are_those_of_transformers, 0, 4);
     tcase_add_loop_test(tests, answers_follow_the_generation_prompt, 0, 6);
     tcase_add_loop_test(tests, answers_are_all_of_their_turn, 0, N_TURNS);
-    tcase_add_loop_test(tests, unused_parts_are_errors, 0, 6);
+    tcase_add_loop_test(tests, unused_parts_are_errors, 0, 18);
     tcase_add_test(tests, texts_of_all_forms_are_those_of_transformers);
     tcase_add_loop_test(tests, the_template_is_chosen_as_transformers_does, 0, 17);
     tcase_add_test(tests, files_mean_what_they_mean_to_auto_tokenizer);

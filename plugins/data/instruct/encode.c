@@ -71,15 +71,22 @@ static int32_t answer_of(int32_t answer) {
     return answer < 0 ? -1 : answer & ~WEFT_CHAT_END;
 }
 
-/* Answers become weights in place. learned: per answer, or NULL. */
+/* learned: per answer, or NULL: all are learned. */
+static int is_skipped(const json_t *learned, int32_t answer) {
+    const json_t *flag = answer < 0 ? NULL : json_array_get(learned, (size_t)answer);
+    return json_is_false(flag);
+}
+
+/* Answers become weights in place. */
 static void weigh(int32_t *answers, size_t n, const instruct_config *config, instruct_counts *counts,
                   const int32_t *ids, const json_t *learned) {
     int32_t before = -1, last = -1;
     for (size_t i = 0; i < n; i++) {
         const int32_t answer = answer_of(answers[i]);
         if (answer > last) last = answer;
-        if (answer >= 0 && answer != before) counts->answers++;
-        if (answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0) {
+        const int counted = answer >= 0 && !is_skipped(learned, answer);
+        if (counted && answer != before) counts->answers++;
+        if (counted && (answers[i] & WEFT_CHAT_END) != 0) {
             counts->ended++;
             counts->end_id = ids[i];
         }
@@ -89,8 +96,7 @@ static void weigh(int32_t *answers, size_t n, const instruct_config *config, ins
         const int is_end = answers[i] >= 0 && (answers[i] & WEFT_CHAT_END) != 0;
         const int chosen = config->loss_on == LOSS_TEXT ||
                            (answers[i] >= 0 && (config->loss_on == LOSS_ANSWERS || answer_of(answers[i]) == last));
-        const int skipped = answers[i] >= 0 && json_is_false(json_array_get(learned, (size_t)answer_of(answers[i])));
-        answers[i] = chosen && !skipped && !(is_end && !config->train_end);
+        answers[i] = chosen && !is_skipped(learned, answer_of(answers[i])) && !(is_end && !config->train_end);
     }
 }
 

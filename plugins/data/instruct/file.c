@@ -148,6 +148,12 @@ static int says_separator(instruct_file *file, const instruct_record *row) {
     return 1;
 }
 
+static int is_line_end(const char *bytes, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (bytes[i] != '\r' && bytes[i] != '\n') return 0;
+    return 1;
+}
+
 /* The first row has the names of the columns. */
 static weft_status cut_table(instruct_file *file, const weft_host *host, size_t at, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -159,6 +165,10 @@ static weft_status cut_table(instruct_file *file, const weft_host *host, size_t 
         whole.n = end - at;
         for (size_t i = at; i < end; i++) line += file->bytes[i] == '\n';
         if (is_blank(row.bytes, whole.n) && (end == file->n || file->header == NULL)) continue;
+        if (file->header != NULL && is_line_end(row.bytes, whole.n)) { /* as Python's csv.DictReader does */
+            if (file->skipped++ == 0) file->first_skipped = row.line;
+            continue;
+        }
         if (file->header == NULL && says_separator(file, &whole)) continue;
         if (file->header == NULL) {
             status = instruct_row_fields(&file->header, &whole, err);
@@ -189,6 +199,10 @@ weft_status instruct_file_open(instruct_file *out, const weft_host *host, const 
     out->bytes = out->held.data;
     out->n = out->held.n;
     if (status == WEFT_OK) status = cut(out, host, err);
+    if (status == WEFT_OK && out->skipped > 0)
+        weft_log(host, WEFT_LOG_INFO, "%s: %llu empty line%s between rows skipped, the first is line %llu", path,
+                 (unsigned long long)out->skipped, out->skipped == 1 ? "" : "s",
+                 (unsigned long long)out->first_skipped);
     if (status == WEFT_OK && out->records.n == 0)
         status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no record", key, path);
     return status;

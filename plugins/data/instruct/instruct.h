@@ -17,8 +17,8 @@
     K(ENUM, separator,  "comma", "comma,semicolon,tab,bar", "", WEFT_SAME, "What stands between the fields of CSV.")   \
     K(LIST, columns,    "",     "", "", WEFT_SAME,                                                                     \
       "Two fields, question and answer; without them: messages, conversations, instruction and output, and the like.") \
-    K(LIST, ignore,     "id",   "", "", WEFT_SAME,                                                                     \
-      "Keys of records and of messages that are dropped; any other key that is not used is an error.")                 \
+    K(LIST, ignore,     "",     "", "", WEFT_SAME,                                                                     \
+      "Keys of records and of messages that are dropped, with id; any other key that is not used is an error.")        \
     K(STR,  template,   "own",  "", "", WEFT_SAME,                                                                     \
       "own: the model's chat template; else alpaca, llama2, llama3, chatml, mistral, gemma, or one of its files.")     \
     K(STR,  system,     "",     "", "", WEFT_SAME, "A system message for conversations that have none.")               \
@@ -63,8 +63,10 @@ typedef struct instruct_file {
     data_array held; /* what bytes lie in */
     const char *bytes;
     size_t n;
-    json_t *header;     /* of a table: the names of its columns, an array */
-    data_array records; /* instruct_record */
+    json_t *header;         /* of a table: the names of its columns, an array */
+    uint64_t skipped;       /* of a table: empty lines between its rows */
+    uint64_t first_skipped; /* the line number of the first of them */
+    data_array records;     /* instruct_record */
 } instruct_file;
 
 /* *path is taken over, also after a failure. */
@@ -99,7 +101,7 @@ weft_status instruct_fail(weft_error *err, const instruct_record *record, const 
 
 /* What became of the records, in all. */
 typedef struct instruct_counts {
-    uint64_t records, answers, ended;     /* ended: answers with an end token */
+    uint64_t records, answers, ended;     /* answers that no flag turns off; those of them with an end token */
     uint64_t cut, cut_tokens;             /* conversations that lost their front, ids in it */
     uint64_t shortened, shortened_tokens; /* last answers that lost their end */
     uint64_t dropped;                     /* too long, left out */

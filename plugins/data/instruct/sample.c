@@ -48,15 +48,16 @@ void instruct_sample_answers(const instruct_sample *sample, const instruct_confi
     for (size_t i = 0; config->loss_on != LOSS_TEXT && i < json_array_size(sample->messages); i++) {
         const json_t *message = json_array_get(sample->messages, i);
         const char *role = json_string_value(json_object_get(message, "role"));
+        const json_t *learned = NULL;
         int says = 0;
         if (role == NULL || strcmp(role, "assistant") != 0) continue;
         for (size_t k = 0; k < sizeof names / sizeof *names; k++)
             says = says || says_something(json_object_get(message, names[k]));
         if (config->loss_on == LOSS_LAST) *all = *empty = 0;
-        if (!json_is_false(json_array_get(sample->learned, number++))) {
-            *all += 1;
-            *empty += !says;
-        }
+        learned = json_array_get(sample->learned, number++); /* json_is_false evaluates its argument twice */
+        if (json_is_false(learned)) continue;
+        *all += 1;
+        *empty += !says;
     }
 }
 
@@ -66,8 +67,9 @@ static weft_status read_row(json_t **out, const instruct_record *record, weft_er
     json_t *fields = NULL, *object = json_object();
     weft_status status = instruct_row_fields(&fields, record, err);
     if (status == WEFT_OK && json_array_size(fields) != json_array_size(header))
-        status = instruct_fail(err, record, "the row has %zu fields and the first row names %zu",
-                               json_array_size(fields), json_array_size(header));
+        status = instruct_fail(err, record, "the row has %zu field%s and the first row names %zu",
+                               json_array_size(fields), json_array_size(fields) == 1 ? "" : "s",
+                               json_array_size(header));
     for (size_t i = 0; status == WEFT_OK && i < json_array_size(header); i++)
         (void)json_object_set(object, json_string_value(json_array_get(header, i)), json_array_get(fields, i));
     json_decref(fields);
@@ -188,9 +190,10 @@ static weft_status parsed(json_t **value, const reader *r, const char *name, wef
                          why.text, why.column);
 }
 
-/* Drops the ignored keys of an object. A key that `columns` names is not ignored. */
+/* Drops the ignored keys of an object: id and those of [data] ignore, but not one that `columns` names. */
 static void drop_ignored(json_t *object, const instruct_config *config) {
     char name[256];
+    if (!instruct_list_has(config->columns, "id")) (void)json_object_del(object, "id");
     for (const char *at = config->ignore; *at != '\0';) {
         const size_t n = strcspn(at, ",");
         (void)snprintf(name, sizeof name, "%.*s", (int)n, at);

@@ -465,7 +465,7 @@ static void tell_class(const edit *self, const weft_host *host, const char *dire
                  "tokenizer.json, and Weft reads these parts: ids may differ.",
                  directory, named);
     if (self->family > OTHER && !(same_part(self, before, "normalizer") && same_part(self, before, "pre_tokenizer")))
-        weft_log(host, WEFT_LOG_INFO,
+        weft_log(host, WEFT_LOG_DEBUG, /* the usual case, which changes nothing for the user */
                  "%s/tokenizer.json: normalizer and pre_tokenizer are replaced by those of %s, as in AutoTokenizer.",
                  directory, named);
 }

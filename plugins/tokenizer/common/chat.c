@@ -86,9 +86,14 @@ static void add_word(char *out, size_t size, const char *word) {
     if (n < size) (void)snprintf(out + n, size - n, "%s%s", n > 0 ? ", " : "", word);
 }
 
+void chat_named_list(char *out, size_t size) {
+    out[0] = '\0';
+    for (uint32_t i = 0; chat_named(i) != NULL; i++) add_word(out, size, chat_named(i));
+}
+
 static weft_status missing(const chat_templates *self, const char *named, weft_error *err) {
     char names[400] = "", own[400] = "";
-    for (uint32_t i = 0; chat_named(i) != NULL; i++) add_word(names, sizeof names, chat_named(i));
+    chat_named_list(names, sizeof names);
     for (size_t i = 0; i < self->n_own; i++) add_word(own, sizeof own, self->own[i].name);
     if (named != NULL)
         return weft_error_set(err, WEFT_E_USER, "there is no chat template named %s; there are: %s%s%s", named, names,
@@ -268,6 +273,31 @@ static weft_status find_answers(chat_text *out, const chat_work *work, weft_erro
     return chat_answers(out, work, err);
 }
 
+/* A template that reads content as a list of parts only loops over the characters of a text. Gives the content of such
+ * messages as a list of one part. False: there is none. */
+static bool use_parts(json_t *messages, const jinja_render *render) {
+    bool any = false;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *message = json_array_get(messages, i);
+        if (!jinja_has_walked(render, i, "content")) continue;
+        (void)json_object_set_new(
+            message, "content", json_pack("[{s:s, s:O}]", "type", "text", "text", json_object_get(message, "content")));
+        any = true;
+    }
+    return any;
+}
+
+/* Renders again as long as a message's content has to be a list; a rendering that fails shows the first one only. */
+static weft_status render_messages(chat_text *out, const chat_work *work, weft_error *err) {
+    weft_status status = chat_run(&out->render, &out->text, work, work->messages, NULL, err);
+    while ((status == WEFT_OK || status == WEFT_E_DATA) && use_parts(work->messages, out->render)) {
+        jinja_end(out->render);
+        out->render = NULL;
+        status = chat_run(&out->render, &out->text, work, work->messages, NULL, err);
+    }
+    return status;
+}
+
 weft_status chat_render(chat_text *out, const chat_templates *self, const weft_chat *chat, bool with_answers,
                         weft_error *err) {
     weft_chat asked;
@@ -286,8 +316,8 @@ weft_status chat_render(chat_text *out, const chat_templates *self, const weft_c
         status =
             find_template(&work.template, self, asked.named, !json_is_null(json_object_get(variables, "tools")), err);
     if (status == WEFT_OK) status = messages_json(&work.messages, &asked, err);
-    if (status == WEFT_OK) status = chat_run(&out->render, &out->text, &work, work.messages, NULL, err);
-    if (status == WEFT_OK && (asked.flags & WEFT_CHAT_COMPLETE) != 0) status = chat_check_use(&out->text, &work, err);
+    if (status == WEFT_OK) status = render_messages(out, &work, err);
+    if (status == WEFT_OK && (asked.flags & WEFT_CHAT_COMPLETE) != 0) status = chat_check_use(out, &work, err);
     if (status == WEFT_OK && with_answers) status = find_answers(out, &work, err);
     json_decref(work.messages);
     json_decref(variables);

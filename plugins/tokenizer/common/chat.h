@@ -41,8 +41,9 @@ weft_status chat_find(json_t **list, json_t **files, const weft_host *host, cons
 json_t *chat_special_tokens(const json_t *config, const json_t *map);
 
 weft_status chat_check(const chat_templates *self, const char *named, weft_error *err);
-const char *chat_named(uint32_t i);        /* name; NULL ends the list */
-const char *chat_named_source(uint32_t i); /* its template */
+const char *chat_named(uint32_t i);           /* name; NULL ends the list */
+void chat_named_list(char *out, size_t size); /* "alpaca, llama2, ..." */
+const char *chat_named_source(uint32_t i);    /* its template */
 
 /* A rendered conversation. */
 typedef struct chat_text {
@@ -75,6 +76,6 @@ weft_status chat_run(jinja_render **r, jinja_output *text, const chat_work *work
 /* Fills out->answers for a template without blocks. */
 weft_status chat_answers(chat_text *out, const chat_work *work, weft_error *err);
 /* WEFT_CHAT_COMPLETE: fails if a part of the conversation leaves no trace in its text. */
-weft_status chat_check_use(const jinja_output *text, const chat_work *work, weft_error *err);
+weft_status chat_check_use(const chat_text *text, const chat_work *work, weft_error *err);
 
 #endif

@@ -49,16 +49,41 @@ bool jinja_has_blocks(const jinja_template *self) {
     return self->has_blocks;
 }
 
-static bool is_of_word(char c) {
-    return isalnum((unsigned char)c) != 0 || c == '_';
+typedef bool reads_fn(const jinja_node *node, const char *name);
+
+static bool reads_variable(const jinja_node *node, const char *name) {
+    return node->kind == NODE_NAME && strcmp(node->text, name) == 0;
 }
 
-bool jinja_mentions(const jinja_template *self, const char *word) {
-    const size_t n = strlen(word);
-    const char *at = self->source;
-    for (; n > 0 && (at = strstr(at, word)) != NULL; at++)
-        if ((at == self->source || !is_of_word(at[-1])) && !is_of_word(at[n])) return true;
+static bool is_text(const jinja_node *node, const char *text) {
+    return node != NULL && node->kind == NODE_CONST && node->value.kind == JINJA_STRING &&
+           strcmp(node->value.as.text->bytes, text) == 0;
+}
+
+static bool reads_key(const jinja_node *node, const char *key) {
+    if (node->kind == NODE_ATTRIBUTE) return strcmp(node->text, key) == 0;
+    if (node->kind == NODE_ITEM) return is_text(node->b, key);
+    return node->kind == NODE_CALL && node->a->kind == NODE_ATTRIBUTE && strcmp(node->a->text, "get") == 0 &&
+           node->b != NULL && is_text(node->b->a, key);
+}
+
+/* Targets of assignments are no reads. The parser bounds the depth. */
+static bool any_reads(const jinja_node *node, reads_fn *reads, const char *name) {
+    for (; node != NULL; node = node->next) {
+        const bool target = node->kind == NODE_SET || node->kind == NODE_SET_BLOCK || node->kind == NODE_FOR;
+        if (reads(node, name) || (!target && any_reads(node->a, reads, name)) || any_reads(node->b, reads, name) ||
+            any_reads(node->c, reads, name) || any_reads(node->d, reads, name) || any_reads(node->e, reads, name))
+            return true;
+    }
     return false;
+}
+
+bool jinja_names_variable(const jinja_template *self, const char *name) {
+    return any_reads(self->body, reads_variable, name);
+}
+
+bool jinja_names_key(const jinja_template *self, const char *key) {
+    return any_reads(self->body, reads_key, key);
 }
 
 weft_status jinja_begin(jinja_render **out, const jinja_template *self, weft_error *err) {
@@ -149,6 +174,7 @@ bool jinja_set_time(jinja_render *self, int64_t seconds) {
 /* The arguments of calls that are the JSON of an object, as a string: tojson writes the object, not a string of it. */
 static void parse_arguments(jinja_arena *arena, const jinja_value *calls, uint32_t origin) {
     const jinja_value *value = NULL;
+    json_error_t why;
     json_t *json = NULL;
     json_error_t why;
     jinja_value *object = NULL;
@@ -185,7 +211,35 @@ bool jinja_set_objects(jinja_render *self, const char *name, const json_t *array
         }
         if (!arena->failed) jinja_push(arena, list.as.list, object);
     }
+    if (!arena->failed) self->objects = list.as.list;
     return !arena->failed && set(self, name, list);
+}
+
+static const jinja_entry *entry_of(const jinja_render *self, size_t element, const char *key) {
+    const jinja_dict *dict = self->objects == NULL ? NULL : self->objects->items[element].as.dict;
+    for (size_t i = 0; dict != NULL && i < dict->n; i++)
+        if (strcmp(dict->entries[i].key.as.text->bytes, key) == 0) return &dict->entries[i];
+    return NULL;
+}
+
+bool jinja_has_read(const jinja_render *self, size_t element, const char *key) {
+    const jinja_entry *entry = entry_of(self, element, key);
+    return entry != NULL && entry->read;
+}
+
+static const jinja_text *text_of(const jinja_render *self, size_t element, const char *key) {
+    const jinja_entry *entry = entry_of(self, element, key);
+    return entry != NULL && entry->value.kind == JINJA_STRING ? entry->value.as.text : NULL;
+}
+
+bool jinja_has_matched(const jinja_render *self, size_t element, const char *key) {
+    const jinja_text *text = text_of(self, element, key);
+    return text != NULL && text->matched;
+}
+
+bool jinja_has_walked(const jinja_render *self, size_t element, const char *key) {
+    const jinja_text *text = text_of(self, element, key);
+    return text != NULL && text->walked;
 }
 
 weft_status jinja_run(jinja_render *self, jinja_output *out, weft_error *err) {

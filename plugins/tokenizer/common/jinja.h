@@ -34,8 +34,10 @@ weft_status jinja_compile(jinja_template **out, const weft_host *host, const cha
                           weft_error *err);
 void jinja_free(jinja_template *self);             /* NULL is fine */
 bool jinja_has_blocks(const jinja_template *self); /* {% generation %} */
-/* Whether `word` is a word of the source: of a name, a string or any other text. */
-bool jinja_mentions(const jinja_template *self, const char *word);
+/* Whether an expression of the template reads a variable of this name; a key of any object: o.key, o['key'] or
+ * o.get('key'). The expression may be in a branch that a rendering does not take. */
+bool jinja_names_variable(const jinja_template *self, const char *name);
+bool jinja_names_key(const jinja_template *self, const char *key);
 
 /* One rendering: variables first, then the text. Its memory lives until jinja_end. [any-thread] */
 typedef struct jinja_render jinja_render;
@@ -61,6 +63,13 @@ typedef struct jinja_output {
     const uint32_t *marks; /* one per byte */
     size_t n;
 } jinja_output;
+
+/* After jinja_run, also one that failed, for an element of jinja_set_objects: whether the template read the value of a key of this element,
+ * and whether it compared the value with an equal text of its own. */
+bool jinja_has_read(const jinja_render *self, size_t element, const char *key);
+bool jinja_has_matched(const jinja_render *self, size_t element, const char *key);
+/* Whether a loop went through the characters of the value. */
+bool jinja_has_walked(const jinja_render *self, size_t element, const char *key);
 
 /* Once per rendering. WEFT_E_DATA: the template refuses, or asks for what is not known; err says the line. */
 weft_status jinja_run(jinja_render *self, jinja_output *out, weft_error *err);

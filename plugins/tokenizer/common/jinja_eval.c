@@ -142,6 +142,7 @@ static jinja_args eval_arguments(jinja_render *r, const jinja_node *first) {
                 give_argument(r, &args, NULL, list->items[i], &capacity);
         }
         if (at->op == 2 && value.kind != JINJA_DICT) (void)jinja_stop(r, "** needs an object");
+        if (at->op == 2 && value.kind == JINJA_DICT) jinja_read_all(value.as.dict);
         if (at->op == 2 && value.kind == JINJA_DICT)
             for (size_t i = 0; i < value.as.dict->n; i++)
                 if (value.as.dict->entries[i].key.kind == JINJA_STRING)
@@ -370,6 +371,7 @@ static void run_loop(jinja_render *r, const jinja_node *node, const jinja_value 
     const jinja_list *list = r->failed ? NULL : jinja_walk(r, of);
     jinja_loop *loop = JINJA_NEW(&r->arena, jinja_loop);
     if (list != NULL && node->e != NULL) list = filtered(r, node, list);
+    if (of->kind == JINJA_STRING && jinja_is_given(of->as.text)) of->as.text->walked = true;
     if (list == NULL || loop == NULL) return;
     loop->items = list;
     loop->depth = depth;

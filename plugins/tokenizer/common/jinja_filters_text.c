@@ -270,6 +270,7 @@ jinja_value jinja_filter_xmlattr(jinja_render *r, jinja_value v, const jinja_arg
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     const jinja_args none = {NULL, NULL, 0};
     if (v.kind != JINJA_DICT) return jinja_stop(r, "xmlattr needs an object, and there is %s", jinja_kind_name(&v));
+    jinja_read_all(v.as.dict);
     for (size_t i = 0; i < v.as.dict->n && jinja_step(r); i++) {
         const jinja_entry *entry = &v.as.dict->entries[i];
         jinja_value key = jinja_none(), value = jinja_none();

@@ -345,7 +345,6 @@ jinja_token *jinja_lex(jinja_template *self, const char *source, size_t n, weft_
         return NULL;
     }
     if (!take_source(&l, source, n)) return NULL;
-    self->source = l.source;
     while (l.at < l.n && !l.failed) (void)lex_next(&l);
     if (!l.failed) (void)add(&l, TOKEN_END, "", 0);
     return l.failed ? NULL : l.tokens;

@@ -446,6 +446,7 @@ static jinja_value dict_call(jinja_render *r, const jinja_dict *dict, const char
         if (key == NULL) return jinja_stop(r, "get needs a key");
         return found != NULL ? *found : fallback != NULL ? *fallback : jinja_none();
     }
+    if (name[0] != 'k') jinja_read_all(dict); /* copy, items and values */
     if (strcmp(name, "copy") == 0) {
         out = jinja_dict_new(&r->arena, JINJA_DICT);
         for (size_t i = 0; i < dict->n && !r->arena.failed; i++)
@@ -591,6 +592,7 @@ static jinja_value make_dict(jinja_render *r, const jinja_args *args, int32_t ki
                 return jinja_stop(r, "a namespace has no names that begin with _");
             jinja_put(&r->arena, out.as.dict, jinja_literal(&r->arena, args->names[i]), *v);
         } else if (v->kind == JINJA_DICT) {
+            jinja_read_all(v->as.dict);
             for (size_t k = 0; k < v->as.dict->n; k++)
                 jinja_put(&r->arena, out.as.dict, v->as.dict->entries[k].key, v->as.dict->entries[k].value);
         } else if (jinja_is_list(v)) {

@@ -142,8 +142,11 @@ static bool contains(jinja_render *r, const jinja_value *within, const jinja_val
         (void)refuse_operands(r, "in", what, within);
         return false;
     }
-    if (within->kind == JINJA_DICT || within->kind == JINJA_NAMESPACE)
-        return jinja_get_value(&r->arena, within->as.dict, what) != NULL;
+    if (within->kind == JINJA_DICT || within->kind == JINJA_NAMESPACE) { /* does not read the value */
+        for (size_t i = 0; i < within->as.dict->n && jinja_step(r); i++)
+            if (jinja_equal(&r->arena, &within->as.dict->entries[i].key, what)) return true;
+        return false;
+    }
     list = jinja_walk(r, within);
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++)
         if (jinja_equal(&r->arena, &list->items[i], what)) return true;
@@ -319,6 +322,7 @@ const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v) {
         *v->as.list = (jinja_list){NULL, 0, 0, NULL};
         return out.as.list;
     }
+    if (v->kind == JINJA_DICT) jinja_read_all(v->as.dict);
     if (v->kind == JINJA_DICT)
         for (size_t i = 0; i < v->as.dict->n; i++) jinja_push(&r->arena, out.as.list, v->as.dict->entries[i].key);
     else if (v->kind == JINJA_STRING) {

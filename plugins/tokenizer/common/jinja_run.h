@@ -37,6 +37,7 @@ struct jinja_render {
     jinja_arena arena;
     weft_error *err;
     jinja_scope globals, *scope;
+    const jinja_list *objects; /* of jinja_set_objects */
     jinja_builder *out;
     int64_t time;
     int depth, loops;

@@ -79,8 +79,7 @@ struct jinja_template {
     const weft_host *host;
     jinja_arena arena;
     const char *name;
-    const char *source; /* NUL-terminated */
-    bool has_blocks;    /* {% generation %} */
+    bool has_blocks; /* {% generation %} */
     jinja_node *body;
 };
 

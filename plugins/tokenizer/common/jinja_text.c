@@ -161,6 +161,7 @@ static void add_repr_text(jinja_builder *out, const jinja_text *text) {
 }
 
 static void add_repr_dict(jinja_builder *out, const jinja_dict *dict) {
+    jinja_read_all(dict);
     jinja_add_plain(out, "{");
     for (size_t i = 0; i < dict->n; i++) {
         if (i > 0) jinja_add_plain(out, ", ");
@@ -297,6 +298,7 @@ static bool add_json_key(jinja_builder *out, const jinja_value *key, const jinja
 
 static bool add_json_dict(jinja_builder *out, const jinja_dict *dict, const jinja_json_style *style, int depth) {
     jinja_entry *entries = dict->entries;
+    jinja_read_all(dict);
     if (style->sort && dict->n > 1) {
         entries = jinja_take(out->arena, dict->n * sizeof *entries);
         if (entries == NULL) return true; /* the arena says so */

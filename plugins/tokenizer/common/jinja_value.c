@@ -127,16 +127,24 @@ void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_valu
 const jinja_value *jinja_get(jinja_arena *arena, const jinja_dict *dict, const char *key, size_t n) {
     for (size_t i = 0; i < dict->n && jinja_spend(arena, 0); i++) {
         const jinja_value *at = &dict->entries[i].key;
-        if (at->kind == JINJA_STRING && at->as.text->n == n && memcmp(at->as.text->bytes, key, n) == 0)
-            return &dict->entries[i].value;
+        if (at->kind != JINJA_STRING || at->as.text->n != n || memcmp(at->as.text->bytes, key, n) != 0) continue;
+        dict->entries[i].read = true;
+        return &dict->entries[i].value;
     }
     return NULL;
 }
 
 const jinja_value *jinja_get_value(jinja_arena *arena, const jinja_dict *dict, const jinja_value *key) {
-    for (size_t i = 0; i < dict->n && !arena->failed; i++)
-        if (jinja_equal(arena, &dict->entries[i].key, key)) return &dict->entries[i].value;
+    for (size_t i = 0; i < dict->n && !arena->failed; i++) {
+        if (!jinja_equal(arena, &dict->entries[i].key, key)) continue;
+        dict->entries[i].read = true;
+        return &dict->entries[i].value;
+    }
     return NULL;
+}
+
+void jinja_read_all(const jinja_dict *dict) {
+    for (size_t i = 0; i < dict->n; i++) dict->entries[i].read = true;
 }
 
 bool jinja_truth(const jinja_value *v) {
@@ -170,8 +178,16 @@ static bool equal_dicts(jinja_arena *arena, const jinja_dict *a, const jinja_dic
     return true;
 }
 
-static bool equal_texts(jinja_arena *arena, const jinja_text *a, const jinja_text *b) {
-    return a->n == b->n && jinja_spend(arena, a->n) && memcmp(a->bytes, b->bytes, a->n) == 0;
+bool jinja_is_given(const jinja_text *text) {
+    return text->marks != NULL && text->n > 0 && JINJA_ORIGIN(text->marks[0]) != JINJA_TEMPLATE;
+}
+
+static bool equal_texts(jinja_arena *arena, jinja_text *a, jinja_text *b) {
+    if (a->n != b->n || !jinja_spend(arena, a->n) || memcmp(a->bytes, b->bytes, a->n) != 0) return false;
+    if (jinja_is_given(a) && !jinja_is_given(b))
+        a->matched = true; /* threads share the template's own texts: no write to these */
+    if (jinja_is_given(b) && !jinja_is_given(a)) b->matched = true;
+    return true;
 }
 
 /* Of one kind, no numbers. */

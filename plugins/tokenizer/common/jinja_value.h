@@ -36,6 +36,8 @@ typedef struct jinja_text {
     const uint32_t *marks;
     size_t n;
     size_t points;           /* characters + 1; 0: not counted yet */
+    bool walked;             /* a loop went through its characters */
+    bool matched;            /* it was equal to a text of the template in a comparison */
     const jinja_value *json; /* (optional) the object that the text is the JSON of; tojson writes it instead */
 } jinja_text;
 
@@ -71,6 +73,7 @@ struct jinja_list {
 
 typedef struct jinja_entry {
     jinja_value key, value;
+    bool read; /* the value was looked up, or the whole object was read */
 } jinja_entry;
 
 struct jinja_dict { /* in the order of insertion */
@@ -139,6 +142,8 @@ void jinja_add_text(jinja_builder *self, const jinja_text *text);
 void jinja_add_plain(jinja_builder *self, const char *text); /* NUL-terminated, from the template */
 jinja_value jinja_built(jinja_builder *self);                /* a string of it */
 
+bool jinja_is_given(
+    const jinja_text *text); /* its first byte is of a value given to the template; threads share others */
 /* n bytes, not copied. What lies behind them can be read: texts are parts of such as end in a NUL. */
 jinja_value jinja_text_new(jinja_arena *arena, const char *bytes, const uint32_t *marks, size_t n);
 const char *jinja_name(jinja_arena *arena, const jinja_text *text); /* NUL-terminated, never NULL */
@@ -148,7 +153,9 @@ jinja_value jinja_list_new(jinja_arena *arena, int32_t kind, size_t capacity);
 void jinja_push(jinja_arena *arena, jinja_list *list, jinja_value value);
 jinja_value jinja_dict_new(jinja_arena *arena, int32_t kind);
 void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_value value); /* replaces */
-/* NULL: none. */
+/* Records that the template reads all of an object. */
+void jinja_read_all(const jinja_dict *dict);
+/* NULL: none. Both record that the value is read. */
 const jinja_value *jinja_get(jinja_arena *arena, const jinja_dict *dict, const char *key, size_t n);
 const jinja_value *jinja_get_value(jinja_arena *arena, const jinja_dict *dict, const jinja_value *key);
 
