@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <weft/base.h>
 
-/* Removes the key from *text, config.json, if it is that of bitsandbytes, and sets *taken. Fails if the text is not strict
- * JSON; `path` names the file in the error. */
+/* Removes the key from *text, config.json, if it is that of bitsandbytes, and sets *taken. Fails if the text is not
+ * strict JSON; `path` names the file in the error. */
 weft_status weft_quantization_take(bool *taken, char **text, size_t *bytes, const char *path, weft_error *err);
 
 #endif

@@ -147,7 +147,7 @@ turn='{"role": "user", "content": "q"}, {"role": "assistant", "content": "a", "r
 printf '{"id": "x", "source": "s", "messages": [%s]}\n' "$turn" "$turn" "$turn" >data/more.jsonl
 printf '{"messages": [%s], "url": "u", "license": null}\n' "$turn" >>data/more.jsonl
 prints "$weft" init runs/scratch data/more.jsonl -o more.ini
-[ "$(sed -n 's/^ignore = //p' more.ini | tr -d ' ')" = id,source,rating,url ] || failed "unused keys are not listed" more.ini
+[ "$(sed -n 's/^ignore = //p' more.ini | tr -d ' ')" = source,rating,url ] || failed "unused keys are not listed" more.ini
 runs more.ini
 printf '{"messages": [{"role": "user", "content": "q"}, {"role": "oops", "content": "a"}], "url": "u"}\n' >data/oops.jsonl
 refused "oops" "$weft" init runs/scratch data/oops.jsonl -o bad.ini

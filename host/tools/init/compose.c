@@ -362,7 +362,7 @@ static bool ignore_unused(composer *self, const weft_error *err) {
     char all[WEFT_DRAFT_TEXT + sizeof err->text] = "";
     if (list != NULL) (void)snprintf(all, sizeof all, "%s", list + strlen(fix));
     else if (key != NULL)
-        (void)snprintf(all, sizeof all, "%s, %.*s", self->ignored[0] != '\0' ? self->ignored : "id",
+        (void)snprintf(all, sizeof all, "%s%s%.*s", self->ignored, self->ignored[0] != '\0' ? ", " : "",
                        (int)strcspn(key + strlen(unread), "\""), key + strlen(unread));
     if (strlen(all) <= strlen(self->ignored) || strlen(all) >= sizeof self->ignored) return false;
     memcpy(self->ignored, all, strlen(all) + 1);

@@ -176,7 +176,6 @@ static void parse_arguments(jinja_arena *arena, const jinja_value *calls, uint32
     const jinja_value *value = NULL;
     json_error_t why;
     json_t *json = NULL;
-    json_error_t why;
     jinja_value *object = NULL;
     for (size_t i = 0; jinja_is_list(calls) && i < calls->as.list->n; i++)
         parse_arguments(arena, &calls->as.list->items[i], origin);

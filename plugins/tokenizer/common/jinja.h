@@ -64,8 +64,8 @@ typedef struct jinja_output {
     size_t n;
 } jinja_output;
 
-/* After jinja_run, also one that failed, for an element of jinja_set_objects: whether the template read the value of a key of this element,
- * and whether it compared the value with an equal text of its own. */
+/* After jinja_run, also one that failed, for an element of jinja_set_objects: whether the template read the value of a
+ * key of this element, and whether it compared the value with an equal text of its own. */
 bool jinja_has_read(const jinja_render *self, size_t element, const char *key);
 bool jinja_has_matched(const jinja_render *self, size_t element, const char *key);
 /* Whether a loop went through the characters of the value. */
