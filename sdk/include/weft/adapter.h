@@ -38,8 +38,7 @@ typedef struct weft_adapter weft_adapter; /* defined by the plugin */
 typedef enum weft_site_kind {
     WEFT_SITE_LINEAR = 1,    /* ops->linear reads the weight */
     WEFT_SITE_EMBEDDING = 2, /* ops->embedding reads the weight; a tied head does not change */
-    WEFT_SITE_HEAD = 3,      /* only ops->lm_head reads the weight: an adapter may change its input, not its
-                              * computation */
+    WEFT_SITE_HEAD = 3,      /* only ops->lm_head reads the weight: its input may be changed, not its computation */
     WEFT_SITE_ATTENTION = 4  /* a call of ops->attention */
 } weft_site_kind;
 

@@ -200,10 +200,8 @@ static inline uint8_t weft_e4m3_from(float x) {
     const float size = fabsf(x);
     uint32_t bits;
     memcpy(&bits, &size, sizeof bits);
-    if (size < 0.015625f) bits = (uint32_t)lrintf(size * 512.0f); /* below 2^-6 the step is 2^-9 */
-    else
-        bits = (bits + 0x7FFFFu + (bits >> 20 & 1u) - (120u << 23)) >> 20; /* rebias from 127 to 7, round off 20
-                                                                             * bits */
+    if (size < 0.015625f) bits = (uint32_t)lrintf(size * 512.0f);           /* below 2^-6 the step is 2^-9 */
+    else bits = (bits + 0x7FFFFu + (bits >> 20 & 1u) - (120u << 23)) >> 20; /* bias from 127 to 7, round 20 bits */
     return (uint8_t)((signbit(x) ? 0x80u : 0u) | (bits > 0x7Eu ? 0x7Eu : bits));
 }
 

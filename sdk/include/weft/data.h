@@ -91,8 +91,7 @@ typedef struct weft_leaf_request {
     uint32_t flags;
     int32_t split;      /* weft_split */
     int32_t rows;       /* B */
-    uint64_t first_row; /* index in the stream; in VALIDATION and ALL, sequences past the end are padding of zero
-                         * weight */
+    uint64_t first_row; /* stream index; VALIDATION, ALL: sequences past the end are padding of zero weight */
 } weft_leaf_request;
 
 /* A micro-batch. The plugin fills the host's arrays of rows x lengths[n_lengths-1] elements each, row-major with row

@@ -466,8 +466,7 @@ typedef struct weft_device_plugin {
     weft_status (*synchronize)(weft_device *device, weft_stream *stream, weft_error *err); /* waits for all its work */
     /* Records an event at the current end of the stream. One `wait` or `await` frees the event. [main] [hot] */
     weft_status (*mark)(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
-    weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* frees the
-                                                                                                      * event */
+    weft_status (*wait)(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err); /* frees it */
 
     /* write: host to device; `from` may be reused when it returns, though the copy may still be queued. read: device to
      * host; returns after the copy and all earlier work of its stream. copy: within the device. fill: writes a 32-bit

@@ -49,7 +49,8 @@ typedef enum weft_key_type {
 #define WEFT_SAME    1u /* must be identical on all ranks */
 #define WEFT_SECRET  2u /* the value is never printed or stored */
 #define WEFT_REMOVED 4u /* removed key: setting it is an error with the text of `help` */
-#define WEFT_PATHS   8u /* LIST: each name is resolved like a PATH, excluding a trailing colon and number */
+#define WEFT_PATHS                                                                                                     \
+    8u /* of a LIST: each name is resolved like a PATH; a colon and number at its end are not part of the path */
 
 /* Values of the words of a number key. */
 #define WEFT_NONE_I64 INT64_MIN

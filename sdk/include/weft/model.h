@@ -109,8 +109,7 @@ typedef struct weft_model_info {
     int64_t n_layers;       /* transformer blocks, for "first N layers" */
     int32_t bos, eos;       /* of config.json; -1: not set */
     const char *layer_path; /* path of the list of blocks: "model.layers"; blocks are its children "0", "1", ... */
-    const char *head_path;  /* path of the weight that computes logits: "lm_head", tied or not; trained by "head
-                             * only" */
+    const char *head_path;  /* path of the weight for logits: "lm_head", tied or not; trained by "head only" */
 } weft_model_info;
 
 typedef struct weft_model_source {
@@ -131,8 +130,7 @@ typedef struct weft_model_plugin {
                           weft_error *err);
     void (*destroy)(weft_model *model);                                                /* [main] [required] */
     void (*info)(const weft_model *model, weft_model_info *out);                       /* [any-thread] [required] */
-    weft_status (*declare)(weft_model *model, const weft_builder *b, weft_error *err); /* called once [main]
-                                                                                        * [required] */
+    weft_status (*declare)(weft_model *model, const weft_builder *b, weft_error *err); /* once [main] [required] */
 
     /* Records one segment. carry: invalid for the first segment. Returns the next carry; the last segment ends with
      * lm_head and returns an invalid value. [main] [required] */

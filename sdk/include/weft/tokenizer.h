@@ -22,14 +22,12 @@ typedef struct weft_tokenizer weft_tokenizer; /* defined by the plugin */
 /* Receives n ids (encode) or n bytes (decode). Called any number of times, in order. */
 typedef struct weft_ids_sink {
     void *context;
-    weft_status (*put)(void *context, const int32_t *ids,
-                       size_t n); /* [any-thread]: called within the call that gets the sink */
+    weft_status (*put)(void *context, const int32_t *ids, size_t n); /* [any-thread]: within the call that gets it */
 } weft_ids_sink;
 
 typedef struct weft_text_sink {
     void *context;
-    weft_status (*put)(void *context, const char *bytes,
-                       size_t n); /* [any-thread]: called within the call that gets the sink */
+    weft_status (*put)(void *context, const char *bytes, size_t n); /* [any-thread]: within the call that gets it */
 } weft_text_sink;
 
 typedef struct weft_tokenizer_info {
@@ -157,8 +155,7 @@ typedef struct weft_chat {
     uint32_t stride; /* of messages */
     uint32_t reserved;
     const char *named;     /* a template by name; NULL: the one in the tokenizer's files */
-    const char *variables; /* additional variables (tools, documents, enable_thinking), one JSON object; NULL: no
-                            * variables */
+    const char *variables; /* more variables (tools, documents, enable_thinking), one JSON object; may be NULL */
     uint64_t variables_bytes;
     int64_t now; /* time for strftime_now, in seconds since 1970; 0: current time */
 } weft_chat;
@@ -170,7 +167,7 @@ typedef struct weft_chat {
 typedef struct weft_chat_sink {
     void *context;
     weft_status (*put)(void *context, const int32_t *ids, const int32_t *answers,
-                       size_t n); /* [any-thread]: called within the call that gets the sink */
+                       size_t n); /* [any-thread]: within the call that gets it */
 } weft_chat_sink;
 
 typedef struct weft_tokenizer_chat {
