@@ -21,8 +21,8 @@
  * A communicator can be captured if its collectives run in streams on their own (WEFT_PROGRESS_OWN). A communicator
  * that the caller drives cannot be captured.
  *
- * The host runs the first pass of each list of lengths without capture, so that libraries can initialize on their first
- * call, and captures the second one (host/run/recorder.h; [run] replay in the configuration).
+ * The host runs the first pass of each list of lengths without capture, because libraries initialize on their first
+ * call. It captures the second pass (host/run/recorder.h; [run] replay in the configuration).
  *
  * CUDA implementation: cudaStreamBeginCapture in thread-local mode, cudaStreamEndCapture, cudaGraphInstantiate and
  * cudaGraphLaunch. The CPU device gains no time from capture and does not have the extension.

@@ -24,9 +24,9 @@
  * in different orders therefore use two streams.
  *
  * Errors of one rank are not sent to the other ranks. A failed rank calls `abandon`, or exits without `destroy` if that
- * slot is NULL; the launcher then stops the other ranks. A call that violates the rules of this header (ranks that are
- * no valid group, a root or peer outside the group, a negative count, an unknown dtype, overlapping operands) returns
- * WEFT_E_HOST and sends no data.
+ * slot is NULL; the launcher then stops the other ranks. A call that violates the rules of this header returns
+ * WEFT_E_HOST and sends no data. Examples: an invalid group, a root or peer outside the group, a negative count, an
+ * unknown dtype, overlapping operands.
  *
  * Planned users: NCCL (streams, OWN progress, join, one grouped call per exchange; the unique id by the host's
  * WEFT_HOST_EXCHANGE), host staging of device buffers (attach, weft/transfer.h), exact sums (ALL_TO_ALL and a local sum
@@ -164,9 +164,9 @@ typedef struct weft_comm_plugin {
     const void *(*extension)(const weft_comm *comm, const char *id); /* [any-thread] [optional: none] */
 
     /* Prepares the p2p channel of a lane between this rank and peer; sends is 1 on the sending rank. The host calls it
-     * before any step, on both ranks, for each lane that their programs use, in one order on all ranks, so it may block
-     * for the peer. A second call has no effect. [main] [collective: the two ranks] [optional: no preparation is
-     * needed] */
+     * before any step, on both ranks, for each lane that their programs use. The order is the same on all ranks, so the
+     * call may block for the peer. A second call has no effect. [main] [collective: the two ranks] [optional: no
+     * preparation is needed] */
     weft_status (*connect)(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,
                            weft_error *err);
 

@@ -85,11 +85,11 @@ typedef struct weft_device_info {
 } weft_device_info;
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
- * has_bias, every row of C is op(A) op(B) + bias: the bias is rounded to C's type and added to the finished sum before
- * the sum is rounded, as in fused epilogues (cuBLASLt takes a bias of C's type). has_bias excludes accumulate. B may be
- * packed (weft/blocks.h): its rows are contiguous (ldb is their length), and it begins at a block boundary. Its values
- * are those of the unpacked blocks, each rounded to A's type. A device unpacks them where needed, in the workspace or
- * in the kernel, and never the complete matrix at once. */
+ * has_bias, every row of C is op(A) op(B) + bias. The bias is rounded to C's type and added to the finished sum before
+ * the sum is rounded. This matches fused epilogues (cuBLASLt takes a bias of C's type). has_bias excludes accumulate. B
+ * may be packed (weft/blocks.h): its rows are contiguous (ldb is their length), and it begins at a block boundary. Its
+ * values are those of the unpacked blocks, each rounded to A's type. A device unpacks them where needed, in the
+ * workspace or in the kernel, and never the complete matrix at once. */
 typedef struct weft_matmul {
     uint32_t struct_size;
     uint32_t flags;

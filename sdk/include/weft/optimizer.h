@@ -3,8 +3,8 @@
  * An optimizer is written once and runs on every device, over any shard. It declares state slots and one element-wise
  * update. The host owns all memory. Parameters are stored in a flat region, and `weft_range` rows map its extents to
  * parameters, with each parameter's learning-rate scale and decay. Values that change from step to step are in a small
- * struct of fp32 numbers in device memory (`hp`), which `prepare` computes in fp64, so that a replayed graph reads new
- * values. Clip factor and skip flag are also in device memory; the body receives its gradient already scaled.
+ * struct of fp32 numbers, `hp`, which `prepare` computes in fp64. It is in device memory, so that a replayed graph
+ * reads new values. Clip factor and skip flag are also in device memory; the body receives its gradient already scaled.
  *
  *     WEFT_HP(lion_hp, float lr; float decay; float take1; float take2;)
  *

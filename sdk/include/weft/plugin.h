@@ -45,8 +45,8 @@ typedef struct weft_plugin {
     const void *table; /* table of the kind: const weft_optimizer_plugin *, ... */
 
     /* Checks that the plugin's requirements are available: a driver, a library that it loads itself. `weft plugins
-     * list` calls it in a separate process and prints the text of err, so that an unavailable plugin can still be
-     * described and its keys be validated. Starts nothing. If it fails, `create` returns the same error text. [main]
+     * list` calls it in a separate process and prints the text of err. An unavailable plugin can therefore still be
+     * described, and its keys validated. Starts nothing. If it fails, `create` returns the same error text. [main]
      * [optional: no requirements beyond loading] */
     weft_status (*works)(const weft_host *host, weft_error *err);
 } weft_plugin;

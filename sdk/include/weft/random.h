@@ -55,7 +55,7 @@ static inline float weft_random_uniform(uint32_t bits) {
 }
 
 /* Returns the image of i under a permutation of [0, n) defined by (seed, purpose, epoch), in constant time without a
- * table. It applies a balanced Feistel network over the next even number of bits until the image is below n (Black and
+ * table. A balanced Feistel network over the next even number of bits is applied until the image is below n (Black and
  * Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). n < 2^62, i < n. [any-thread] [hot] */
 static inline uint64_t weft_random_permute(uint64_t n, uint64_t i, uint64_t seed, uint32_t purpose, uint64_t epoch) {
     uint32_t half = 1;

@@ -43,9 +43,9 @@
  *     scope NODE    the same among the ranks of a shard group
  *     scope ACROSS  the same among the ranks with the same index in all shard groups
  *
- * If another rank's BACKWARD computes a part of a micro-batch's gradient (a tied parameter), this rank receives that
- * part before its first BACKWARD that reads the unit for that micro-batch. That BACKWARD adds to it. At most one such
- * part is allowed.
+ * For a tied parameter, another rank's BACKWARD may compute a part of a micro-batch's gradient. This rank receives that
+ * part before its own first BACKWARD that reads the unit for that micro-batch, which adds to it. At most one such part
+ * is allowed.
  *
  * A first hop names its micro-batch. All first hops of a unit have one scope, on all ranks. A second hop (ALL after
  * RANK, ACROSS after NODE) has leaf -1 and reduces all that the first hops accumulated; it occurs once, after the
@@ -128,7 +128,7 @@ typedef struct weft_event {
 typedef enum weft_holding { WEFT_REPLICATED = 0, WEFT_SHARDED = 1, WEFT_OWNED = 2 } weft_holding;
 
 /* Storage tier of a unit's data between uses. On every tier, GATHER copies the parameters to the device before a
- * segment reads them, RELEASE frees that copy, and STEP updates the parameters on the tier of the optimizer state. SDK
+ * segment reads them, and RELEASE frees that copy. STEP updates the parameters on the tier of the optimizer state. SDK
  * 1.0 supports only WEFT_TIER_DEVICE and rejects the others by name. */
 typedef enum weft_tier {
     WEFT_TIER_DEVICE = 0, /* device memory */

@@ -143,8 +143,8 @@ typedef struct weft_chat_message {
 /* Flags of a chat. */
 #define WEFT_CHAT_PROMPT  1u /* end with the prompt of the model's next answer (add_generation_prompt) */
 #define WEFT_CHAT_SPECIAL 2u /* special tokens in messages are encoded as special tokens; otherwise as text */
-/* Fails with WEFT_E_DATA if the template does not support a message's role, writes no text for a message, or does not
- * read a key of a message or a variable. Older tokenizers ignore the flag. */
+/* Fails with WEFT_E_DATA if the template does not support a role, writes no text for a message, or ignores a variable
+ * or a message's key. Older tokenizers ignore the flag. */
 #define WEFT_CHAT_COMPLETE 4u
 
 typedef struct weft_chat {

@@ -8,9 +8,9 @@
  *     ... kernels on the stream, the next micro-batch in another buffer ...
  *     await(sent); fill leaf again
  *
- * The caller must not change an upload's `from` until an event recorded after it completes, and must not read a
- * download's `to` until an event recorded after it completes. For a device without the extension the host uses `write`
- * and `read`: the same program, but blocking.
+ * An event recorded after a copy marks its end. Until it completes, the caller must not change an upload's `from` or
+ * read a download's `to`. For a device without the extension the host uses `write` and `read`: the same program, but
+ * blocking.
  *
  * CUDA implementation: cudaHostAlloc, cudaMemcpyAsync, and cudaEventQuery and cudaEventSynchronize on the mark's CUDA
  * event. In a captured graph (weft/capture.h), an upload is a node that reads `from` again at each replay.
