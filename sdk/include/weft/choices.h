@@ -6,7 +6,7 @@
  * on another rank or on another day. With this extension the host queries rank 0 for every selection that any rank
  * needs, and sends the selections to all ranks. `weft plan` prints them, and checkpoints store them for resume.
  *
- *     planning queries workspace sizes: the device records the calls to come
+ *     planning queries workspace sizes: the device records later calls
  *     all ranks:  count, get                      keys that this rank needs; the value is empty if not yet selected
  *     rank 0:     choose(&choice)                 also for keys that only other ranks need
  *     all ranks:  take(&choice)                   uses this selection from now on

@@ -86,9 +86,10 @@ typedef struct weft_device_info {
 
 /* C (M,N) = op(A) op(B), or += if accumulate. op(A) is (M,K): A is (M,K), or (K,M) with transpose_a; B likewise. With
  * has_bias, every row of C is op(A) op(B) + bias. The bias is rounded to C's type and added to the finished sum before
- * the sum is rounded. This matches fused epilogues (cuBLASLt takes a bias of C's type). has_bias excludes accumulate. B
- * may be packed (weft/blocks.h): its rows are contiguous (ldb is their length), and it begins at a block boundary. Its
- * values are those of the unpacked blocks, each rounded to A's type. A device unpacks them where needed, in the
+ * the sum is rounded. This matches fused epilogues (cuBLASLt takes a bias of C's type). has_bias excludes accumulate.
+ *
+ * B may be packed (weft/blocks.h): its rows are contiguous (ldb is their length), and it begins at a block boundary.
+ * Its values are those of the unpacked blocks, each rounded to A's type. A device unpacks them where needed, in the
  * workspace or in the kernel, and never the complete matrix at once. */
 typedef struct weft_matmul {
     uint32_t struct_size;
@@ -169,11 +170,10 @@ typedef struct weft_rope {
 /* Causal grouped-query attention. Position t of a sequence attends to positions s in [starts[t], t]. A window w limits
  * them to the last w, [max(starts[t], t - w + 1), t] (Beltagy et al., arXiv 2004.05150, counted as in Mistral). With a
  * KV cache, query i has position past + i, and keys and values are (B, cache_rows, Hkv, d), of which past + length are
- * filled. o = softmax(c(scale q k^T)) v, computed in blocks: no (T,T) matrix is stored, and blocks that none of their
- * queries can see are skipped. c(s) = cap tanh(s / cap) (Gemma 2, arXiv 2408.00118), or s without a cap. lse:
- * log-sum-exp of the softmax input per query and head. With 16-bit types only stored values (q, k, v, o and their
- * gradients) are rounded. Scaled queries, scores, probabilities and score gradients stay fp32, also as matmul
- * operands. */
+ * filled. o = softmax(c(scale q k^T)) v, computed in blocks: no (T,T) matrix is stored, and blocks without a visible
+ * key are skipped. c(s) = cap tanh(s / cap) (Gemma 2, arXiv 2408.00118), or s without a cap. lse: log-sum-exp of the
+ * softmax input per query and head. With 16-bit types only stored values (q, k, v, o and their gradients) are rounded.
+ * Scaled queries, scores, probabilities and score gradients stay fp32, also as matmul operands. */
 typedef struct weft_attention {
     uint32_t struct_size;
     uint32_t flags;

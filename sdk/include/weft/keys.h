@@ -21,10 +21,10 @@
  *   ENUM  int64_t       one of the comma-separated names in `range`; the value is its index
  *   LIST  const char *  comma-separated names, normalized to "a,b,c"; may be empty
  *
- * `range`: for numbers an interval such as "(0,1]" or "[1,inf)", or "" for any. Words may follow after a bar: "[0,inf)
- * | none | auto". `none` and `auto` become WEFT_NONE_* and WEFT_AUTO_*. For STR and PATH: "" or reserved words. A PATH
- * equal to a reserved word is not resolved. With the word `number`, neither is any number; a file with such a name is
- * written "./12". `fallback` NULL: the key is required.
+ * `range`: for numbers an interval such as "(0,1]" or "[1,inf)", or "" for any. Words may follow after a bar, as in
+ * "[0,inf) | none | auto". `none` and `auto` become WEFT_NONE_* and WEFT_AUTO_*. For STR and PATH: "" or reserved
+ * words. A PATH equal to a reserved word is not resolved. With the word `number`, neither is any number; a file with
+ * such a name is written "./12". `fallback` NULL: the key is required.
  */
 #ifndef WEFT_KEYS_H
 #define WEFT_KEYS_H

@@ -38,7 +38,7 @@ typedef enum weft_weight_role {
 /* Initialization of a matrix without a checkpoint. */
 typedef enum weft_init_form {
     WEFT_INIT_NORMAL = 0,   /* mean 0, standard deviation init_std; 0: zeros */
-    WEFT_INIT_UNIFORM = 1,  /* in (-init_std, init_std); PyTorch's kaiming_uniform_ with a = sqrt(5) is 1 / sqrt(in) */
+    WEFT_INIT_UNIFORM = 1,  /* in (-init_std, init_std); 1 / sqrt(in) is PyTorch's kaiming_uniform_ with a = sqrt(5) */
     WEFT_INIT_CONSTANT = 2, /* every element is init_std; also for gains */
     WEFT_INIT_ROW_NORMS = 3 /* a gain: the current 2-norms of the rows of `init_of` */
 } weft_init_form;
