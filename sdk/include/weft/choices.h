@@ -13,7 +13,7 @@
  *
  * A call with no recorded key is selected on its first use, by a rule that depends only on the device and the call.
  *
- * Planned users: library attention for the shapes where it is faster than the device's own kernel.
+ * Intended users: library attention for the shapes where it is faster than the device's own kernel.
  */
 #ifndef WEFT_CHOICES_H
 #define WEFT_CHOICES_H

@@ -28,7 +28,7 @@
  * WEFT_E_HOST and sends no data. Examples: an invalid group, a root or peer outside the group, a negative count, an
  * unknown dtype, overlapping operands.
  *
- * Planned users: NCCL (streams, OWN progress, join, one grouped call per exchange; the unique id by the host's
+ * Intended users: NCCL (streams, OWN progress, join, one grouped call per exchange; the unique id by the host's
  * WEFT_HOST_EXCHANGE), host staging of device buffers (attach, weft/transfer.h), exact sums (ALL_TO_ALL and a local sum
  * in order), pipelines (SEND and RECV by tag).
  */
@@ -49,11 +49,14 @@ extern "C" {
  * WEFT_NOTE_LAUNCH is the command that starts {ranks} ranks on this machine. The host appends a rank's program and its
  * arguments. The command begins with an absolute path and is split at spaces without a shell. A communicator that needs
  * no launcher uses WEFT_LAUNCH_BY_HOST: the host starts the ranks on this machine, offers them WEFT_HOST_EXCHANGE, and
- * sets WEFT_RANK and WEFT_RANKS. A communicator that wraps another (WEFT_HOST_PLUGINS) has only WEFT_NOTE_LAUNCH_AS,
- * with the id or family of the wrapped communicator as in [comm] plugin. Its ranks are started and detected like those
- * of the wrapped one. WEFT_NOTE_LAUNCHED lists the environment variables that identify a launched process: pairs of
- * names in capitals, for the rank and for the number of ranks. A process was launched if both variables of a pair are
- * set. Earlier pairs are more reliable. */
+ * sets WEFT_RANK and WEFT_RANKS.
+ *
+ * A communicator that wraps another (WEFT_HOST_PLUGINS) has only WEFT_NOTE_LAUNCH_AS, with the id or family of the
+ * wrapped communicator as in [comm] plugin. Its ranks are started and detected like those of the wrapped one.
+ *
+ * WEFT_NOTE_LAUNCHED lists the environment variables that identify a launched process: pairs of names in capitals, for
+ * the rank and for the number of ranks. A process was launched if both variables of a pair are set. Earlier pairs are
+ * more reliable. */
 #define WEFT_NOTE_LAUNCH(command)     "launch=" command "\n"
 #define WEFT_NOTE_LAUNCH_AS(id)       "launch=as " id "\n"
 #define WEFT_NOTE_LAUNCHED(variables) "launched=" variables "\n"

@@ -37,7 +37,7 @@
  * Extensions: weft/transfer.h (asynchronous copies), weft/capture.h (graph capture and replay), weft/dry_run.h (launch
  * counts of a step), weft/roof.h (roofline measurement), weft/team.h (number of threads of kernels).
  *
- * Planned users: CUDA (streams, events, one fused variant per field of the arguments), 16-bit types (dtype of each
+ * Intended users: CUDA (streams, events, one fused variant per field of the arguments), 16-bit types (dtype of each
  * operand), packed weights (a dtype of B in matmul), several documents per sequence (starts).
  */
 #ifndef WEFT_DEVICE_H

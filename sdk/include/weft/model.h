@@ -13,7 +13,7 @@
  * in their blocks (weft/blocks.h). A computation that other operators can express uses separate weight objects:
  * adapters (weft/adapter.h) add theirs with the builder below, and record the replacement of `linear` at claimed sites.
  *
- * Planned users: pipeline stages (segments are the split points; only the carry crosses them).
+ * Intended users: pipeline stages (segments are the split points; only the carry crosses them).
  */
 #ifndef WEFT_MODEL_H
 #define WEFT_MODEL_H

@@ -12,7 +12,7 @@
  * stream again in each call, before queuing work in it: a device may delay its last launch until it knows the next one.
  * A pointer is valid as long as its buffer, and is never a host pointer.
  *
- * Planned users: RCCL ("hip"), oneCCL ("level-zero").
+ * Intended users: RCCL ("hip"), oneCCL ("level-zero").
  */
 #ifndef WEFT_NATIVE_H
 #define WEFT_NATIVE_H

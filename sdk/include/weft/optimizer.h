@@ -31,7 +31,7 @@
  * With bf16 or 8-bit blocks, the device converts a state to fp32 before the body and rounds it once after the body. A
  * plugin only declares the properties of its states (WEFT_STATE_...). It may also declare a state as bf16.
  *
- * Planned users: fp16 loss scaling (skip), fused or non-element-wise optimizers (extension
+ * Intended users: fp16 loss scaling (skip), fused or non-element-wise optimizers (extension
  * "weft.optimizer.whole/1").
  */
 #ifndef WEFT_OPTIMIZER_H

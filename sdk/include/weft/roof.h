@@ -4,7 +4,7 @@
  * only the device links the GEMM library. Each function takes one or a few seconds and allocates memory, which it
  * frees. No other work may run on the device meanwhile.
  *
- * Planned users: bf16 matmuls (dtype), devices whose library selects among algorithms (the fastest counts).
+ * Intended users: bf16 matmuls (dtype), devices whose library selects among algorithms (the fastest counts).
  */
 #ifndef WEFT_ROOF_H
 #define WEFT_ROOF_H

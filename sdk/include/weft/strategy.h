@@ -16,8 +16,8 @@
  *
  * Matching. GATHER, REDUCE, REFRESH and NORM are collective: all ranks of their group start the same ones (by kind,
  * unit, `what` and scope) in the same order, regardless of queues. Two groups with the same ranks are one group. COUNT
- * needs no other rank. A SEND and a RECV match by their two ranks, `what`, unit or segment, and micro-batch. If every
- * exchange ends only after all its ranks have started it, all ranks must still reach the end of their programs.
+ * needs no other rank. A SEND and a RECV match by their two ranks, `what`, unit or segment, and micro-batch. Programs
+ * must be free of deadlock even if every exchange ends only after all its ranks have started it.
  *
  *     NORM                 all ranks
  *     GATHER PARAMETERS    the shard group, of a unit with SHARDED parameters
@@ -66,7 +66,7 @@
  * its table, and declares no keys of these names. The first two are passed in the job. An unsupported key keeps its
  * default.
  *
- * Planned users: CUDA streams (queues), NCCL (collectives matched by order), pipelines of several schedules (SEND,
+ * Intended users: CUDA streams (queues), NCCL (collectives matched by order), pipelines of several schedules (SEND,
  * RECV), loss scaling (STEP may be skipped, identically on all ranks), LoRA (frozen units have no REDUCE).
  */
 #ifndef WEFT_STRATEGY_H

@@ -8,7 +8,7 @@
  *
  * A workspace size that a kernel returned is sufficient for the thread count at that time and for fewer threads.
  *
- * Planned users: a host that selects the number of threads.
+ * Intended users: a host that selects the number of threads.
  */
 #ifndef WEFT_TEAM_H
 #define WEFT_TEAM_H

@@ -15,7 +15,7 @@
  * CUDA implementation: cudaHostAlloc, cudaMemcpyAsync, and cudaEventQuery and cudaEventSynchronize on the mark's CUDA
  * event. In a captured graph (weft/capture.h), an upload is a node that reads `from` again at each replay.
  *
- * Planned users: parameter groups in host memory (one upload per group, double-buffered), communicators that the host
+ * Intended users: parameter groups in host memory (one upload per group, double-buffered), communicators that the host
  * drives (staging: a download, the exchange after its event, an upload).
  */
 #ifndef WEFT_TRANSFER_H
