@@ -1,24 +1,25 @@
-/* weft/base.h: versions, errors and the few macros that every other header stands on.
+/* weft/base.h: SDK versions, errors, element types, and the macros that every other header uses.
  *
- * Every public struct that may grow begins with `struct_size, flags`, and grows at its end only. Who makes it sets
- * struct_size to the size that it was compiled with; the other side may know it shorter or longer:
+ * Every public struct that may grow begins with `struct_size, flags` and grows only at its end. The side that creates a
+ * struct sets struct_size to the size it was compiled with. The other side may know a shorter or a longer version:
  *
- *   reading    Less than SDK 1.0 has (WEFT_WHOLE) is refused. Fields of 1.0 are read directly, later ones if WEFT_HAS
- *              or in a copy by weft_struct_take; one that the struct ends before counts as zero, its slot as empty.
- *   requests   (arguments, specs, events, placements) must be understood: what one has behind the struct as the reader
- *              knows it is zero, or the reader refuses (weft_struct_known). What is only told (tables, jobs, views) may
- *              go on.
- *   answers    (`out` of info and the like) lie in the caller's struct, who has set struct_size, and what stands for
- *              a field that nobody fills. They are written as far as both know them (weft_struct_give).
- *   arrays     come with a stride, the size of an element as their maker compiled it, and are indexed by that.
+ *   reading    A struct shorter than in SDK 1.0 (WEFT_WHOLE) is rejected. Fields of SDK 1.0 are read directly. Later
+ *              fields are read after WEFT_HAS or from a copy made by weft_struct_take. A field past the end of the
+ *              struct counts as zero, and a slot past the end counts as empty.
+ *   requests   (arguments, specs, events, placements) The reader must understand every byte. If a byte beyond the
+ *              version known to the reader is not zero, the reader rejects the request (weft_struct_known). Tables,
+ *              jobs and views only carry information, so their unknown fields are ignored.
+ *   answers    (`out` of info and similar calls) The caller provides the struct, sets struct_size and initializes the
+ *              fields that the callee may not fill. The callee writes the fields known to both (weft_struct_give).
+ *   arrays     An array has a stride: the element size its creator was compiled with. Readers index by the stride.
  *
- * So nothing is copied or indexed at one's own sizeof. A few small structs have no struct_size and never grow.
+ * A reader therefore never copies or indexes by its own sizeof. A few small structs have no struct_size and never grow.
  *
- * A function's comment carries tags, one vocabulary for all headers:
+ * Function comments carry tags, with one meaning in all headers:
  *   [any-thread]   may be called from any thread at any time        [main]     only from the host's main thread
- *   [worker]       called from worker threads, several at once      [hot]      no allocation, lock or I/O inside
+ *   [worker]       called from several worker threads at once       [hot]      no allocation, lock or I/O inside
  *   [collective]   every rank calls it, in the same order
- *   [required]     a table slot that must be filled                 [optional: ...]  what NULL means
+ *   [required]     a table slot that must be filled                 [optional: ...]  meaning of NULL
  */
 #ifndef WEFT_BASE_H
 #define WEFT_BASE_H
@@ -35,12 +36,12 @@
 extern "C" {
 #endif
 
-/* One number per SDK that was ever released, major * 1000 + minor. One that does not exist does not compile. */
+/* One number per released SDK: major * 1000 + minor. A version that does not exist does not compile. */
 #define WEFT_SDK_1_0           1000
 #define WEFT_SDK(major, minor) WEFT_SDK_##major##_##minor
-#define WEFT_SDK_HEADERS       WEFT_SDK(1, 0) /* the SDK that these headers are */
+#define WEFT_SDK_HEADERS       WEFT_SDK(1, 0) /* SDK version of these headers */
 
-/* The oldest host that a plugin works with. Define it before the first include; what is newer is then hidden. */
+/* The oldest host that a plugin supports. Define it before the first include to hide newer declarations. */
 #ifndef WEFT_MIN_SDK
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #endif
@@ -57,21 +58,21 @@ extern "C" {
 #endif
 
 #define WEFT_STRING_(x) #x
-#define WEFT_STRING(x)  WEFT_STRING_(x) /* the text of x after macro expansion */
+#define WEFT_STRING(x)  WEFT_STRING_(x) /* expands x, then converts it to a string */
 
 /* True if the struct that p points to was compiled with `field`. */
 #define WEFT_HAS(p, field) ((p)->struct_size >= (uint32_t)(offsetof(__typeof__(*(p)), field) + sizeof((p)->field)))
 
-/* Bytes that a public struct has in SDK 1.0, as in WEFT_SIZE_1_0(weft_error). */
+/* Size in bytes of a public struct in SDK 1.0, as in WEFT_SIZE_1_0(weft_error). */
 #define WEFT_SIZE_1_0(type) ((uint32_t)WEFT_SIZE_1_0_##type)
 
-/* True if the struct that p points to has all that SDK 1.0 has. */
+/* True if the struct that p points to contains all fields of SDK 1.0. */
 #define WEFT_WHOLE(p, type) ((p)->struct_size >= WEFT_SIZE_1_0(type))
 
-/* A struct_size above this is no size but a struct that was not filled. */
+/* A larger struct_size means that the struct was not initialized. */
 #define WEFT_STRUCT_LIMIT 65536u
 
-/* 1 if all that a request has behind `known` bytes is zero, 0 if it asks there for something. [any-thread] */
+/* Returns 1 if all bytes of a request after `known` bytes are zero, otherwise 0. [any-thread] */
 static inline int weft_struct_known(const void *from, size_t known) {
     uint32_t given;
     size_t i;
@@ -82,8 +83,8 @@ static inline int weft_struct_known(const void *from, size_t known) {
     return 1;
 }
 
-/* A copy of a request, at the reader's own size: what the writer had no field for becomes zero, and struct_size says
- * how much was given of what the reader knows. Returns weft_struct_known. [any-thread] */
+/* Copies a request into a struct of the reader's own size. Fields that the writer does not have become zero.
+ * struct_size becomes the number of bytes that were copied. Returns weft_struct_known. [any-thread] */
 static inline int weft_struct_take(void *to, size_t size, const void *from) {
     uint32_t given;
     memcpy(&given, from, sizeof given);
@@ -94,8 +95,8 @@ static inline int weft_struct_take(void *to, size_t size, const void *from) {
     return weft_struct_known(from, size);
 }
 
-/* An answer: what both sides know of `from`, whose struct_size its writer has set, into the caller's `to`.
- * [any-thread] */
+/* Copies an answer: the fields of `from` that both sides know, into the caller's `to`. The writer of `from` has set its
+ * struct_size. [any-thread] */
 static inline void weft_struct_give(void *to, const void *from) {
     uint32_t room, given;
     memcpy(&room, to, sizeof room);
@@ -104,38 +105,38 @@ static inline void weft_struct_give(void *to, const void *from) {
     if (given > sizeof room) memcpy((char *)to + sizeof room, (const char *)from + sizeof room, given - sizeof room);
 }
 
-/* What went wrong, by whose fault it is. */
+/* Result of a call. An error code identifies the party at fault. */
 typedef enum weft_status {
     WEFT_OK = 0,
-    WEFT_E_USER = 1,        /* configuration, command line or input that the user gave */
-    WEFT_E_PLUGIN = 2,      /* a plugin broke a rule */
-    WEFT_E_HOST = 3,        /* a defect of the host */
-    WEFT_E_SYSTEM = 4,      /* the operating system refused: files, memory maps, processes */
-    WEFT_E_MEMORY = 5,      /* no memory left */
+    WEFT_E_USER = 1,        /* invalid configuration, command line or input of the user */
+    WEFT_E_PLUGIN = 2,      /* a plugin violated a rule */
+    WEFT_E_HOST = 3,        /* a bug in the host */
+    WEFT_E_SYSTEM = 4,      /* an operating system call failed: files, memory maps, processes */
+    WEFT_E_MEMORY = 5,      /* out of memory */
     WEFT_E_DEVICE = 6,      /* the device or its library failed */
     WEFT_E_PEER = 7,        /* another rank failed or differs */
-    WEFT_E_UNSUPPORTED = 8, /* an optional slot that is NULL, or a feature that does not exist here */
+    WEFT_E_UNSUPPORTED = 8, /* an optional slot that is NULL, or a feature that is not available */
     WEFT_E_DATA = 9,        /* a file's content is malformed */
-    WEFT_E_NUMERIC = 10,    /* NaN or infinity where a number was needed */
-    WEFT_E_STOPPED = 11     /* a signal asked to stop */
+    WEFT_E_NUMERIC = 10,    /* NaN or infinity where a finite number is required */
+    WEFT_E_STOPPED = 11     /* stopped by a signal */
 } weft_status;
 
-/* Lives on the caller's stack. Outputs of a call that failed are untouched. A failure with empty text is reported as a
- * defect of the plugin that returned it. */
+/* Allocated on the caller's stack. A failed call does not change its outputs. A failure with an empty text is reported
+ * as a bug of the plugin that returned it. */
 typedef struct weft_error {
     uint32_t struct_size;
     uint32_t flags;
     int32_t code; /* weft_status */
     int32_t reserved;
-    char text[2040]; /* one or more sentences: what, where, what is allowed, what to do */
+    char text[2040]; /* message text: the problem, its location, allowed values, the fix */
 } weft_error;
 
 /* clang-format off */
 #define WEFT_ERROR_INIT {(uint32_t)sizeof(weft_error), 0, WEFT_OK, 0, {0}}
 /* clang-format on */
 
-/* Texts quote what stands in users' files, and what stands there must not reach a terminal as a command: every control
- * character but tab and newline becomes '?', those of U+0080 to U+009F too. [any-thread] */
+/* Replaces control characters in the error text by '?', including U+0080 to U+009F; tabs and newlines stay. Messages
+ * quote user files, and a control sequence from a file must not reach the terminal. [any-thread] */
 static inline void weft_error_printable(weft_error *err) {
     unsigned char *at = (unsigned char *)err->text;
     for (; *at != '\0'; at++) {
@@ -144,7 +145,7 @@ static inline void weft_error_printable(weft_error *err) {
     }
 }
 
-/* Fills err (may be NULL) and returns code, so that `return weft_error_set(err, WEFT_E_USER, "...")` reads well.
+/* Fills err (may be NULL) and returns code, for use as `return weft_error_set(err, WEFT_E_USER, "...")`.
  * [any-thread] */
 static inline weft_status weft_error_set(weft_error *err, weft_status code, const char *format, ...) WEFT_PRINTF(3, 4);
 static inline weft_status weft_error_set(weft_error *err, weft_status code, const char *format, ...) {
@@ -159,7 +160,7 @@ static inline weft_status weft_error_set(weft_error *err, weft_status code, cons
     return code;
 }
 
-/* Puts a sentence's subject before the text that is there: "FILE: text". Returns err's code. [any-thread] */
+/* Inserts a prefix before the existing text: "FILE: text". Returns err's code. [any-thread] */
 static inline weft_status weft_error_prefix(weft_error *err, const char *format, ...) WEFT_PRINTF(2, 3);
 static inline weft_status weft_error_prefix(weft_error *err, const char *format, ...) {
     char old[sizeof err->text];
@@ -176,11 +177,11 @@ static inline weft_status weft_error_prefix(weft_error *err, const char *format,
     return (weft_status)err->code;
 }
 
-/* Types of elements as they are stored. A type has elements per block and bytes per block: a plain one has blocks of
- * one element, and what is packed is a type of its own (weft/blocks.h says what lies in a block). Blocks run over the
- * numbers of a matrix row by row: those of a type that needs whole rows (weft_dtype_is_flat says 0) end where a row
- * ends, whose length is a whole number of them; those of the others go on in the next row, and the last one may have
- * room left. Tensors begin, and are cut between ranks, where a block begins. */
+/* Storage types of elements. A type is defined by its elements per block and bytes per block. A plain type has one
+ * element per block. Packed types have several, in the layouts of weft/blocks.h. Blocks cover a matrix in row-major
+ * order. If weft_dtype_is_flat is 0, the row length must be a multiple of the block length, and no block crosses a row
+ * boundary. Blocks of flat types may cross row boundaries, and the last block may be partly filled. Tensors begin, and
+ * are sharded across ranks, at block boundaries. */
 typedef enum weft_dtype {
     WEFT_F32 = 1,
     WEFT_BF16 = 2,
@@ -190,18 +191,18 @@ typedef enum weft_dtype {
     WEFT_I64 = 6,
     WEFT_U8 = 7,
     WEFT_I8X64 = 8,   /* packed: 64 int8 with one fp32 scale */
-    WEFT_NF4 = 9,     /* packed: 1024 numbers of 4 bits, 16 scales of 8 bits, the scale of those and what is added */
+    WEFT_NF4 = 9,     /* packed: 1024 4-bit numbers, 16 8-bit scales, and the fp32 scale and offset of those scales */
     WEFT_F8X128 = 10, /* packed: 128 fp8 (e4m3) with one fp32 scale */
-    WEFT_I8 = 11,     /* in files alone */
-    WEFT_NF4X64 = 12, /* packed: 64 numbers of 4 bits with one fp32 scale */
-    /* Packed optimizer states: 256 numbers as codes of 8 bits with one fp32 scale, of both signs or of none below zero
-     * (weft/dynamic8.h). Numbers between are free. */
+    WEFT_I8 = 11,     /* only in files */
+    WEFT_NF4X64 = 12, /* packed: 64 4-bit numbers with one fp32 scale */
+    /* Packed optimizer states (weft/dynamic8.h): 256 numbers as 8-bit codes with one fp32 scale. DYN8X256 is signed,
+     * UDYN8X256 is non-negative. The values from 13 to 15 are unused. */
     WEFT_DYN8X256 = 16,
     WEFT_UDYN8X256 = 17
 } weft_dtype;
 enum { WEFT_DTYPE_LAST = WEFT_UDYN8X256 };
 
-/* Elements of one block; 0 for an unknown type. [any-thread] */
+/* Returns the elements per block, or 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_block(int32_t dtype) {
     if (dtype == WEFT_I8X64 || dtype == WEFT_NF4X64) return 64;
     if (dtype == WEFT_NF4) return 1024;
@@ -210,7 +211,7 @@ static inline int64_t weft_dtype_block(int32_t dtype) {
     return (dtype >= WEFT_F32 && dtype <= WEFT_U8) || dtype == WEFT_I8 ? 1 : 0;
 }
 
-/* Bytes of one block, which is one element of a plain type; 0 for an unknown type. [any-thread] */
+/* Returns the bytes per block (of a plain type: per element), or 0 for an unknown type. [any-thread] */
 static inline int64_t weft_dtype_bytes(int32_t dtype) {
     switch (dtype) {
     case WEFT_F32: return 4;
@@ -231,23 +232,24 @@ static inline int64_t weft_dtype_bytes(int32_t dtype) {
     }
 }
 
-/* Bytes of the blocks of n elements, the last of which may have room left; 0 for an unknown type. [any-thread] */
+/* Returns the bytes of the blocks that n elements need, or 0 for an unknown type. The last block may be partly filled.
+ * [any-thread] */
 static inline int64_t weft_dtype_span(int32_t dtype, int64_t n) {
     const int64_t block = weft_dtype_block(dtype);
     return block == 0 ? 0 : (n + block - 1) / block * weft_dtype_bytes(dtype);
 }
 
-/* Several elements in a block? [any-thread] */
+/* Returns 1 if a block has several elements. [any-thread] */
 static inline int weft_dtype_is_packed(int32_t dtype) {
     return weft_dtype_block(dtype) > 1;
 }
 
-/* Packed, and its blocks go on where a row ends? [any-thread] */
+/* Returns 1 if the type is packed and its blocks may cross row boundaries. [any-thread] */
 static inline int weft_dtype_is_flat(int32_t dtype) {
     return dtype == WEFT_NF4 || dtype == WEFT_NF4X64 || dtype == WEFT_F8X128;
 }
 
-/* "fp32", "bf16", ...; "?" for an unknown type. [any-thread] */
+/* Returns "fp32", "bf16", ..., or "?" for an unknown type. [any-thread] */
 static inline const char *weft_dtype_name(int32_t dtype) {
     switch (dtype) {
     case WEFT_F32: return "fp32";

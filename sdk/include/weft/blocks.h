@@ -1,46 +1,45 @@
-/* weft/blocks.h: what lies in a block of a packed storage type.
+/* weft/blocks.h: block layouts of the packed storage types, and functions that pack and unpack them.
  *
- * WEFT_I8X64: 64 neighbours of a row, each one of 255 steps of a scale that is theirs alone:
+ * WEFT_I8X64: 64 consecutive numbers of a row, each an integer from -127 to 127 times the block's scale:
  *
  *     bytes 0-3    the scale, fp32
  *     bytes 4-67   q[0] to q[63], int8: the numbers are scale * q[i], in fp32
  *
- * in the machine's byte order. A row of n elements is n / 64 blocks, so a matrix (out, in) has in / 64 of them a row
- * and 8.5 bits a number. The device multiplies with them as they are and makes dense numbers inside its product only,
- * in the type of the other operand (weft_matmul in weft/device.h).
+ * in the machine's byte order. A row of n elements is n / 64 blocks. A matrix (out, in) has in / 64 blocks per row and
+ * uses 8.5 bits per number. The device multiplies directly with the blocks and expands them only inside the matmul, in
+ * the type of the other operand (weft_matmul in weft/device.h).
  *
- * Packing takes scale = max |x| / 127 in fp32 and q = x / scale to the nearest integer, ties to even, so zero stays
- * zero and the same numbers give the same bytes everywhere. A block with a number that is not finite becomes NaN as a
- * whole: what is broken must show in the loss.
+ * Packing computes scale = max |x| / 127 in fp32 and q = x / scale, rounded to the nearest integer, ties to even. Zero
+ * stays zero, and equal inputs produce equal bytes on every machine. A block with a non-finite number becomes NaN
+ * completely, so that the error is visible in the loss.
  *
- * WEFT_NF4: 1024 numbers that follow each other in the matrix, rows laid end to end, in 4 bits each, as QLoRA holds
- * them (Dettmers et al., arXiv 2305.14314): 64 numbers share a scale, and the scales are packed again.
+ * WEFT_NF4: 1024 consecutive numbers of the matrix in row-major order, 4 bits each, as in QLoRA (Dettmers et al., arXiv
+ * 2305.14314). Each group of 64 numbers has a scale, and the scales are quantized again (double quantization).
  *
  *     bytes 0-3     the scale of the 16 scales, fp32
- *     bytes 4-7     what is added to each of them, fp32
- *     bytes 8-23    the 16 scales, as codes of the signed dynamic type of 8 bits (weft/levels.h)
- *     bytes 24-535  the numbers, as codes of NormalFloat4, two a byte, the first one in the upper half
+ *     bytes 4-7     offset added to each of the scales, fp32
+ *     bytes 8-23    the 16 scales, as codes of the signed dynamic 8-bit type (weft/levels.h)
+ *     bytes 24-535  the numbers, as NormalFloat4 codes, two per byte, the first one in the upper half
  *
  *     scale k = dynamic[bytes[8 + k]] * scale + added        number i = nf4[code i] * scale (i / 64)
  *
- * in fp32, each operation rounded. What is added is one number for the whole matrix, the mean of its scales, and the
- * scale of the scales is one for 16,384 numbers (256 scales); they stand in every block, so that a block says by itself
- * what its numbers are, wherever a matrix is cut. That costs 8 bytes a block: 4.1875 bits a number, where the two kept
- * apart would be 4.1270.
+ * in fp32, each operation rounded. The offset is the mean of all scales of the matrix. The scale of the scales is
+ * shared by 16,384 numbers (256 scales). Every block contains both, so that a block can be decoded wherever a matrix is
+ * sharded. This costs 8 bytes per block: 4.1875 bits per number, compared with 4.1270 if both were stored separately.
  *
- * WEFT_NF4X64: 64 numbers that follow each other, as the same codes, under a scale that is not packed again:
+ * WEFT_NF4X64: 64 consecutive numbers, as the same codes, with a scale that is not quantized:
  *
  *     bytes 0-3     the scale, max |x|, fp32
- *     bytes 4-35    the codes, two a byte, the first one in the upper half: number i = nf4[code i] * scale
+ *     bytes 4-35    the codes, two per byte, the first one in the upper half: number i = nf4[code i] * scale
  *
- * WEFT_F8X128: 128 numbers that follow each other, in 8 bits each:
+ * WEFT_F8X128: 128 consecutive numbers, 8 bits each:
  *
  *     bytes 0-3     the scale, fp32
- *     bytes 4-131   the numbers over that scale as fp8 e4m3 (1 sign, 4 exponent, 3 fraction, bias 7, no infinity;
- *                   Micikevicius et al., arXiv 2209.05433)
+ *     bytes 4-131   the numbers divided by the scale, as fp8 e4m3 (1 sign, 4 exponent, 3 fraction bits, bias 7, no
+ *                   infinity; Micikevicius et al., arXiv 2209.05433)
  *
- * The scale is max |x| / 448. In the three of them, what room the last block has left is filled with zeros, which
- * nobody reads. */
+ * The scale is max |x| / 448. In NF4, NF4X64 and F8X128, unused space of the last block is filled with zeros and never
+ * read. */
 #ifndef WEFT_BLOCKS_H
 #define WEFT_BLOCKS_H
 
@@ -73,18 +72,18 @@ typedef struct weft_f8x128 {
     uint8_t codes[128];
 } weft_f8x128;
 
-/* The largest |x| of n numbers; NaN if one of them is not finite. [any-thread] [hot] */
+/* Returns the largest |x| of n numbers, or NaN if one of them is not finite. [any-thread] [hot] */
 static inline float weft_largest(const float *x, int64_t n) {
     float most = 0.0f, broken = 0.0f;
     int64_t i;
     for (i = 0; i < n; i++) {
         most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-        broken += x[i] - x[i]; /* NaN if x is none, or infinite */
+        broken += x[i] - x[i]; /* NaN if x is NaN or infinite */
     }
     return most + broken;
 }
 
-/* Needs the usual rounding mode, as all of a host has. [any-thread] [hot] */
+/* Packs one block. Requires the default rounding mode, which the host always uses. [any-thread] [hot] */
 static inline void weft_i8x64_pack(weft_i8x64 *out, const float *x) {
     int i;
     out->scale = weft_largest(x, 64) / 127.0f;
@@ -94,8 +93,8 @@ static inline void weft_i8x64_pack(weft_i8x64 *out, const float *x) {
     }
 }
 
-/* With one scale for all blocks of a row, as LLM.int8 has it (Dettmers et al., arXiv 2208.07339): q is x * (127 /
- * largest) to the nearest integer. largest: the row's |x|, NaN if one of its numbers is not finite. [any-thread]
+/* Packs a row with one scale for all its blocks, as LLM.int8 does (Dettmers et al., arXiv 2208.07339): q is x * (127 /
+ * largest), rounded to the nearest integer. largest: max |x| of the row, or NaN if a number is not finite. [any-thread]
  * [hot] */
 static inline void weft_i8x64_pack_row(weft_i8x64 *out, const float *x, float largest) {
     const float steps_per_one = largest > 0.0f ? 127.0f / largest : 0.0f;
@@ -115,9 +114,9 @@ static inline void weft_i8x64_unpack(float *out, const weft_i8x64 *block) {
 
 /* ---- nf4 ---- */
 
-/* The code of the level that is nearest to x; halfway between two it is the lower one. levels: rising. */
+/* Returns the code of the level nearest to x; a tie takes the lower level. levels: ascending. */
 static inline uint8_t weft_nearest_level(const float *levels, int n, float x) {
-    int low = 0, high = n - 1; /* of the levels whose border to the next one is not below x, the first */
+    int low = 0, high = n - 1; /* binary search for the first level whose upper border is not below x */
     while (low < high) {
         const int middle = (low + high) / 2;
         if ((levels[middle] + levels[middle + 1]) / 2.0f < x) low = middle + 1;
@@ -126,7 +125,7 @@ static inline uint8_t weft_nearest_level(const float *levels, int n, float x) {
     return (uint8_t)low;
 }
 
-/* 1 / largest, by which numbers come to lie in [-1, 1]; zeros stay zeros. */
+/* Returns 1 / largest, which scales numbers to [-1, 1]; for largest = 0 the numbers stay 0. */
 static inline float weft_over(float largest) {
     return 1.0f / (largest < 1e-38f ? 1e-38f : largest);
 }
@@ -135,7 +134,7 @@ static inline float weft_within_one(float x) {
     return x < -1.0f ? -1.0f : x > 1.0f ? 1.0f : x;
 }
 
-/* The codes of n numbers, 1 to 64, of which this is the largest |x|; zeros for the rest. */
+/* Writes the codes of n numbers, 1 to 64, with max |x| = largest; the remaining codes are zero. */
 static inline void weft_nf4_encode(uint8_t *codes, const float *x, int n, float largest) {
     static const float levels[] = {WEFT_NF4_LEVELS};
     int i;
@@ -147,7 +146,7 @@ static inline void weft_nf4_encode(uint8_t *codes, const float *x, int n, float 
     }
 }
 
-/* The 64 numbers of as many codes. */
+/* Decodes 64 codes to numbers. */
 static inline void weft_nf4_decode(float *out, const uint8_t *codes, float scale) {
     static const float levels[] = {WEFT_NF4_LEVELS};
     int i;
@@ -157,8 +156,8 @@ static inline void weft_nf4_decode(float *out, const uint8_t *codes, float scale
     }
 }
 
-/* n numbers, 1 to 1024. added: the mean of the largest |x| of all 64 numbers of the matrix that share a scale; scale:
- * the largest distance from it of those 256 that these are among. [any-thread] [hot] */
+/* Packs n numbers, 1 to 1024. added: the mean over the matrix of max |x| of each group of 64 numbers. scale: the
+ * largest distance from that mean among the 256 groups to which these belong. [any-thread] [hot] */
 static inline void weft_nf4_pack(weft_nf4 *out, const float *x, int n, float scale, float added) {
     static const float dynamic[] = {WEFT_DYNAMIC8_LEVELS};
     int k;
@@ -169,13 +168,13 @@ static inline void weft_nf4_pack(weft_nf4 *out, const float *x, int n, float sca
     for (k = 0; k * 64 < n; k++) {
         const int end = n < k * 64 + 64 ? n : k * 64 + 64;
         const float largest = weft_largest(x + k * 64, end - k * 64);
-        if (scale > 0.0f) /* else all are what is added */
+        if (scale > 0.0f) /* otherwise all scales equal the offset */
             out->scales[k] = weft_nearest_level(dynamic, 256, weft_within_one((largest - added) * weft_over(scale)));
         weft_nf4_encode(out->codes + k * 32, x + k * 64, end - k * 64, largest);
     }
 }
 
-/* All 1024 numbers. [any-thread] [hot] */
+/* Unpacks all 1024 numbers. [any-thread] [hot] */
 static inline void weft_nf4_unpack(float *out, const weft_nf4 *block) {
     static const float dynamic[] = {WEFT_DYNAMIC8_LEVELS};
     int k;
@@ -183,26 +182,26 @@ static inline void weft_nf4_unpack(float *out, const weft_nf4 *block) {
         weft_nf4_decode(out + k * 64, block->codes + k * 32, dynamic[block->scales[k]] * block->scale + block->added);
 }
 
-/* n numbers, 1 to 64. [any-thread] [hot] */
+/* Packs n numbers, 1 to 64. [any-thread] [hot] */
 static inline void weft_nf4x64_pack(weft_nf4x64 *out, const float *x, int n) {
     out->scale = weft_largest(x, n);
     weft_nf4_encode(out->codes, x, n, out->scale);
 }
 
-/* All 64 numbers. [any-thread] [hot] */
+/* Unpacks all 64 numbers. [any-thread] [hot] */
 static inline void weft_nf4x64_unpack(float *out, const weft_nf4x64 *block) {
     weft_nf4_decode(out, block->codes, block->scale);
 }
 
 /* ---- fp8 ---- */
 
-/* e4m3 that is nearest to x, ties to even; |x| <= 448. */
+/* Returns the e4m3 number nearest to x, ties to even; |x| <= 448. */
 static inline uint8_t weft_e4m3_from(float x) {
     const float size = fabsf(x);
     uint32_t bits;
     memcpy(&bits, &size, sizeof bits);
-    if (size < 0.015625f) bits = (uint32_t)lrintf(size * 512.0f);           /* below 2^-6 in steps of 2^-9 */
-    else bits = (bits + 0x7FFFFu + (bits >> 20 & 1u) - (120u << 23)) >> 20; /* the bias from 127 to 7, 20 bits go */
+    if (size < 0.015625f) bits = (uint32_t)lrintf(size * 512.0f);           /* below 2^-6 the step is 2^-9 */
+    else bits = (bits + 0x7FFFFu + (bits >> 20 & 1u) - (120u << 23)) >> 20; /* bias from 127 to 7, round 20 bits */
     return (uint8_t)((signbit(x) ? 0x80u : 0u) | (bits > 0x7Eu ? 0x7Eu : bits));
 }
 
@@ -216,7 +215,7 @@ static inline float weft_e4m3_to(uint8_t code) {
     return code < 0x80 ? x : -x;
 }
 
-/* n numbers, 1 to 128. [any-thread] [hot] */
+/* Packs n numbers, 1 to 128. [any-thread] [hot] */
 static inline void weft_f8x128_pack(weft_f8x128 *out, const float *x, int n) {
     int i;
     out->scale = weft_largest(x, n) / 448.0f;
@@ -227,7 +226,7 @@ static inline void weft_f8x128_pack(weft_f8x128 *out, const float *x, int n) {
     }
 }
 
-/* All 128 numbers. [any-thread] [hot] */
+/* Unpacks all 128 numbers. [any-thread] [hot] */
 static inline void weft_f8x128_unpack(float *out, const weft_f8x128 *block) {
     int i;
     for (i = 0; i < 128; i++) out[i] = block->scale * weft_e4m3_to(block->codes[i]);

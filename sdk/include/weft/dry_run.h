@@ -1,19 +1,19 @@
-/* weft/dry_run.h: what a step asks of a device, counted without running it; an extension of device/1, asked for as
+/* weft/dry_run.h: counts the launches and copies of a step without running it; an extension of device/1, queried as
  * WEFT_DEVICE_DRY_RUN.
  *
- * Starting a kernel costs the host some microseconds, whatever the kernel does, so how many a step starts decides the
- * speed of small models. A device that offers this answers its calls as it always does, with the same code, but counts
- * what it would have queued instead of queuing it. So `weft plan` says how many launches a step takes before any memory
- * is taken, and cannot say something else than the run does.
+ * A kernel launch costs the host some microseconds, independent of the kernel, so the number of launches determines the
+ * speed of small models. During a dry run, a device with this extension executes its normal code but counts work
+ * instead of queuing it. `weft plan` can therefore print the launches per step before memory is allocated, and the
+ * count always matches the run.
  *
- *     begin(device); ... alloc, the events of a step, release ... counts(device, &at); end(device);
+ *     begin(device); ... alloc, the work of a step, release ... counts(device, &at); end(device);
  *
- * Between `begin` and `end`, of the calling thread: `alloc` gives buffers without memory, which are released before
- * `end`; operands are judged as ever, against the sizes of these buffers; nothing is queued, `read` leaves its `to` as
- * it is, marks are reached at once. No number that the device holds changes; what it compiles for a call may be
- * compiled then, so that a mistake in it is told before anything is trained.
+ * Between `begin` and `end`, in the calling thread: `alloc` returns buffers without memory, which must be released
+ * before `end`. Operands are validated against the sizes of these buffers. No work is queued, `read` does not change
+ * its `to`, and events complete immediately. No value in device memory changes. Runtime compilation may happen, so that
+ * a compile error is reported before training starts.
  *
- * How CUDA serves it: each launch goes through one macro, each copy through one function, and so on.
+ * CUDA implementation: every launch uses one macro, every copy one function, and so on.
  */
 #ifndef WEFT_DRY_RUN_H
 #define WEFT_DRY_RUN_H
@@ -30,22 +30,22 @@ typedef struct weft_dry_counts {
     uint32_t struct_size;
     uint32_t flags;
     int64_t kernels;  /* launches of the device's own kernels */
-    int64_t products; /* calls of a library that computes, which may start more than one kernel each */
-    int64_t copies;   /* copies and fills that are no kernels: uploads, downloads, copies within the device */
+    int64_t products; /* calls of library functions that compute, which may launch several kernels each */
+    int64_t copies;   /* copies and fills without a kernel: uploads, downloads, copies within the device */
 } weft_dry_counts;
 
 typedef struct weft_device_dry_run {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* Nothing is recorded (weft/capture.h), and no dry run is under way. [main] [required] */
+    /* Begins a dry run. No capture (weft/capture.h) and no other dry run is active. [main] [required] */
     weft_status (*begin)(weft_device *device, weft_error *err);
-    /* Since begin. [main] [required] */
+    /* Returns the counts since begin. [main] [required] */
     void (*counts)(const weft_device *device, weft_dry_counts *out);
     void (*end)(weft_device *device); /* [main] [required] */
 } weft_device_dry_run;
 
-/* The device's table, judged; NULL: it has none. [main] */
+/* Returns the device's table after validation, or NULL if the device has none. [main] */
 static inline weft_status weft_device_dry_run_find(const weft_device_dry_run **out, const weft_device_plugin *kernels,
                                                    weft_device *device, weft_error *err) {
     const weft_device_dry_run *table = NULL;

@@ -1,20 +1,19 @@
-/* weft/dynamic8.h: optimizer states in 8 bits, block by block (Dettmers et al., arXiv 2110.02861).
+/* weft/dynamic8.h: 8-bit block-wise optimizer states (Dettmers et al., arXiv 2110.02861).
  *
- * A block is 256 neighbours of a parameter's flat numbers; the last one of a parameter is filled up with zeros:
+ * A block covers 256 consecutive numbers of a flat parameter; the last block of a parameter is padded with zeros:
  *
- *     bytes 0-3      the scale, fp32: the largest size in the block
- *     bytes 4-259    a code for each number, which stands for scale * map(code) in fp32
+ *     bytes 0-3      the scale, fp32: the largest absolute value in the block
+ *     bytes 4-259    one code per number, whose value is scale * map(code) in fp32
  *
- * The map is finer near zero: weft/levels.h has it, for numbers of both signs, and where none is below zero. One code
- * is zero, and the last one is 1. So the sizes of one sign are numbered from zero up, and the code is that number:
+ * The map is finer near zero. weft/levels.h has a signed map and a non-negative map. Each map contains zero and 1. The
+ * absolute values of one sign are numbered in ascending order from zero, and that number is the code:
  *
- *     WEFT_DYN8X256     int8: 0 is zero, 1 to 127 the middles, -1 to -127 their opposites, and -128, which would be one
- *                       middle more, stands for +1
- *     WEFT_UDYN8X256    uint8: 0 is zero, 1 to 254 the middles, 255 stands for 1
+ *     WEFT_DYN8X256     int8: 0 is zero, 1 to 127 the midpoints, -1 to -127 their negatives; -128, which has no
+ *                       midpoint, is +1
+ *     WEFT_UDYN8X256    uint8: 0 is zero, 1 to 254 the midpoints, 255 is 1
  *
- * A number takes the code whose value is nearest to its quotient by the scale, of two that are equally near the one
- * nearer to zero. All bytes zero are a block of zeros. A block with a number that is not finite becomes NaN as a whole:
- * what is broken must show. */
+ * A number is divided by the scale and takes the nearest code; a tie takes the code closer to zero. A block of zero
+ * bytes represents zeros. A block with a non-finite number becomes NaN completely, so that the error is visible. */
 #ifndef WEFT_DYNAMIC8_H
 #define WEFT_DYNAMIC8_H
 
@@ -31,32 +30,33 @@ typedef struct weft_dyn8x256 {
     uint8_t code[256];
 } weft_dyn8x256;
 
-/* Sizes between 2^-23 and 1 by their exponent and the seven bits below it: no bucket has two edges in it. */
+/* Buckets for absolute values between 2^-23 and 1, by the exponent and the next seven bits: a bucket has at most one
+ * edge. */
 #define WEFT_DYNAMIC8_LEAST   0x34000000u
 #define WEFT_DYNAMIC8_BUCKETS (23 * 128 + 1)
 
-/* What one of the two maps comes to; whoever packs has it filled once. */
+/* Tables of one of the two maps, filled once before packing. */
 typedef struct weft_dynamic8 {
     float value[256]; /* by code */
-    float edge[256];  /* of two neighbours in size: above it the larger one is nearer */
+    float edge[256];  /* between adjacent absolute values: above the edge the larger one is nearer */
     int32_t is_signed;
-    uint8_t first[WEFT_DYNAMIC8_BUCKETS]; /* by bucket: edges below all of it */
+    uint8_t first[WEFT_DYNAMIC8_BUCKETS]; /* per bucket: number of edges below it */
     uint8_t reserved[3];
 } weft_dynamic8;
 
-/* The code of size m, counted from zero up, and the other way round of numbers that are not below zero. */
+/* Returns the number of absolute values in a map. Value m has the code m, as uint8, for a non-negative number. */
 static inline int weft_dynamic8_sizes(const weft_dynamic8 *map) {
     return map->is_signed != 0 ? 129 : 256;
 }
 
-/* Fills the sizes' values, from zero up. */
+/* Fills the absolute values, in ascending order from zero. */
 static inline void weft_dynamic8_values(float *size, int is_signed) {
     static const float either[] = {WEFT_DYNAMIC8_LEVELS}, above[] = {WEFT_UDYNAMIC8_LEVELS};
-    if (is_signed != 0) memcpy(size, either + 127, 129 * sizeof *size); /* the lower ones are their opposites */
+    if (is_signed != 0) memcpy(size, either + 127, 129 * sizeof *size); /* the lower levels are the negatives */
     else memcpy(size, above, sizeof above);
 }
 
-/* dtype: one of the two. [any-thread] */
+/* Fills the tables. dtype: WEFT_DYN8X256 or WEFT_UDYN8X256. [any-thread] */
 static inline void weft_dynamic8_fill(weft_dynamic8 *map, int32_t dtype) {
     uint32_t bucket;
     int n, m = 0;
@@ -77,7 +77,7 @@ static inline void weft_dynamic8_fill(weft_dynamic8 *map, int32_t dtype) {
     }
 }
 
-/* x: at most 1 in size. [any-thread] [hot] */
+/* Returns the code of x, |x| <= 1. [any-thread] [hot] */
 static inline uint8_t weft_dynamic8_code(const weft_dynamic8 *map, float x) {
     const float size = fabsf(x);
     uint32_t bits;
@@ -92,13 +92,13 @@ static inline uint8_t weft_dynamic8_code(const weft_dynamic8 *map, float x) {
     return (uint8_t)m;
 }
 
-/* n: up to 256, the rest counts as zeros. Needs the usual rounding mode. [any-thread] [hot] */
+/* Packs up to 256 numbers; the rest counts as zeros. Requires the default rounding mode. [any-thread] [hot] */
 static inline void weft_dynamic8_pack(weft_dyn8x256 *out, const weft_dynamic8 *map, const float *x, int n) {
     float most = 0.0f, broken = 0.0f;
     int i;
     for (i = 0; i < n; i++) {
         most = fabsf(x[i]) > most ? fabsf(x[i]) : most;
-        broken += x[i] - x[i]; /* NaN if x is none, or infinite */
+        broken += x[i] - x[i]; /* NaN if x is NaN or infinite */
     }
     out->scale = most + broken;
     for (i = 0; i < n; i++) out->code[i] = out->scale > 0.0f ? weft_dynamic8_code(map, x[i] / out->scale) : 0;

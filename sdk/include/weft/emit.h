@@ -1,7 +1,7 @@
-/* weft/emit.h: what most strategies say to the host, in a line each.
+/* weft/emit.h: helpers for strategies: views of a job by index, micro-batch numberings, and emitters with sticky
+ * errors.
  *
- * Views of a job by index, the numberings of leaves, and emitters whose errors are sticky: a strategy emits its whole
- * program and asks once, at the end, whether the host took it.
+ * A strategy emits its complete program and checks once, at the end, whether the host accepted it.
  *
  *     weft_emit e = weft_emit_begin(emitter);
  *     weft_emit_forward(&e, s, leaf);
@@ -32,7 +32,7 @@ static inline const weft_placement *weft_job_placement(const weft_strategy_job *
     return (const weft_placement *)(const void *)at;
 }
 
-/* The placement of a unit among those that `place` fills. */
+/* Returns the placement of a unit in the array that `place` fills. */
 static inline weft_placement *weft_placement_at(const weft_strategy_job *job, weft_placement *units, int32_t u) {
     return (weft_placement *)(void *)((char *)units + (size_t)u * job->placement_stride);
 }
@@ -49,36 +49,39 @@ static inline int weft_job_trains(const weft_strategy_job *job, int32_t unit) {
     return job->mode == WEFT_MODE_TRAIN && weft_job_unit(job, unit)->gradient_bytes > 0;
 }
 
-/* The last segment that reads the unit on the way up: nobody needs the parameters after its FORWARD. -1: none. */
+/* Returns the last segment that reads the unit in the forward pass, or -1. After its FORWARD the parameters are
+ * unused. */
 static inline int32_t weft_job_last_reader(const weft_strategy_job *job, int32_t unit) {
     int32_t s = job->n_segments - 1;
     while (s >= 0 && !weft_job_reads(job, s, unit)) s--;
     return s;
 }
 
-/* The lowest segment with a BACKWARD that reads the unit: its leaf gradient is complete after that. -1: none. */
+/* Returns the lowest segment with a BACKWARD that reads the unit, or -1. After it the micro-batch's gradient of the
+ * unit is complete. */
 static inline int32_t weft_job_completes(const weft_strategy_job *job, int32_t unit) {
     int32_t s = 0;
     while (s < job->n_segments && !(weft_job_segment(job, s)->backward && weft_job_reads(job, s, unit))) s++;
     return s < job->n_segments ? s : -1;
 }
 
-/* Leaf a (0 .. A - 1) of replica r where every leaf is reduced by itself: the micro-step first. */
+/* Returns the number of micro-batch a (0 .. A - 1) of replica r if every micro-batch is reduced separately: ordered by
+ * micro-step, then replica. */
 static inline int32_t weft_job_leaf(const weft_strategy_job *job, int32_t replica, int32_t a) {
     return a * job->replicas + replica;
 }
 
-/* The same where a replica sums its own leaves first: the replica first. */
+/* Returns the same if a replica first sums its own micro-batches: ordered by replica, then micro-step. */
 static inline int32_t weft_job_leaf_last(const weft_strategy_job *job, int32_t replica, int32_t a) {
     return replica * job->leaves + a;
 }
 
-/* The same where groups of `group` replicas sum each micro-step first, and the groups at last. */
+/* Returns the same if groups of `group` replicas first sum each micro-step, and the groups are reduced last. */
 static inline int32_t weft_job_leaf_hops(const weft_strategy_job *job, int32_t replica, int32_t a, int32_t group) {
     return (replica / group * job->leaves + a) * group + replica % group;
 }
 
-/* ---- events ---- */
+/* ---- instructions ---- */
 
 typedef struct weft_emit {
     const weft_emitter *to;
@@ -97,7 +100,7 @@ static inline weft_status weft_emit_end(const weft_emit *e, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "the host could not take another event of the step program");
 }
 
-/* An event of its kind, with nothing else said. */
+/* Returns an instruction of the given kind with all other fields unset. */
 static inline weft_event weft_event_of(int32_t kind) {
     weft_event event;
     memset(&event, 0, sizeof event);
@@ -107,14 +110,14 @@ static inline weft_event weft_event_of(int32_t kind) {
     return event;
 }
 
-/* Returns the event's index, or -1 once the host has refused one. */
+/* Returns the instruction's index, or -1 after the host has rejected one. */
 static inline int32_t weft_emit_event(weft_emit *e, const weft_event *event) {
     const int32_t index = e->failed ? -1 : e->to->emit(e->to->program, event);
     if (index < 0) e->failed = 1;
     return index;
 }
 
-/* COUNT, NORM and STEP. */
+/* Emits COUNT, NORM or STEP. */
 static inline void weft_emit_plain(weft_emit *e, int32_t kind) {
     const weft_event event = weft_event_of(kind);
     (void)weft_emit_event(e, &event);
@@ -135,7 +138,7 @@ static inline void weft_emit_backward(weft_emit *e, int32_t segment, int32_t lea
     weft_emit_segment(e, WEFT_EVENT_BACKWARD, segment, leaf);
 }
 
-/* The event's index, for its WAIT; with queue 0 it needs none. */
+/* Returns the instruction's index for its WAIT; with queue 0 no WAIT is needed. */
 static inline int32_t weft_emit_reduce(weft_emit *e, int32_t unit, int32_t leaf, int32_t scope, int32_t queue) {
     weft_event event = weft_event_of(WEFT_EVENT_REDUCE);
     event.unit = unit;
@@ -166,7 +169,7 @@ static inline int32_t weft_emit_refresh(weft_emit *e, int32_t unit, int32_t queu
     return weft_emit_event(e, &event);
 }
 
-/* SEND or RECV of a carry or its gradient (segment), or of a part of a leaf gradient (unit). */
+/* Emits SEND or RECV of a carry or its gradient (segment), or of a part of a micro-batch's gradient (unit). */
 static inline int32_t weft_emit_transfer(weft_emit *e, int32_t kind, int32_t what, int32_t of, int32_t leaf,
                                          int32_t peer, int32_t queue) {
     weft_event event = weft_event_of(kind);
@@ -179,7 +182,7 @@ static inline int32_t weft_emit_transfer(weft_emit *e, int32_t kind, int32_t wha
     return weft_emit_event(e, &event);
 }
 
-/* Ends an event of another queue; nothing to do for -1. */
+/* Ends an instruction of another queue; ignores index -1. */
 static inline void weft_emit_wait(weft_emit *e, int32_t index) {
     weft_event event = weft_event_of(WEFT_EVENT_WAIT);
     event.waits = index;

@@ -1,5 +1,5 @@
-/* weft/levels.h: the numbers that codes of 4-bit and 8-bit types stand for (weft/blocks.h), as lists for initialisers,
- * so that host and device code each make a table of their own of them.
+/* weft/levels.h: code values of the 4-bit and 8-bit types (weft/blocks.h), as initializer lists, so that host and
+ * device code can each define a table.
  *
  *     static const float levels[] = {WEFT_NF4_LEVELS};
  */
@@ -10,17 +10,17 @@ enum { WEFT_N_NF4_LEVELS = 16, WEFT_N_DYNAMIC8_LEVELS = 256 };
 
 /* clang-format off */
 
-/* NormalFloat4: quantiles of the normal distribution, scaled to [-1, 1], zero among them (Dettmers et al.,
- * arXiv 2305.14314, appendix E). */
+/* NormalFloat4: quantiles of the normal distribution, scaled to [-1, 1], including zero (Dettmers et al., arXiv
+ * 2305.14314, appendix E). */
 #define WEFT_NF4_LEVELS \
     -1.0f, -0.6961928f, -0.52507305f, -0.3949175f, \
     -0.28444138f, -0.18477343f, -0.091050036f, 0.0f, \
     0.0795803f, 0.1609302f, 0.2461123f, 0.33791524f, \
     0.44070983f, 0.562617f, 0.72295684f, 1.0f
 
-/* The signed dynamic type of 8 bits (Dettmers, arXiv 1511.04561): for exponents of ten from -6 to 0 the middles of 1,
- * 2, 4, ... 64 equal parts of [0.1, 1] times that power, with either sign, and 0 and 1; in fp32 as bitsandbytes comes
- * to them, whose last bits follow from its order of operations. */
+/* The signed dynamic 8-bit type (Dettmers, arXiv 1511.04561). For powers of ten with exponents -6 to 0: the midpoints
+ * of 1, 2, 4, ... 64 equal parts of [0.1, 1] times that power, with both signs; in addition 0 and 1. The fp32 values
+ * equal those of bitsandbytes, whose last bits depend on its order of operations. */
 #define WEFT_DYNAMIC8_LEVELS \
     -0.99296874f, -0.9789063f, -0.96484375f, -0.9507812f, -0.93671876f, -0.92265624f, \
     -0.9085938f, -0.89453125f, -0.8804687f, -0.86640626f, -0.85234374f, -0.8382813f, \
@@ -66,7 +66,7 @@ enum { WEFT_N_NF4_LEVELS = 16, WEFT_N_DYNAMIC8_LEVELS = 256 };
     0.8804687f, 0.89453125f, 0.9085938f, 0.92265624f, 0.93671876f, 0.9507812f, \
     0.96484375f, 0.9789063f, 0.99296874f, 1.0f
 
-/* The same of numbers that are not below zero: 2, 4, ... 128 parts. */
+/* The non-negative dynamic 8-bit type: 2, 4, ... 128 parts. */
 #define WEFT_UDYNAMIC8_LEVELS \
     0.0f, 3.2500003e-07f, 7.75e-07f, 2.1249998e-06f, 4.3749997e-06f, 6.625e-06f, \
     8.874999e-06f, 1.5624999e-05f, 2.6875001e-05f, 3.8125e-05f, 4.9374998e-05f, 6.0625003e-05f, \

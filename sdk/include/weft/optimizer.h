@@ -1,11 +1,10 @@
-/* weft/optimizer.h: how owned weights are updated (optimizer/1).
+/* weft/optimizer.h: optimizer updates (optimizer/1).
  *
- * An optimizer is written once and runs on every device, over any shard: it declares state slots and one
- * element-wise update. The host owns all memory; parameters lie flat, and `weft_range` rows say which part of the
- * flat region belongs to which parameter, with that parameter's own learning-rate scale and decay. What changes from
- * step to step sits in a small struct of fp32 numbers in device memory (`hp`), which `prepare` computes in fp64, so
- * that a replayed graph sees new values. Clip factor and skip live on the device as well; the body receives its
- * gradient already scaled.
+ * An optimizer is written once and runs on every device, over any shard. It declares state slots and one element-wise
+ * update. The host owns all memory. Parameters are stored in a flat region, and `weft_range` rows map its extents to
+ * parameters, with each parameter's learning-rate scale and decay. Values that change from step to step are in a small
+ * struct of fp32 numbers, `hp`, which `prepare` computes in fp64. It is in device memory, so that a replayed graph
+ * reads new values. Clip factor and skip flag are also in device memory; the body receives its gradient already scaled.
  *
  *     WEFT_HP(lion_hp, float lr; float decay; float take1; float take2;)
  *
@@ -16,22 +15,23 @@
  *         s0 += hp->take2 * (g - s0);
  *     )
  *
- * with take = 1 - beta, which `prepare` forms in fp64: a beta near one loses digits in fp32 at every step.
+ * with take = 1 - beta, which `prepare` computes in fp64: a beta near one loses digits in fp32 at every step.
  *
  * A body sees: w (the weight, assigned), g (the gradient, scaled), s0..s3 (state elements, assigned), range (const
- * weft_range *), hp (const NAME's struct *). Only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf and
- * weft_round_bf16. It is compiled into a loop here and kept as text (at most 4,095 characters), which a CUDA device
- * compiles at run time. Commas are fine.
+ * weft_range *), hp (const NAME's struct *). It may use only fp32 arithmetic, sqrtf, fabsf, fminf, fmaxf, expf and
+ * weft_round_bf16. It is compiled into a loop here and also stored as text (at most 4,095 characters), which a CUDA
+ * device compiles at run time. Commas are allowed.
  *
- * [optimizer] decay (all, matrices) is the host's key: `matrices` makes it give parameters of fewer than two dimensions
- * a range whose decay is 0. An optimizer whose body multiplies by range->decay offers it, by a flag of its table, and
- * declares no key of that name. Its step size, `lr`, is a key of its own; the host asks for it by that slot.
+ * The host defines the key [optimizer] decay (all, matrices). With `matrices`, parameters of fewer than two dimensions
+ * get a range with decay 0. An optimizer whose body multiplies by range->decay declares this with a flag of its table,
+ * and declares no key of that name. Its step size, `lr`, is a key of the plugin; the host reads it through the slot
+ * `lr`.
  *
- * A body computes in fp32 whatever weight and states are stored in. [optimizer] states is the host's key: in bf16 or in
- * 8-bit blocks a state is made fp32 before the body sees it and rounded once behind it, by the device; so a plugin has
- * nothing to do for it but to say what its states are like (WEFT_STATE_...). It may declare a state in bf16 itself.
+ * A body computes in fp32 for every storage type of weight and states. The host defines the key [optimizer] states.
+ * With bf16 or 8-bit blocks, the device converts a state to fp32 before the body and rounds it once after the body. A
+ * plugin only declares the properties of its states (WEFT_STATE_...). It may also declare a state as bf16.
  *
- * Later users this serves: fp16 loss scaling (skip), fused or non-element-wise optimizers (extension
+ * Intended users: fp16 loss scaling (skip), fused or non-element-wise optimizers (extension
  * "weft.optimizer.whole/1").
  */
 #ifndef WEFT_OPTIMIZER_H
@@ -45,37 +45,37 @@ extern "C" {
 #endif
 
 #define WEFT_MAX_STATES 4
-#define WEFT_MAX_HP     256 /* bytes of hp */
+#define WEFT_MAX_HP     256 /* maximum bytes of hp */
 
-typedef struct weft_optimizer weft_optimizer; /* the plugin's own */
+typedef struct weft_optimizer weft_optimizer; /* defined by the plugin */
 
-/* Of a range. */
-#define WEFT_RANGE_BF16 1u /* its weights are stored in bf16: what the body leaves in w is rounded to that */
+/* Flags of a range. */
+#define WEFT_RANGE_BF16 1u /* weights are stored in bf16: w is rounded to bf16 after the body */
 
-/* A row of the table that cuts the flat region by parameter. */
+/* A row of the table that maps extents of the flat region to parameters. */
 typedef struct weft_range {
     uint32_t struct_size;
     uint32_t flags;         /* WEFT_RANGE_... */
-    int64_t offset, length; /* elements of the flat region that the device call covers */
-    float lr_scale;         /* multiplies the learning rate: 0.5 moves as half of lr does; 1 by default */
-    float decay;            /* multiplies the weight decay: 0.5 is half of it, 0 exempts the parameter */
+    int64_t offset, length; /* elements of the flat region of the device call */
+    float lr_scale;         /* multiplies the learning rate: 0.5 halves it; default 1 */
+    float decay;            /* multiplies the weight decay: 0.5 halves it, 0 disables it */
 } weft_range;
 
-/* What a state is like. */
-#define WEFT_STATE_NOT_NEGATIVE 1u /* never below zero: 8 bits have no sign to spend on it */
-#define WEFT_STATE_AS_DECLARED  2u /* stays in its own type whatever [optimizer] states says */
+/* Properties of a state. */
+#define WEFT_STATE_NOT_NEGATIVE 1u /* never negative: the 8-bit type needs no sign */
+#define WEFT_STATE_AS_DECLARED  2u /* stays in its declared type, independent of [optimizer] states */
 
-/* State that the optimizer keeps per weight. */
+/* Per-weight state of the optimizer. */
 typedef struct weft_state_slot {
     uint32_t struct_size;
     uint32_t flags;
-    const char *name;    /* as in checkpoints: "exp_avg" */
+    const char *name;    /* name in checkpoints: "exp_avg" */
     int32_t dtype;       /* weft_dtype: WEFT_F32 or WEFT_BF16 */
     int32_t block;       /* elements per block of a block format; 1 for plain types */
     int64_t block_bytes; /* bytes per block; the dtype's size for plain types */
-} weft_state_slot;       /* states start at zero */
+} weft_state_slot;       /* states are initialized to zero */
 
-/* What the CPU loop of a body receives: elements [begin, end) of the flat region. */
+/* Arguments of a body's CPU loop: elements [begin, end) of the flat region. */
 typedef struct weft_elementwise_call {
     uint32_t struct_size;
     uint32_t flags;
@@ -83,7 +83,7 @@ typedef struct weft_elementwise_call {
     const float *gradient;
     float *states[WEFT_MAX_STATES];
     const void *hp;
-    const weft_range *range; /* the one row that holds [begin, end) */
+    const weft_range *range; /* the range that contains [begin, end) */
     int64_t begin, end;
     float coefficient;
     int32_t reserved;
@@ -93,14 +93,14 @@ typedef struct weft_elementwise {
     uint32_t struct_size;
     uint32_t flags;
     const char *name;
-    const char *hp_name;   /* of the hp struct, as the body uses it */
+    const char *hp_name;   /* name of the hp struct in the body */
     const char *hp_fields; /* its members, as text */
-    const char *body;      /* the text */
+    const char *body;      /* source text */
     int64_t n_states;
     void (*cpu)(const weft_elementwise_call *call); /* [worker] [hot] */
 } weft_elementwise;
 
-/* x as bf16 has it, to the nearest, ties to even, for bodies that reckon with what will be stored. x: no NaN. */
+/* Rounds x to bf16, ties to even, for bodies that compute with the stored value. x must not be NaN. */
 static inline float weft_round_bf16(float x) {
     uint32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -115,17 +115,17 @@ static inline float weft_round_bf16(float x) {
 #define WEFT_RESTRICT
 #endif
 
-/* Declares the hp struct, whose members are 4-byte numbers, and keeps them as text for the same reason as the body. */
+/* Declares the hp struct, whose members are 4-byte numbers, and stores its members as text for runtime compilation. */
 #define WEFT_HP(NAME, ...)                                                                                             \
     typedef struct NAME {                                                                                              \
         __VA_ARGS__                                                                                                    \
     } NAME;                                                                                                            \
     static const char NAME##_fields[] = #__VA_ARGS__;
 
-/* On x86-64 a body's loop is compiled twice, in the instruction set of the rest of the plugin and in AVX2, and a call
- * takes the wider one where the processor has it: four lanes of SSE2 do not keep up with the memory that an update
- * waits for. Both give the same bits, as neither joins a product with a sum: the flags of weft.pc forbid it, and AVX2
- * by itself has no instruction for it. */
+/* On x86-64 a body's loop is compiled for the plugin's instruction set and for AVX2, and a call uses AVX2 if the
+ * processor has it: four SSE2 lanes are slower than the memory bandwidth that limits an update. Both versions return
+ * the same bits, because neither uses fused multiply-add: the flags of weft.pc disable it, and AVX2 does not include
+ * it. */
 #if defined(__GNUC__) && defined(__x86_64__) && !defined(__AVX2__)
 #define WEFT_CPU_LOOP_WIDE __attribute__((target("avx2")))
 #define WEFT_CPU_HAS_WIDE  __builtin_cpu_supports("avx2")
@@ -134,9 +134,9 @@ static inline float weft_round_bf16(float x) {
 #define WEFT_CPU_HAS_WIDE 1
 #endif
 
-/* Elements between two fetches, and how far ahead of the loop these are: the processor's own fetching stops at each
- * page, and an update reads several arrays at once. On one core of a Cascade Lake AdamW's update of 64 M weights moves
- * 20.5 GB/s so, in SSE2 and without fetching 16.4. An address past the end is a number that is fetched in vain. */
+/* Elements between two prefetches, and the prefetch distance. The hardware prefetcher stops at each page, and an update
+ * reads several arrays at once. On one core of a Cascade Lake, AdamW's update of 64 M weights reaches 20.5 GB/s; with
+ * SSE2 and without prefetching, 16.4 GB/s. Prefetching an address past the end has no effect. */
 #define WEFT_CPU_LOOP_RUN   64
 #define WEFT_CPU_LOOP_AHEAD 256
 #if defined(__GNUC__)
@@ -192,7 +192,7 @@ static inline float weft_round_bf16(float x) {
         }                                                                                                              \
     }
 
-/* HP: a struct of WEFT_HP. State elements that a body does not have are zero and thrown away. */
+/* HP: a struct of WEFT_HP. State elements of unused slots are zero and are discarded. */
 #define WEFT_ELEMENTWISE(NAME, HP, N_STATES, ...)                                                                      \
     WEFT_ELEMENTWISE_LOOP(, NAME##_cpu_narrow, HP, N_STATES, __VA_ARGS__)                                              \
     WEFT_ELEMENTWISE_LOOP(WEFT_CPU_LOOP_WIDE, NAME##_cpu_wide, HP, N_STATES, __VA_ARGS__)                              \
@@ -206,14 +206,12 @@ static inline float weft_round_bf16(float x) {
 typedef struct weft_step_info {
     uint32_t struct_size;
     uint32_t flags;
-    uint64_t
-        update; /* which one this is, from 1. A step that was skipped made none, so this may be less than the step */
-    double lr;  /* what the slot `lr` gives times the schedule, with a key `lr` in it once and for all; the schedule
-                   alone for a plugin without that slot */
+    uint64_t update; /* number of the update, from 1; skipped steps are not counted */
+    double lr;       /* result of slot `lr` times the schedule; only the schedule if the slot is NULL */
 } weft_step_info;
 
-/* What an optimizer offers. */
-#define WEFT_OFFERS_DECAY 1u /* its body multiplies weight decay by range->decay */
+/* Capabilities of an optimizer. */
+#define WEFT_OFFERS_DECAY 1u /* the body multiplies weight decay by range->decay */
 
 typedef struct weft_optimizer_plugin {
     uint32_t struct_size;
@@ -223,22 +221,22 @@ typedef struct weft_optimizer_plugin {
                           weft_error *err);     /* [main] [required] */
     void (*destroy)(weft_optimizer *optimizer); /* [main] [required] */
 
-    /* The slots, as an array that lives as long as the optimizer; their names differ. stride: sizeof(weft_state_slot).
-     * [any-thread] [required] */
+    /* Returns the state slots, an array valid for the lifetime of the optimizer, with distinct names. stride:
+     * sizeof(weft_state_slot). [any-thread] [required] */
     const weft_state_slot *(*states)(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride);
 
-    /* Bytes of hp: at most WEFT_MAX_HP. [any-thread] [required] */
+    /* Returns the size of hp in bytes: at most WEFT_MAX_HP. [any-thread] [required] */
     int64_t (*hp_size)(const weft_optimizer *optimizer);
 
-    /* Fills hp for one optimizer step. Computed in fp64, rounded once. [main] [hot] [required] */
+    /* Fills hp for one optimizer step; computes in fp64 and rounds once. [main] [hot] [required] */
     weft_status (*prepare)(weft_optimizer *optimizer, void *hp, const weft_step_info *step, weft_error *err);
 
-    /* The update. [any-thread] [required] */
+    /* Returns the update. [any-thread] [required] */
     const weft_elementwise *(*update)(const weft_optimizer *optimizer);
 
     const void *(*extension)(const weft_optimizer *optimizer, const char *id); /* [any-thread] [optional: none] */
 
-    /* The step size before the schedule, as its keys say: of a key `lr` its value. [any-thread] [optional: 1] */
+    /* Returns the configured step size before the schedule: the value of key `lr`. [any-thread] [optional: 1] */
     double (*lr)(const weft_optimizer *optimizer);
 } weft_optimizer_plugin;
 

@@ -1,18 +1,19 @@
 /* weft/plugin.h: the two symbols that a plugin file exports.
  *
- *     weft_plugin_note    text that the host reads from the file before any of its code runs
- *     weft_plugin_entry   gives the list of plugins in the file
+ *     weft_plugin_note    text that the host reads from the file before it runs any of its code
+ *     weft_plugin_entry   returns the list of plugins in the file
  *
- * Everything else stays hidden (`-fvisibility=hidden` and the SDK's version script). A file usually holds one plugin:
+ * All other symbols are hidden (`-fvisibility=hidden` and the SDK's version script). A file usually contains one
+ * plugin:
  *
  *     WEFT_PLUGIN(optimizer, 1, "lion", "0.1.0", "Lion (arXiv 2302.06675)", lion_config, NULL, lion_table)
  *
- * kind and interface number first, then id, the plugin's own version, one line of help, the name given to WEFT_KEYS,
- * a validate function or NULL, and the kind's table. With several plugins in one file write the list by hand, and
- * the note with WEFT_NOTE and one WEFT_NOTE_PLUGIN per plugin.
+ * The arguments are: kind and interface number, id, the plugin's version, one line of help, the name passed to
+ * WEFT_KEYS, a validate function or NULL, and the kind's table. For several plugins in one file, define the list
+ * explicitly, and the note with WEFT_NOTE and one WEFT_NOTE_PLUGIN per plugin.
  *
- * Compiled with -DWEFT_STATIC=name the two symbols are weft_plugin_note_name and weft_plugin_entry_name, so that
- * several plugins can be linked into one program.
+ * With -DWEFT_STATIC=name the two symbols become weft_plugin_note_name and weft_plugin_entry_name, so that several
+ * plugins can be linked into one program.
  */
 #ifndef WEFT_PLUGIN_H
 #define WEFT_PLUGIN_H
@@ -33,20 +34,20 @@ typedef struct weft_plugin {
     const char *version;
     const char *help;         /* one line */
     uint32_t interface_major; /* of the kind: 1 for optimizer/1 */
-    uint32_t key_stride;      /* sizeof(weft_key) as the plugin was compiled */
+    uint32_t key_stride;      /* sizeof(weft_key) in the plugin */
     uint64_t n_keys;
     const weft_key *keys;
-    uint64_t config_size; /* of the struct that the keys fill */
+    uint64_t config_size; /* size of the struct that the keys fill */
 
-    /* Rules across keys; the text of err names the keys. [main] [optional: no such rules] */
+    /* Validates rules that involve several keys; the text of err names the keys. [main] [optional: no such rules] */
     weft_status (*validate)(const void *config, weft_error *err);
 
-    const void *table; /* of the kind: const weft_optimizer_plugin *, ... */
+    const void *table; /* table of the kind: const weft_optimizer_plugin *, ... */
 
-    /* Whether what the plugin needs is here: a driver, a library that it looks for itself. `weft plugins list` asks,
-     * in a process of its own, and shows the text of err; so a plugin that cannot work here can still be described and
-     * its keys be checked. Starts nothing. What is created where this fails gives the same sentence. [main] [optional:
-     * it works wherever it can be loaded] */
+    /* Checks that the plugin's requirements are available: a driver, a library that it loads itself. `weft plugins
+     * list` calls it in a separate process and prints the text of err. An unavailable plugin can therefore still be
+     * described, and its keys validated. Starts nothing. If it fails, `create` returns the same error text. [main]
+     * [optional: no requirements beyond loading] */
     weft_status (*works)(const weft_host *host, weft_error *err);
 } weft_plugin;
 
@@ -54,11 +55,11 @@ typedef struct weft_plugin_list {
     uint32_t struct_size;
     uint32_t flags;
     uint32_t n_plugins;
-    uint32_t stride; /* sizeof(weft_plugin) as the plugin was compiled */
+    uint32_t stride; /* sizeof(weft_plugin) in the plugin */
     const weft_plugin *plugins;
 } weft_plugin_list;
 
-/* The list lives as long as the process. NULL: the plugin cannot work here; err says why. [main] */
+/* The list is valid until the process ends. NULL: the plugin cannot run here; err states the reason. [main] */
 typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft_error *err);
 
 #ifdef WEFT_STATIC
@@ -69,15 +70,15 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 #define WEFT_SYMBOL(name) name
 #endif
 
-/* The two names are C names in a C++ file too. */
+/* C linkage for both names in C++. */
 #ifdef __cplusplus
 #define WEFT_C_NAME extern "C"
 #else
 #define WEFT_C_NAME extern
 #endif
 
-/* The note: lines of key=value, the first one naming the format. */
-/* Of a compiler that was told to reorder sums: the host says so, for such a plugin's numbers keep no contract. */
+/* The note: key=value lines; the first line contains the format. */
+/* Reports a compiler option that permits reordering of sums: the numbers of such a plugin are not guaranteed. */
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) ||                         \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ > 0)
 #define WEFT_NOTE_MATH "math=fast\n"
@@ -90,7 +91,7 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 
 #define WEFT_NOTE_PLUGIN(kind, interface, id, version) "plugin=" #kind "/" #interface " " id " " version "\n"
 
-/* More lines of the note, "key=value\n" each, for the kinds that have some (weft/comm.h). Define it before the first
+/* Additional note lines, "key=value\n" each, for kinds that define some (weft/comm.h). Define it before the first
  * include. */
 #ifndef WEFT_NOTE_MORE
 #define WEFT_NOTE_MORE ""
@@ -99,7 +100,7 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
 #define WEFT_PLUGIN(kind, interface, id, version, help, config, validate, table)                                       \
     WEFT_PLUGIN_THAT(kind, interface, id, version, help, config, validate, table, NULL)
 
-/* The same with the slot `works`. */
+/* WEFT_PLUGIN with the slot `works`. */
 #define WEFT_PLUGIN_THAT(kind, interface, id, version, help, config, validate, table, works)                           \
     WEFT_C_NAME WEFT_EXPORT const char WEFT_SYMBOL(weft_plugin_note)[];                                                \
     const char WEFT_SYMBOL(weft_plugin_note)[] = WEFT_NOTE WEFT_NOTE_PLUGIN(kind, interface, id, version)              \
@@ -129,7 +130,7 @@ typedef const weft_plugin_list *weft_plugin_entry_fn(const weft_host *host, weft
         return &list;                                                                                                  \
     }
 
-/* For a plugin without keys: WEFT_NO_KEYS(block_config) in place of WEFT_KEYS. */
+/* For a plugin without keys: use WEFT_NO_KEYS(block_config) instead of WEFT_KEYS. */
 #define WEFT_NO_KEYS(config)                                                                                           \
     typedef struct config {                                                                                            \
         int64_t unused;                                                                                                \

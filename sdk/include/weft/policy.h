@@ -1,11 +1,11 @@
-/* weft/policy.h: which parameters travel together (policy/1).
+/* weft/policy.h: wrap policies: assignment of parameters to units (policy/1).
  *
- * A wrap policy sees the module tree and the parameters, and puts each parameter into a unit: the set that is gathered,
- * reduced and released in one go. It answers parameter by parameter and not module by module, so that a unit may be two
- * layers, half of one, or whatever shares a size. A parameter that nobody wants a unit for belongs to the root unit,
- * which is said, too: one that is left out, and one that is claimed twice, are errors with the parameter's name.
+ * A wrap policy receives the module tree and the parameters, and assigns each parameter to a unit: the set that is
+ * gathered, reduced and released together, like an FSDP wrapping unit. It assigns parameters, not modules, so that a
+ * unit may be two layers, half a layer, or any set of suitable size. Remaining parameters must be assigned to the root
+ * unit explicitly. A parameter that is never claimed, or claimed more than once, is an error with the parameter's name.
  *
- * Each block a unit, and the rest the root:
+ * One unit per block, and a root unit for the rest:
  *
  *     for (i = 0; i < job->n_modules; i++) {
  *         const weft_module_view *module = weft_policy_module(job, i);
@@ -14,16 +14,16 @@
  *     wrap->claim_rest(wrap->ctx, WEFT_UNIT_ROOT, WEFT_ALL_MODULES);
  *     return WEFT_OK;
  *
- * Where units may lie in one another, walk the modules from the last to the first: children come after their parents,
- * so the deepest takes its parameters before the outer one takes the rest.
+ * For nested units, process the modules from last to first: children follow their parents, so the innermost module
+ * claims its parameters before the outer one claims the rest.
  *
- * A policy is pure: the same job gives the same units, on every rank and in every run. It never decides who holds a
- * unit, which is the strategy's, and it changes no bit of a result. Trained and frozen parameters and those of several
- * types may share a unit: the host keeps them in groups of their own. Units are ordered by their first parameter,
- * whatever order they were made in; one that nothing was claimed for does not exist.
+ * A policy is pure: the same job produces the same units, on every rank and in every run. It does not assign units to
+ * ranks, which the strategy does, and it does not change any bit of a result. Trained and frozen parameters, and
+ * several types, may share a unit: the host stores them in separate groups. Units are ordered by their first parameter,
+ * not by creation. A unit without parameters is dropped.
  *
- * Parameters that the model did not declare may stand in the list (an adapter adds its own to the modules that it
- * adapts), so choose by modules and sizes, and end with claim_rest, rather than by a list of names.
+ * The list may contain parameters that the model did not declare (an adapter adds its own to the modules that it
+ * adapts). Select by modules and sizes rather than by names, and end with claim_rest.
  */
 #ifndef WEFT_POLICY_H
 #define WEFT_POLICY_H
@@ -34,30 +34,30 @@
 extern "C" {
 #endif
 
-#define WEFT_UNIT_ROOT   (-1) /* in place of a unit: what is left */
-#define WEFT_ALL_MODULES (-1) /* in place of a module: the whole model */
+#define WEFT_UNIT_ROOT   (-1) /* instead of a unit: the root unit */
+#define WEFT_ALL_MODULES (-1) /* instead of a module: all modules */
 
 typedef struct weft_module_view {
     uint32_t struct_size;
     uint32_t flags;
-    const char *path;       /* "model.layers.3.self_attn"; "": a root without a name */
+    const char *path;       /* "model.layers.3.self_attn"; "": an unnamed root */
     const char *name;       /* "self_attn" */
     const char *class_name; /* "LlamaAttention" */
     int32_t parent;         /* index; -1: a root */
     int32_t is_block;       /* 1: a child of the model's list of blocks */
-    int64_t parameters;     /* elements in the subtree, tied storage once, where its first name stands */
-    int64_t own_parameters; /* elements of the module itself */
-    int64_t trainable;      /* elements of the subtree that are trained */
+    int64_t parameters;     /* elements in the subtree; tied storage counts once, at its first name */
+    int64_t own_parameters; /* elements of the module without its children */
+    int64_t trainable;      /* trained elements in the subtree */
 } weft_module_view;
 
-/* One storage. A tied one stands once, under its first name, and so travels with its first user. */
+/* One storage. Tied storage has one entry, under its first name, and belongs to the unit of its first user. */
 typedef struct weft_parameter_view {
     uint32_t struct_size;
     uint32_t flags;
     const char *name; /* "model.layers.3.self_attn.q_proj.weight" */
     int64_t numel;
-    int32_t module;    /* index of the module that it is an own parameter of */
-    int32_t dtype;     /* weft_dtype, as held */
+    int32_t module;    /* index of the module that declares it */
+    int32_t dtype;     /* weft_dtype in memory */
     int32_t trainable; /* 1: trained; 0: frozen */
     int32_t reserved;
 } weft_parameter_view;
@@ -66,9 +66,9 @@ typedef struct weft_policy_job {
     uint32_t struct_size;
     uint32_t flags;
     uint32_t n_modules, n_parameters;
-    uint32_t module_stride, parameter_stride; /* sizeof of the views, as the host was compiled */
+    uint32_t module_stride, parameter_stride; /* sizeof of the views in the host */
     const weft_module_view *modules;          /* parents before children */
-    const weft_parameter_view *parameters;    /* in the order of their declaration */
+    const weft_parameter_view *parameters;    /* in declaration order */
 } weft_policy_job;
 
 static inline const weft_module_view *weft_policy_module(const weft_policy_job *job, uint32_t i) {
@@ -81,27 +81,27 @@ static inline const weft_parameter_view *weft_policy_parameter(const weft_policy
     return (const weft_parameter_view *)(const void *)at;
 }
 
-typedef struct weft_wrap_ctx weft_wrap_ctx; /* the host's */
+typedef struct weft_wrap_ctx weft_wrap_ctx; /* defined by the host */
 
-/* The host's side of `units`. The first mistake is kept and ends the run with a sentence; calls after it do nothing, so
- * a policy need not look. All [main]. */
+/* The host's callbacks for `units`. The first error is stored and ends the run with a message; later calls do nothing,
+ * so a policy needs no checks. All [main]. */
 typedef struct weft_wrap {
     uint32_t struct_size;
     uint32_t flags;
     weft_wrap_ctx *ctx; /* first argument of every call */
 
-    /* A new unit. name: copied; one of a kind and not "root". The path of its module, or "first..last" of several. */
+    /* Creates a unit. name: copied; unique and not "root". Use the path of its module, or "first..last" for several. */
     int32_t (*unit)(weft_wrap_ctx *ctx, const char *name);
-    /* The parameter joins the unit, or WEFT_UNIT_ROOT. */
+    /* Assigns the parameter to the unit, or to WEFT_UNIT_ROOT. */
     void (*claim)(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter);
-    /* All parameters of the module's subtree (or WEFT_ALL_MODULES) that are not claimed yet join it. */
+    /* Assigns all unclaimed parameters of the module's subtree (or of WEFT_ALL_MODULES) to the unit. */
     void (*claim_rest)(weft_wrap_ctx *ctx, int32_t unit, int32_t module);
 } weft_wrap;
 
 typedef struct weft_policy_plugin {
     uint32_t struct_size;
     uint32_t flags;
-    /* Claims each parameter of the job once. job and wrap: for this call alone. [main] [required] */
+    /* Claims each parameter of the job once. job and wrap are valid only during this call. [main] [required] */
     weft_status (*units)(const weft_host *host, const void *config, const weft_policy_job *job, const weft_wrap *wrap,
                          weft_error *err);
 } weft_policy_plugin;

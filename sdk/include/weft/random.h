@@ -1,8 +1,8 @@
-/* weft/random.h: random numbers from a counter, never from a state.
+/* weft/random.h: counter-based random numbers without state.
  *
- * A number is a function of a key (seed and what it is for) and a counter (row of the stream, call site, element):
- * alike on every rank, in any order, after any resume. Philox-4x32 with ten rounds: Salmon et al., "Parallel random
- * numbers: as easy as 1, 2, 3", SC 2011.
+ * A number is a function of a key (seed and purpose) and a counter (sequence in the stream, call site, element). It is
+ * identical on every rank, in any order, and after any resume. The generator is Philox-4x32 with ten rounds: Salmon et
+ * al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  */
 #ifndef WEFT_RANDOM_H
 #define WEFT_RANDOM_H
@@ -13,12 +13,12 @@
 extern "C" {
 #endif
 
-/* What a stream of numbers is for; part of the key, so that two purposes never share numbers. */
+/* Purpose of a stream of numbers; part of the key, so that two purposes never share numbers. */
 typedef enum weft_random_purpose {
     WEFT_RANDOM_INIT = 1,    /* counter: parameter, element */
     WEFT_RANDOM_EPOCH = 2,   /* counter: epoch, round */
     WEFT_RANDOM_SPLIT = 3,   /* counter: document */
-    WEFT_RANDOM_DROPOUT = 4, /* counter: row of the stream; call site, element (weft_dropout) */
+    WEFT_RANDOM_DROPOUT = 4, /* counter: sequence in the stream; call site, element (weft_dropout) */
     WEFT_RANDOM_SAMPLE = 5   /* counter: position in a generated text */
 } weft_random_purpose;
 
@@ -26,7 +26,7 @@ typedef struct weft_random4 {
     uint32_t v[4];
 } weft_random4;
 
-/* Four independent 32-bit numbers. [any-thread] [hot] */
+/* Returns four independent 32-bit numbers. [any-thread] [hot] */
 static inline weft_random4 weft_random(uint64_t seed, uint32_t purpose, uint64_t high, uint64_t low) {
     uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32) ^ (purpose * 0x9E3779B1u);
     uint32_t c0 = (uint32_t)low, c1 = (uint32_t)(low >> 32), c2 = (uint32_t)high, c3 = (uint32_t)(high >> 32);
@@ -49,13 +49,13 @@ static inline weft_random4 weft_random(uint64_t seed, uint32_t purpose, uint64_t
     return out;
 }
 
-/* Uniform in [0, 1) with 24 bits, exact in fp32. [any-thread] [hot] */
+/* Returns a uniform number in [0, 1) with 24 bits, exact in fp32. [any-thread] [hot] */
 static inline float weft_random_uniform(uint32_t bits) {
     return (float)(bits >> 8) * (1.0f / 16777216.0f);
 }
 
-/* A permutation of [0, n) in constant time and without a table: where i goes, in the order that (seed, purpose, epoch)
- * names. A balanced Feistel network over the next even number of bits, walked until the image lies inside (Black and
+/* Returns the image of i under a permutation of [0, n) defined by (seed, purpose, epoch), in constant time without a
+ * table. A balanced Feistel network over the next even number of bits is applied until the image is below n (Black and
  * Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). n < 2^62, i < n. [any-thread] [hot] */
 static inline uint64_t weft_random_permute(uint64_t n, uint64_t i, uint64_t seed, uint32_t purpose, uint64_t epoch) {
     uint32_t half = 1;

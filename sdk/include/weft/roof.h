@@ -1,10 +1,10 @@
-/* weft/roof.h: what a device's machine could give at most; an extension of device/1, asked for as WEFT_DEVICE_ROOF.
+/* weft/roof.h: roofline measurement of a device; an extension of device/1, queried as WEFT_DEVICE_ROOF.
  *
- * A step's speed says little without the speed that its products could have. A device measures that itself, since it
- * alone links the library that makes them. Each function takes a second or a few and memory of its own, which it gives
- * back. Nothing else may run on the device meanwhile.
+ * A step's speed is meaningful only relative to the peak speed of its matmuls. The device measures the peak, because
+ * only the device links the GEMM library. Each function takes one or a few seconds and allocates memory, which it
+ * frees. No other work may run on the device meanwhile.
  *
- * Later users this serves: bf16 products (dtype), devices whose library picks among algorithms (the fastest counts).
+ * Intended users: bf16 matmuls (dtype), devices whose library selects among algorithms (the fastest counts).
  */
 #ifndef WEFT_ROOF_H
 #define WEFT_ROOF_H
@@ -17,7 +17,7 @@ extern "C" {
 
 #define WEFT_DEVICE_ROOF "weft.device.roof/1" /* the extension is a const weft_device_roof */
 
-/* C (m,n) = op(A) op(B) with the inner dimension k, as in weft_matmul, rows packed or apart as the library likes. */
+/* C (m,n) = op(A) op(B) with inner dimension k, as in weft_matmul; the library may pad the rows. */
 typedef struct weft_roof_product {
     uint32_t struct_size;
     uint32_t flags;
@@ -31,13 +31,13 @@ typedef struct weft_device_roof {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* Operations per second of multiplications and additions on operands that never leave the registers. [main]
-     * [required] */
+    /* Measures multiplications and additions per second on operands that stay in registers. [main] [required] */
     weft_status (*peak)(weft_device *device, double *out, int32_t dtype, weft_error *err);
-    /* Seconds of the product at its fastest, by the matrix library itself with its own threading. [main] [required] */
+    /* Measures the fastest time of the matmul in seconds, by the GEMM library with its own threading. [main]
+     * [required] */
     weft_status (*product)(weft_device *device, double *out, const weft_roof_product *product, weft_error *err);
-    /* Bytes per second that a sum of arrays far larger than any cache reads and writes, y = a + b or y += a, whichever
-     * moves more. [main] [required] */
+    /* Measures bytes per second, read and written, of y = a + b or y += a on arrays far larger than any cache; the
+     * higher of the two. [main] [required] */
     weft_status (*bandwidth)(weft_device *device, double *out, weft_error *err);
 } weft_device_roof;
 

@@ -1,14 +1,14 @@
-/* weft/team.h: how many threads a device's kernels use, while it lives; an extension of device/1, asked for as
+/* weft/team.h: changes the number of threads of a device's kernels; an extension of device/1, queried as
  * WEFT_DEVICE_TEAM.
  *
- * More threads are not always faster: the kernels of a small model end sooner than a team has met, and on a busy
- * machine the team waits for members that are not running. The host compares a few calls by as many threads as there
- * are with the same by one, before a run, and says so where one is faster. Results are the same by any number
+ * More threads are not always faster. Kernels of a small model can be shorter than a thread barrier, and on a busy
+ * machine the barrier waits for threads that are not scheduled. Before a run, the host compares a few calls with all
+ * threads and with one thread, and reports it if one is faster. Results do not depend on the number of threads
  * (weft/device.h).
  *
- * A scratch that a kernel asked for is enough for as many threads as the device had then, and for fewer.
+ * A workspace size that a kernel returned is sufficient for the thread count at that time and for fewer threads.
  *
- * Later users this serves: a host that chooses the number itself.
+ * Intended users: a host that selects the number of threads.
  */
 #ifndef WEFT_TEAM_H
 #define WEFT_TEAM_H
@@ -25,8 +25,8 @@ typedef struct weft_device_team {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* From now on; what weft_device_info tells of threads follows. Nothing runs on the device meanwhile. threads: 1 to
-     * as many as it had when it was made. [main] [required] */
+    /* Sets the number of threads, from 1 to the number at creation; weft_device_info.threads follows. No work runs on
+     * the device meanwhile. [main] [required] */
     weft_status (*resize)(weft_device *device, int32_t threads, weft_error *err);
 } weft_device_team;
 

@@ -1,22 +1,22 @@
-/* weft/transfer.h: bytes between host and device without waiting; an extension of device/1, asked for as
+/* weft/transfer.h: asynchronous copies between host and device; an extension of device/1, queried as
  * WEFT_DEVICE_TRANSFER.
  *
- * `write` and `read` of a device block the host as long as the host's memory is in use. A device with memory of its own
- * offers this beside them: host memory that it reads and writes by itself, and copies that are queued like kernels.
+ * `write` and `read` of a device block the host while its memory is in use. A device with separate memory offers this
+ * extension in addition: pinned host memory, and copies that are queued like kernels.
  *
  *     take(&leaf, bytes) ... fill leaf ... upload(stream, slot, leaf, bytes); mark(stream, &sent);
- *     ... kernels on the stream, the next leaf in another piece of memory ...
+ *     ... kernels on the stream, the next micro-batch in another buffer ...
  *     await(sent); fill leaf again
  *
- * Until a mark behind an upload is reached, its `from` stays as it is; until one behind a download is reached, nobody
- * looks at its `to`. A device without the extension is served by `write` and `read`: the same program, in which the
- * host waits.
+ * An event recorded after a copy marks its end. Until it completes, the caller must not change an upload's `from` or
+ * read a download's `to`. For a device without the extension the host uses `write` and `read`: the same program, but
+ * blocking.
  *
- * How CUDA serves it: cudaHostAlloc, cudaMemcpyAsync, cudaEventQuery and cudaEventSynchronize on the event that is the
- * mark. Captured (weft/capture.h), an upload is a node that reads `from` anew at each replay.
+ * CUDA implementation: cudaHostAlloc, cudaMemcpyAsync, and cudaEventQuery and cudaEventSynchronize on the mark's CUDA
+ * event. In a captured graph (weft/capture.h), an upload is a node that reads `from` again at each replay.
  *
- * Later users this serves: groups that lie in host memory (an upload per group, two buffers in turn), communicators
- * that the host drives (staging: a download, the exchange once its mark is reached, an upload).
+ * Intended users: parameter groups in host memory (one upload per group, double-buffered), communicators that the host
+ * drives (staging: a download, the exchange after its event, an upload).
  */
 #ifndef WEFT_TRANSFER_H
 #define WEFT_TRANSFER_H
@@ -33,25 +33,26 @@ typedef struct weft_device_transfer {
     uint32_t struct_size;
     uint32_t flags;
 
-    /* Host memory that never moves, aligned to 4 KiB or better; its content is undefined. Both may stop the device, so
-     * what is taken is kept for the next step. [main] [required] */
+    /* Allocates pinned host memory, aligned to at least 4 KiB, with undefined content. take and give_back may block the
+     * device, so memory is kept for the next step. [main] [required] */
     weft_status (*take)(weft_device *device, void **out, int64_t bytes, weft_error *err);
-    void (*give_back)(weft_device *device, void *memory); /* NULL is fine; no queued copy names it any more */
+    void (*give_back)(weft_device *device, void *memory); /* NULL is allowed; no queued copy may use it */
 
-    /* Queued; `from` and `to` lie in memory of `take`. [main] [hot] [required] */
+    /* Queues a copy; host memory must be from `take`. [main] [hot] [required] */
     weft_status (*upload)(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                           weft_error *err);
     weft_status (*download)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
                             weft_error *err);
 
-    /* 1: the mark is reached; 0: not yet; < 0: what is queued before it has failed. The mark stays. [main] [hot]
+    /* Returns 1: the event has completed; 0: not yet; < 0: earlier work failed. Does not free the event. [main] [hot]
      * [required] */
     int32_t (*reached)(weft_device *device, weft_mark *mark, weft_error *err);
-    /* Returns when the mark is reached; it is freed either way. [main] [hot] [required] */
+    /* Blocks until the event completes; always frees it. [main] [hot] [required] */
     weft_status (*await)(weft_device *device, weft_mark *mark, weft_error *err);
 } weft_device_transfer;
 
-/* The device's table, judged; NULL: it has none, and `read` and `write` are all there is. [main] */
+/* Returns the device's table after validation, or NULL if it has none; only `read` and `write` are then available.
+ * [main] */
 static inline weft_status weft_device_transfer_find(const weft_device_transfer **out, const weft_device_plugin *kernels,
                                                     weft_device *device, weft_error *err) {
     const weft_device_transfer *table = NULL;

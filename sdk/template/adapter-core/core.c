@@ -1,7 +1,8 @@
-/* core: y = x W^T + s ((x A^T) R^T) B^T at every linear, where only the small core R (rank, rank) is trained.
+/* core: y = x W^T + s ((x A^T) R^T) B^T at every linear, with only the small core R (rank, rank) trained.
  *
- * A and B are random, never trained, and shared by all matrices of one width, as VeRA shares them (arXiv 2310.11454):
- * what is learned is rank^2 numbers a matrix. R starts at zero, so that the model starts as it is. */
+ * A and B are random, never trained, and shared by all matrices of one width, as in VeRA (arXiv 2310.11454). The
+ * trained parameters are rank^2 numbers per matrix. R starts at zero, so that the adapted model initially equals the
+ * base model. */
 #include <math.h>
 #include <stdlib.h>
 #include <weft/adapter.h>
@@ -26,7 +27,7 @@ static weft_status core_create(weft_adapter **out, const weft_host *host, const 
                                const weft_adapter_source *source, weft_error *err) {
     weft_adapter *self = calloc(1, sizeof *self);
     (void)host;
-    (void)source; /* its keys say all that there is to know */
+    (void)source; /* all settings are in its keys */
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     self->keys = *(const core_config *)config;
     *out = self;
@@ -38,7 +39,7 @@ static void core_destroy(weft_adapter *self) {
     free(self);
 }
 
-/* A weight below a module; deviation 0: zeros, and trained. */
+/* Adds a weight below a module. deviation 0: starts at zero and is trained. */
 static weft_weight *add(const weft_builder *b, weft_module *module, const char *name, int64_t out, int64_t in,
                         double deviation) {
     weft_weight_spec spec = {.struct_size = (uint32_t)sizeof spec, .name = name, .class_name = "Linear"};
@@ -50,7 +51,7 @@ static weft_weight *add(const weft_builder *b, weft_module *module, const char *
     return b->weight(b->ctx, module, &spec);
 }
 
-/* The projections of the first matrix of a width are those of all. */
+/* Sets the projections of site i: those of an earlier matrix with the same width, or new ones. */
 static void share(weft_adapter *self, const weft_adapter_job *job, uint32_t i, weft_module *module) {
     core_part *part = &self->parts[i];
     const int64_t rank = self->keys.rank;

@@ -1,5 +1,5 @@
-/* dialogue.c: a data plugin for a format of its own: a line is a dialogue, "question | answer | question | answer". The
- * tokenizer's chat template makes ids of it and says which belong to answers; each dialogue is a row. */
+/* dialogue.c: a data plugin for a custom format: each line is a dialogue, "question | answer | question | answer". The
+ * tokenizer's chat template encodes it and marks the ids of answers; each dialogue is a sequence. */
 #include <weft/data.h>
 #include <weft/random.h>
 
@@ -14,7 +14,7 @@ enum { MOST_TURNS = 64, MOST_LINE = 4096 };
 
 typedef struct row {
     int32_t *ids, *answers; /* context + 1 of each */
-    int32_t n, targets;     /* inputs; of them learned */
+    int32_t n, targets;     /* number of inputs, and of those with a target */
 } row;
 
 struct weft_data {
@@ -29,7 +29,7 @@ static void *zeros(const weft_host *host, size_t bytes) {
     return memory == NULL ? NULL : memset(memory, 0, bytes);
 }
 
-/* Ids of the last row, which counts them in n as yet. */
+/* Appends ids to the last sequence, which counts them in n during encoding. */
 static weft_status take(void *context, const int32_t *ids, const int32_t *answers, size_t n) {
     const weft_data *data = context;
     row *to = &data->rows[data->n_rows - 1];
@@ -118,13 +118,13 @@ static void dialogue_info(const weft_data *data, weft_data_info *out) {
 }
 
 static void dialogue_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
-    if (split == WEFT_SPLIT_VALIDATION) return; /* nothing is kept for evaluation */
+    if (split == WEFT_SPLIT_VALIDATION) return; /* no validation data */
     out->documents = out->rows = data->n_rows;
     out->tokens = data->tokens;
     out->targets = data->targets;
 }
 
-/* Row r of a request; NULL: padding. */
+/* Returns sequence r of a request, or NULL for padding. */
 static const row *row_of(const weft_data *data, const weft_leaf_request *request, int32_t r) {
     const uint64_t at = request->first_row + (uint64_t)r, n = data->n_rows;
     if (request->split == WEFT_SPLIT_TRAIN)

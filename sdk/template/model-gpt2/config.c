@@ -1,14 +1,14 @@
-/* config.c: reads config.json. A key either is understood, or is known to change nothing, or stops the run with its
- * name: a model that is computed almost right is worse than none.
+/* config.c: reads config.json. Each key must be supported, or be known to have no effect; any other key is an error
+ * with its name, because a model that computes almost correctly is worse than no model.
  *
- * The file is one object of numbers, words and flags, so no library is needed: `next_member` steps from one key and the
- * text of its value to the next, over whatever lies inside a value. */
+ * The file is one object of numbers, strings and flags, so no JSON library is needed: `next_member` steps from one key
+ * and the text of its value to the next, over any content of the value. */
 #include "config.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* A key or a value: text of the file. n = 0: there is none. */
+/* A key or a value, as a range of the file's text. n = 0: not present. */
 typedef struct span {
     const char *at;
     size_t n;
@@ -17,7 +17,7 @@ typedef struct span {
 typedef struct reader {
     const weft_model_source *source;
     weft_error *err;
-    weft_status status; /* the first mistake stays */
+    weft_status status; /* of the first error */
 } reader;
 
 static void complain(reader *r, const char *format, ...) WEFT_PRINTF(2, 3);
@@ -39,14 +39,14 @@ static int is(span text, const char *word) {
     return text.n == strlen(word) && memcmp(text.at, word, text.n) == 0;
 }
 
-/* ---- the text ---- */
+/* ---- text ---- */
 
 static const char *skip_blanks(const char *at, const char *end) {
     while (at < end && strchr(" \t\r\n,:", *at) != NULL && *at != '\0') at++;
     return at;
 }
 
-/* Behind the value that begins at `at`: a text with its quotes, an object or a list to its end, or a word. */
+/* Returns the end of the value that begins at `at`: a string with quotes, an object or list, or a word. */
 static const char *skip_value(const char *at, const char *end) {
     int depth = 0;
     for (; at < end; at++) {
@@ -59,7 +59,7 @@ static const char *skip_value(const char *at, const char *end) {
     return end;
 }
 
-/* The member at *at, of which key has no quotes; 0: there is no further one. */
+/* Reads the member at *at; the key has no quotes. Returns 0 after the last member. */
 static int next_member(const char **at, const char *end, span *key, span *value) {
     const char *begin = skip_blanks(*at, end), *after = begin;
     if (begin >= end || *begin != '"') return 0;
@@ -80,7 +80,7 @@ static const char *first_member(const weft_model_source *source, const char **en
     return at < *end && *at == '{' ? at + 1 : *end;
 }
 
-/* n = 0: absent or null. */
+/* Returns n = 0 if the key is absent or null. */
 static span find(const reader *r, const char *name) {
     const span none = {NULL, 0};
     const char *end = NULL, *at = first_member(r->source, &end);
@@ -92,7 +92,7 @@ static span find(const reader *r, const char *name) {
 
 /* ---- values ---- */
 
-/* fallback NAN: the key must be there. */
+/* Reads a number. fallback NAN: the key is required. */
 static double number(reader *r, const char *key, double least, double fallback) {
     const span value = find(r, key);
     char text[32], *end = text, allowed[64];
@@ -140,7 +140,7 @@ static int32_t activation(reader *r) {
     return WEFT_GELU_TANH;
 }
 
-/* Weft has no dropout: what a model was made with is left out only when its user says so. */
+/* Checks dropout: this model has no dropout, and the user must accept training without it. */
 static void judge_dropout(reader *r, int64_t dropout) {
     static const char *const keys[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     for (int i = 0; i < 3; i++)
@@ -153,12 +153,12 @@ static void judge_dropout(reader *r, int64_t dropout) {
 
 /* ---- keys ---- */
 
-/* Read below, or nothing of logits and gradients depends on them. */
+/* Keys that are read below, or that do not change logits and gradients. */
 static const char *const known[] = {
     "model_type", "architectures", "vocab_size", "n_embd", "n_inner", "n_layer", "n_head", "n_positions",
     "activation_function", "resid_pdrop", "embd_pdrop", "attn_pdrop", "layer_norm_epsilon", "initializer_range",
     "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "tie_word_embeddings", "bos_token_id", "eos_token_id",
-    /* and of the second sort: */
+    /* keys without effect: */
     "n_ctx", "pad_token_id", "use_cache", "dtype", "torch_dtype", "transformers_version", "summary_activation",
     "summary_first_dropout", "summary_proj_to_labels", "summary_type", "summary_use_proj", "task_specific_params",
     "reorder_and_upcast_attn", "_num_labels", "_name_or_path", "gradient_checkpointing"};

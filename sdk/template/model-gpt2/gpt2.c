@@ -1,10 +1,10 @@
 /* gpt2.c: GPT-2 (Radford et al., "Language Models are Unsupervised Multitask Learners", 2019), as a plugin.
  *
- * What sets it apart from LLaMA: places are learned, a table beside that of the ids; LayerNorm, whose gain has a bias;
- * an MLP without a gate; biases everywhere; and linears that the files hold as (in, out), with queries, keys and values
- * as one. docs/own-family.md goes through this file from the top to the bottom.
+ * Differences from LLaMA: learned positions, in a second table next to the token embedding; LayerNorm, whose gain has a
+ * bias; an MLP without a gate; biases everywhere; and linears stored as (in, out), with queries, keys and values in one
+ * matrix. docs/own-family.md explains this file from top to bottom.
  *
- * Modules and parameters have the names of the Hugging Face checkpoint and its order. */
+ * Modules and parameters have the names and the order of the Hugging Face checkpoint. */
 #include "config.h"
 
 #include <math.h>
@@ -58,7 +58,7 @@ static void gpt2_info(const weft_model *self, weft_model_info *out) {
     out->head_path = "lm_head";
 }
 
-/* ---- what there is ---- */
+/* ---- modules and weights ---- */
 
 static weft_weight *table(const weft_model *self, const weft_builder *b, weft_module *in, const char *name,
                           int64_t rows) {
@@ -83,8 +83,8 @@ static weft_weight *layer_norm(const weft_model *self, const weft_builder *b, we
     return b->weight(b->ctx, in, &spec);
 }
 
-/* A product from the other side: the file has the matrix as (in, out). shrink: what adds to the residual begins smaller
- * by the root of how often that is. */
+/* Adds a transposed linear: the file stores the matrix as (in, out). shrink: divides the initial deviation of
+ * projections that add to the residual by the square root of their number. */
 static weft_weight *conv1d(const weft_model *self, const weft_builder *b, weft_module *in, const char *name,
                            int64_t outputs, int64_t inputs, int shrink) {
     const double times = shrink ? sqrt(2.0 * (double)self->config.layers) : 1;
@@ -153,9 +153,9 @@ static weft_status gpt2_declare(weft_model *self, const weft_builder *b, weft_er
     return WEFT_OK;
 }
 
-/* ---- what is computed ---- */
+/* ---- forward ---- */
 
-/* -> (B, T, width) */
+/* Returns (B, T, width). */
 static weft_value embed(const weft_model *self, weft_graph *g, const weft_ops *ops) {
     const weft_value words = ops->embedding(g, ops->ids(g), self->ids);
     const weft_value places = ops->embedding(g, ops->positions(g), self->places);
@@ -189,7 +189,8 @@ static weft_value mlp(const weft_model *self, int64_t index, weft_graph *g, cons
     return ops->add(g, x, ops->linear(g, up, block->down));
 }
 
-/* Segments as they were declared: 0 embed, 1 + 2n attention of block n, 2 + 2n its MLP, at last the head. */
+/* Records a segment by its number: 0 embed, 1 + 2n attention of block n, 2 + 2n its MLP, and the head as the last
+ * one. */
 static weft_value gpt2_forward(const weft_model *self, uint32_t segment, weft_graph *g, const weft_ops *ops,
                                weft_value carry) {
     const weft_value none = {0};

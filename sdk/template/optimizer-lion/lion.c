@@ -1,16 +1,16 @@
-/* lion: the sign of an interpolated momentum as the update (Chen et al., "Symbolic Discovery of Optimization
+/* lion: Lion, whose update is the sign of an interpolated momentum (Chen et al., "Symbolic Discovery of Optimization
  * Algorithms", arXiv 2302.06675).
  *
  *     d = beta1 m + (1 - beta1) g
  *     w = w - lr (sign(d) + weight_decay w)
  *     m = beta2 m + (1 - beta2) g
  *
- * A whole optimizer plugin, to be copied: keys, state, what changes from step to step, the update, and the table.
+ * A complete optimizer plugin, to be copied: keys, state, per-step values, the update, and the table.
  */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <weft/optimizer.h>
 
-/* The keys of [optimizer]: type, name, default, range, unit, flags, help. They become struct lion_config. */
+/* The keys of [optimizer]: type, name, default, range, unit, flags, help. They define struct lion_config. */
 /* clang-format off */
 #define LION_KEYS(K)                                                                                                   \
     K(F64,  lr,           "1e-4", "[0,inf)", "", WEFT_SAME, "Step size, before the schedule.")                    \
@@ -20,10 +20,10 @@
 /* clang-format on */
 WEFT_KEYS(lion_config, LION_KEYS)
 
-/* What the update needs to know of a step. It lies in the device's memory; lion_prepare fills it. */
+/* Values of the update that depend on the step, in device memory; lion_prepare fills them. */
 WEFT_HP(lion_hp, float lr; float weight_decay; float take1; float take2;)
 
-/* The update of one element, for every device: w and s0 are assigned, g, hp and range are read. fp32 only. */
+/* The update of one element, for every device: assigns w and s0, reads g, hp and range. fp32 only. */
 /* clang-format off */
 WEFT_ELEMENTWISE(lion_update, lion_hp, 1,
     float d = s0 + hp->take1 * (g - s0);
@@ -51,7 +51,7 @@ static void lion_destroy(weft_optimizer *optimizer) {
     if (optimizer != NULL) optimizer->host->release(optimizer->host, optimizer);
 }
 
-/* One number per weight, s0 in the update; the host keeps it, saves it and cuts it among ranks. */
+/* Returns one state, a number per weight: s0 in the update. The host stores, saves and shards it. */
 static const weft_state_slot *lion_states(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride) {
     static const weft_state_slot slots[] = {{(uint32_t)sizeof(weft_state_slot), 0, "exp_avg", WEFT_F32, 1, 4}};
     (void)optimizer;
@@ -65,7 +65,7 @@ static int64_t lion_hp_size(const weft_optimizer *optimizer) {
     return (int64_t)sizeof(lion_hp);
 }
 
-/* Once per step, in double. step->lr is the key lr times the schedule. */
+/* Fills hp once per step, in double. step->lr is the key lr times the schedule. */
 static weft_status lion_prepare(weft_optimizer *optimizer, void *hp, const weft_step_info *step, weft_error *err) {
     const lion_config *c = &optimizer->config;
     lion_hp *out = hp;
@@ -77,7 +77,7 @@ static weft_status lion_prepare(weft_optimizer *optimizer, void *hp, const weft_
     return WEFT_OK;
 }
 
-/* For the schedule, which multiplies it, and for what is printed. */
+/* Returns the step size that the schedule multiplies and that logs print. */
 static double lion_lr(const weft_optimizer *optimizer) {
     return optimizer->config.lr;
 }

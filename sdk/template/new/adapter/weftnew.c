@@ -1,25 +1,25 @@
-/* weftnew-id: an adapter. Low-rank updates of the linears in the model's blocks.
+/* weftnew-id: an adapter: low-rank updates of the linears in the model's blocks.
  *
  *     y = x W^T + (x A^T) B^T
  *
- * `create`, `declare` once, and `linear` for each recording of a segment are called by the main thread; `merge` by
- * several at once, for rows of their own. What is added are weights as a model's: the host draws, trains, shards, saves
- * and reads them, and the base stays as it is. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * The main thread calls `create`, `declare` once, and `linear` for each recording of a segment. Several threads call
+ * `merge`, each for separate rows. The added weights are treated like a model's: the host initializes, trains, shards,
+ * saves and loads them. The base model does not change. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <math.h>
 #include <weft/adapter.h>
 #include <weft/plugin.h>
 
-/* The keys of [adapter]: type, name, default, range, unit, flags, help. They become struct weftnew_config. */
+/* The keys of [adapter]: type, name, default, range, unit, flags, help. They define struct weftnew_config. */
 /* clang-format off */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(I64, rank, "4", "[1,1k]", "", WEFT_SAME, "Rows of A, and columns of B.")
 /* clang-format on */
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 
-/* What is added at one site. */
+/* Weights added at one site. */
 typedef struct low_rank {
-    weft_weight *a, *b; /* (rank, in) and (out, rank); NULL: nothing is */
+    weft_weight *a, *b; /* (rank, in) and (out, rank); NULL: not adapted */
     int64_t in;
 } low_rank;
 
@@ -29,8 +29,8 @@ struct weft_adapter {
     low_rank *at; /* by site; NULL before `declare` */
 };
 
-/* An adapter that is continued has its rank in the shapes of its file, which the host holds against those that
- * `declare` gives. With more to remember, write it in `config_json` and read source->config_text here. */
+/* A resumed adapter has its rank in the shapes of its file, which the host compares with those declared here. To save
+ * more settings, write them in `config_json` and read source->config_text here. */
 static weft_status weftnew_create(weft_adapter **out, const weft_host *host, const void *config,
                                   const weft_adapter_source *source, weft_error *err) {
     weft_adapter *self = (weft_adapter *)host->alloc(host, sizeof *self, 8);
@@ -49,7 +49,7 @@ static void weftnew_destroy(weft_adapter *self) {
     self->host->release(self->host, self);
 }
 
-/* A matrix below a module. deviation 0: zeros, so that the model starts as it is. */
+/* Adds a matrix below a module. deviation 0: zeros, so that the adapted model initially equals the base model. */
 static weft_weight *add_matrix(const weft_builder *b, weft_module *module, const char *name, int64_t out, int64_t in,
                                double deviation) {
     weft_weight_spec spec;
@@ -64,7 +64,7 @@ static weft_weight *add_matrix(const weft_builder *b, weft_module *module, const
     return b->weight(b->ctx, module, &spec);
 }
 
-/* Linears of blocks; a slice (whole >= 0) is changed with the matrix that it is cut from. */
+/* Returns 1 for linears of blocks. A slice (whole >= 0) is adapted with its full matrix. */
 static int is_adapted(const weft_site *site) {
     return site->kind == WEFT_SITE_LINEAR && site->whole < 0 && site->layer >= 0;
 }
@@ -101,7 +101,7 @@ static weft_value weftnew_linear(const weft_adapter *self, uint32_t site, weft_g
     return ops->add(g, y, ops->linear(g, ops->linear(g, x, at->a), at->b));
 }
 
-/* W + B A, some rows of it, for `weft merge`. */
+/* Computes W + B A for a range of rows, for `weft merge`. */
 static weft_status weftnew_merge(const weft_adapter *self, const weft_merge *what, weft_error *err) {
     const low_rank *at = &self->at[what->site];
     const float *a = what->values(what->context, at->a), *b = what->values(what->context, at->b);

@@ -1,26 +1,26 @@
-/* weftnew-id: a communicator that wraps another, counts what it moves, and says so at the end.
+/* weftnew-id: a communicator that wraps another one, counts its exchanges, and logs the counts at the end.
  *
- * Each slot passes its call on. The handles are the wrapped communicator's own; what this plugin keeps is in one place
- * for the whole process. Its ranks are started as those of what it wraps (WEFT_NOTE_LAUNCH_AS). All slots are called by
- * the main thread, and those that start an exchange return at once: join, test or wait ends it. */
-#define WEFT_MIN_SDK   WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * Each slot forwards its call. The handles are the wrapped communicator's own; this plugin's own data is global to the
+ * process. Its ranks are launched like those of the wrapped communicator (WEFT_NOTE_LAUNCH_AS). The main thread calls
+ * all slots. Slots that start an exchange return immediately: join, test or wait ends it. */
+#define WEFT_MIN_SDK   WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH_AS("mpi")
 #include <weft/comm.h>
 #include <weft/host.h>
 #include <weft/plugin.h>
 
-/* The keys of [comm]: type, name, default, range, unit, flags, help. They become struct weftnew_config. */
+/* The keys of [comm]: type, name, default, range, unit, flags, help. They define struct weftnew_config. */
 /* clang-format off */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(STR, wraps, "mpi", "", "", WEFT_SAME, "The communicator that works: of those that WEFT_NOTE_LAUNCH_AS names.")
 /* clang-format on */
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 
-static const weft_comm_plugin *inner; /* the wrapped one's table, from the first `create` on */
-static const weft_host *teller;       /* whose log it is */
-static int64_t exchanges, elements;   /* that were started, and of this rank's operands */
-static int32_t worlds;                /* that there are now */
-static int left_alone;                /* this rank has failed, and the wrapped one can only be left as it is */
+static const weft_comm_plugin *inner; /* table of the wrapped communicator, set by the first `create` */
+static const weft_host *teller;       /* host for logging */
+static int64_t exchanges, elements;   /* started exchanges, and elements of this rank's operands */
+static int32_t worlds;                /* number of existing worlds */
+static int left_alone;                /* this rank has failed, and the wrapped communicator cannot be destroyed */
 
 static weft_status weftnew_create(weft_comm **out, const weft_host *given, const void *config, const weft_comm_job *job,
                                   weft_error *err) {
@@ -87,7 +87,7 @@ static weft_status weftnew_wait(weft_comm *comm, weft_comm_handle *handle, weft_
     return inner->wait(comm, handle, err);
 }
 
-/* ---- slots that the wrapped one may not have: what the host would do then ---- */
+/* ---- slots that the wrapped communicator may lack: the host's fallback ---- */
 
 static weft_status weftnew_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
     return inner->join == NULL ? inner->wait(comm, handle, err) : inner->join(comm, handle, stream, err);

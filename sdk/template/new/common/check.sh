@@ -1,6 +1,6 @@
 #!/bin/sh
-# check.sh FILE: the plugin is tried by the rules of its kind, the last of which train a small model with it, stop and resume, and
-# prove that every strategy gives the same bits. WEFT=<program> where weft is not in PATH.
+# check.sh FILE: runs the conformance tests of the plugin's kind. The last tests train a small model with it, stop and resume, and
+# compare the bits of all strategies. Set WEFT=<program> if weft is not in PATH.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 weft=${WEFT:-weft}

@@ -1,14 +1,15 @@
-/* weftnew-id: data. A line of a file is a document, and a document is a row; all of it is learned.
+/* weftnew-id: a data plugin: each line of a file is a document, each document is a sequence, and every token is a
+ * target.
  *
- * `create` reads and encodes everything, once, by the main thread; the rest is asked by any thread, several at once,
- * so what was made is read only. Row n of the training stream is the same wherever it is asked for: epoch after epoch,
- * each a permutation, so that a resumed run needs no replay and ranks see the same. Every leaf is judged before it is
- * used. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * The main thread calls `create` once, which reads and encodes all data. Any thread may call the other functions,
+ * several at once, so the data is read-only afterwards. Sequence n of the training stream is always the same: the
+ * stream consists of epochs, each a permutation, so a resumed run needs no replay and all ranks see the same data. The
+ * host validates every micro-batch before it uses it. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <weft/data.h>
 #include <weft/random.h>
 
-/* The keys of [data]: type, name, default, range, unit, flags, help. They become struct weftnew_config. */
+/* The keys of [data]: type, name, default, range, unit, flags, help. They define struct weftnew_config. */
 /* clang-format off */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(PATH, path,    NULL,  "",       "",       WEFT_SAME, "A line is a document.")                                    \
@@ -19,7 +20,7 @@ WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 enum { MOST_LINE = 65536 };
 
 typedef struct row {
-    int32_t *ids; /* one more than inputs: the last is a target alone */
+    int32_t *ids; /* one more than inputs: the last is only a target */
     int32_t n;    /* inputs */
 } row;
 
@@ -28,7 +29,7 @@ struct weft_data {
     weftnew_config config;
     uint64_t seed, n_rows, tokens, targets, hash;
     row *rows;
-    int is_full; /* the row that was encoded last has more tokens than it may */
+    int is_full; /* the sequence encoded last exceeds the limit */
 };
 
 static void *zeros(const weft_host *host, size_t bytes) {
@@ -36,7 +37,7 @@ static void *zeros(const weft_host *host, size_t bytes) {
     return memory == NULL ? NULL : memset(memory, 0, bytes);
 }
 
-/* Ids of the last row, which counts them all in n as yet. */
+/* Appends ids to the last sequence, which counts all of them in n during encoding. */
 static weft_status take(void *context, const int32_t *ids, size_t n) {
     weft_data *data = (weft_data *)context;
     row *to = &data->rows[data->n_rows - 1];
@@ -128,21 +129,21 @@ static weft_status weftnew_create(weft_data **out, const weft_host *host, const 
     return status;
 }
 
-/* Field by field: out may be shorter or longer than this file's struct. */
+/* Sets single fields: out may be shorter or longer than this file's struct. */
 static void weftnew_info(const weft_data *data, weft_data_info *out) {
     out->n_lengths = 1;
     out->lengths[0] = (int32_t)data->config.context;
-    out->fingerprint = data->hash ^ data->seed; /* of all that decides the rows: a resume refuses another one */
+    out->fingerprint = data->hash ^ data->seed; /* hash of all inputs of the sequences; resume fails if it differs */
 }
 
 static void weftnew_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
-    if (split == WEFT_SPLIT_VALIDATION) return; /* nothing is kept for evaluation */
+    if (split == WEFT_SPLIT_VALIDATION) return; /* no validation data */
     out->documents = out->rows = data->n_rows;
     out->tokens = data->tokens;
     out->targets = data->targets;
 }
 
-/* Row r of a request; NULL: padding. */
+/* Returns sequence r of a request, or NULL for padding. */
 static const row *row_of(const weft_data *data, const weft_leaf_request *request, int32_t r) {
     const uint64_t at = request->first_row + (uint64_t)r, n = data->n_rows;
     if (request->split == WEFT_SPLIT_TRAIN)

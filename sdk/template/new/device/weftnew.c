@@ -1,26 +1,26 @@
-/* weftnew-id: a device that wraps another, counts what is asked of it, and says so at the end.
+/* weftnew-id: a device that wraps another one, counts the calls, and logs the counts at the end.
  *
- * Each slot passes its call on. The handles are the wrapped device's own, so that tables of its extensions, which have
- * functions of their own for them, work as they did; what this plugin keeps is in one place for the whole process. All
- * slots are called by the main thread, but for those marked [any-thread] in weft/device.h, and return at once: a kernel
- * runs when its stream gets there. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * Each slot forwards its call. The handles are the wrapped device's own, so that the tables of its extensions, which
+ * have separate functions, accept them; this plugin's own data is global to the process. The main thread calls all
+ * slots except those marked [any-thread] in weft/device.h. Calls return immediately: a kernel runs when its stream
+ * reaches it. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <weft/device.h>
 #include <weft/host.h>
 #include <weft/plugin.h>
 
-/* The keys of [device]: type, name, default, range, unit, flags, help. They become struct weftnew_config. */
+/* The keys of [device]: type, name, default, range, unit, flags, help. They define struct weftnew_config. */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(STR, wraps, "cpu", "", "", WEFT_SAME,                                                                            \
       "The device that works; its own keys stand in its own section, [device.cpu].")
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 
-static const weft_device_plugin *inner; /* the wrapped one's table, from the first `create` on */
-static const weft_host *teller;         /* whose log it is */
-static int64_t kernels, copies, bytes;  /* that were asked for; bytes: of copies */
-static int32_t devices;                 /* that there are now */
+static const weft_device_plugin *inner; /* table of the wrapped device, set by the first `create` */
+static const weft_host *teller;         /* host for logging */
+static int64_t kernels, copies, bytes;  /* numbers of calls; bytes: of copies */
+static int32_t devices;                 /* number of existing devices */
 
-/* ---- how it begins and ends ---- */
+/* ---- create and destroy ---- */
 
 static weft_status weftnew_create(weft_device **out, const weft_host *given, const void *config, int32_t index,
                                   weft_error *err) {
@@ -126,7 +126,7 @@ static weft_status weftnew_convert(weft_device *device, weft_stream *s, weft_ref
     return inner->convert(device, s, to, dtype_to, from, dtype_from, n, err);
 }
 
-/* ---- kernels: their name, and the struct of their arguments; ROOM: and how much workspace they need ---- */
+/* ---- kernels: name and argument struct; ROOM: also the workspace query ---- */
 
 #define KERNEL(name, type)                                                                                             \
     static weft_status weftnew_##name(weft_device *device, weft_stream *s, const type *args, weft_error *err) {        \

@@ -1,15 +1,15 @@
-/* weftnew-id: a model. Blocks of causal attention and a two-layer perceptron, with learned positions and an RMSNorm
- * before each.
+/* weftnew-id: a model plugin: transformer blocks of causal attention and a two-layer MLP, with learned positions and an
+ * RMSNorm before each.
  *
  *     x = embed[id] + places[position]
  *     x = x + o(attention(q(h), k(h), v(h)))     h = norm(x)
  *     x = x + down(silu(up(h)))                  h = norm(x)
  *     logits = norm(x) embed^T
  *
- * All is called by the main thread: `create` reads config.json, `declare` says once which modules and weights there
- * are and where forward may be cut, and `forward` records one piece, for each mode and leaf length. Nothing is
- * computed here: gradients, memory, devices and ranks are the host's. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * The main thread calls all functions. `create` reads config.json, `declare` declares once the modules, weights and
+ * segments, and `forward` records one segment for each mode and micro-batch length. The functions compute no numbers:
+ * the host manages gradients, memory, devices and ranks. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <math.h>
 #include <stdlib.h>
 #include <weft/model.h>
@@ -33,7 +33,7 @@ struct weft_model {
 
 /* ---- config.json ---- */
 
-/* The number of a key; the first key of that name counts. A model with more to say takes a JSON library. */
+/* Reads the number of a key; the first key with that name counts. A more complex config.json needs a JSON library. */
 static weft_status read_number(int64_t *out, const weft_model_source *source, const char *key, int64_t most,
                                weft_error *err) {
     char quoted[64];
@@ -93,7 +93,7 @@ static void weftnew_info(const weft_model *self, weft_model_info *out) {
     out->head_path = "lm_head";
 }
 
-/* ---- what there is ---- */
+/* ---- modules and weights ---- */
 
 static weft_weight *weight(const weft_builder *b, weft_module *module, const char *name, int32_t role, int64_t out,
                            int64_t in) {
@@ -129,7 +129,7 @@ static void declare_block(weft_model *self, const weft_builder *b, weft_module *
     (void)b->segment(b->ctx, module, name);
 }
 
-/* Mistakes are kept by the host, which tells the first. */
+/* The host stores errors and reports the first. */
 static weft_status weftnew_declare(weft_model *self, const weft_builder *b, weft_error *err) {
     weft_module *root = b->module(b->ctx, NULL, "", "LanguageModel");
     weft_module *model = b->module(b->ctx, root, "model", "Model"), *layers;
@@ -147,7 +147,7 @@ static weft_status weftnew_declare(weft_model *self, const weft_builder *b, weft
     return WEFT_OK;
 }
 
-/* ---- what is computed ---- */
+/* ---- forward ---- */
 
 static weft_value attention(const weft_model *self, weft_graph *g, const weft_ops *ops, const block *from,
                             weft_value x) {
@@ -184,7 +184,7 @@ static weft_value weftnew_forward(const weft_model *self, uint32_t segment, weft
         return perceptron(g, ops, from, x);
     }
     ops->lm_head(g, ops->rms_norm(g, carry, self->norm, 1e-5), self->head, NULL);
-    carry.id = 0; /* nothing comes after the head */
+    carry.id = 0; /* the head has no carry */
     return carry;
 }
 

@@ -1,15 +1,14 @@
-/* weftnew-id: an optimizer. Gradient descent with a momentum.
+/* weftnew-id: an optimizer: gradient descent with momentum.
  *
  *     m = momentum m + g
  *     w = w - lr (m + weight_decay w)
  *
- * `create`, `states`, `hp_size` and `lr` are asked at start, `prepare` once per step, all by the main thread; the
- * update runs for every element, on the device and on several threads of it. The host owns state and weights, saves
- * them and cuts them among ranks. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * The main thread calls `create`, `states`, `hp_size` and `lr` at start, and `prepare` once per step. The update runs
+ * for every element, in several threads of the device. The host owns state and weights, saves them and shards them. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <weft/optimizer.h>
 
-/* The keys of [optimizer]: type, name, default, range, unit, flags, help. They become struct weftnew_config. */
+/* The keys of [optimizer]: type, name, default, range, unit, flags, help. They define struct weftnew_config. */
 /* clang-format off */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(F64, lr,           "1e-2", "[0,inf)", "", WEFT_SAME, "Step size, before the schedule.")                          \
@@ -18,10 +17,10 @@
 /* clang-format on */
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 
-/* What the update needs to know of a step. It lies in the device's memory; weftnew_prepare fills it. */
+/* Values of the update that depend on the step, in device memory; weftnew_prepare fills them. */
 WEFT_HP(weftnew_hp, float lr; float momentum; float weight_decay;)
 
-/* The update of one element, for every device: w and s0 are assigned, g, hp and range are read. fp32 only. */
+/* The update of one element, for every device: assigns w and s0, reads g, hp and range. fp32 only. */
 /* clang-format off */
 WEFT_ELEMENTWISE(weftnew_update, weftnew_hp, 1,
     s0 = hp->momentum * s0 + g;
@@ -47,7 +46,7 @@ static void weftnew_destroy(weft_optimizer *optimizer) {
     if (optimizer != NULL) optimizer->host->release(optimizer->host, optimizer);
 }
 
-/* One number per weight, s0 in the update. */
+/* Returns one state, a number per weight: s0 in the update. */
 static const weft_state_slot *weftnew_states(const weft_optimizer *optimizer, int64_t *n_states, uint32_t *stride) {
     static const weft_state_slot slots[] = {{(uint32_t)sizeof(weft_state_slot), 0, "momentum", WEFT_F32, 1, 4}};
     (void)optimizer;
@@ -61,7 +60,7 @@ static int64_t weftnew_hp_size(const weft_optimizer *optimizer) {
     return (int64_t)sizeof(weftnew_hp);
 }
 
-/* Once per step, in double. step->lr is the key lr times the schedule. */
+/* Fills hp once per step, in double. step->lr is the key lr times the schedule. */
 static weft_status weftnew_prepare(weft_optimizer *optimizer, void *hp, const weft_step_info *step, weft_error *err) {
     weftnew_hp *out = (weftnew_hp *)hp;
     (void)err;
@@ -71,7 +70,7 @@ static weft_status weftnew_prepare(weft_optimizer *optimizer, void *hp, const we
     return WEFT_OK;
 }
 
-/* For the schedule, which multiplies it, and for what is printed. */
+/* Returns the step size that the schedule multiplies and that logs print. */
 static double weftnew_lr(const weft_optimizer *optimizer) {
     return optimizer->config.lr;
 }

@@ -1,16 +1,16 @@
-/* weftnew-id: a wrap policy. Runs of blocks are units, and the rest is the root unit.
+/* weftnew-id: a wrap policy: consecutive blocks form units, and all other parameters form the root unit.
  *
- * It is asked once per run, on every rank, by the main thread, before anything is planned: the same job must give the
- * same units. Which units there are changes what travels when, and no bit of a result. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * The main thread of every rank calls it once per run, before planning. The same job must produce the same units. Units
+ * determine the timing of communication, and do not change any bit of a result. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <weft/policy.h>
 
-/* The keys of [policy]: type, name, default, range, unit, flags, help. They become struct weftnew_config. */
+/* The keys of [policy]: type, name, default, range, unit, flags, help. They define struct weftnew_config. */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(I64, blocks, "2", "[1,inf)", "blocks", WEFT_SAME, "Blocks of a unit; the last one may have fewer.")
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 
-/* The n-th block at or behind module i, or the last one before there are no more; -1: there is none. */
+/* Returns the n-th block at or after module i, the last block if there are fewer, or -1 if there is no block. */
 static int64_t block_behind(const weft_policy_job *job, uint32_t i, int64_t n) {
     int64_t found = -1;
     for (; i < job->n_modules && n > 0; i++) {
@@ -21,7 +21,7 @@ static int64_t block_behind(const weft_policy_job *job, uint32_t i, int64_t n) {
     return found;
 }
 
-/* A unit is called by its module's path, or "first..last". */
+/* Creates a unit with its module's path as the name, or "first..last". */
 static int32_t unit_of(const weft_wrap *wrap, const char *first, const char *last) {
     char name[2048];
     const int one = strcmp(first, last) == 0;
@@ -34,7 +34,7 @@ static weft_status weftnew_units(const weft_host *host, const void *config, cons
     const int64_t blocks = ((const weftnew_config *)config)->blocks;
     int64_t first = block_behind(job, 0, 1), i;
     (void)host;
-    (void)err; /* a mistake of claims is kept by the host, which tells it */
+    (void)err; /* the host stores and reports errors of claims */
     while (first >= 0) {
         const int64_t last = block_behind(job, (uint32_t)first, blocks);
         const int32_t unit = unit_of(wrap, weft_policy_module(job, (uint32_t)first)->path,

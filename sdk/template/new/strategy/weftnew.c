@@ -1,10 +1,11 @@
-/* weftnew-id: a strategy. Every rank holds the whole model, takes its own leaves, and gives each gradient to all.
+/* weftnew-id: a strategy: every rank holds the full model, processes its own micro-batches, and all-reduces the
+ * gradients.
  *
- * A strategy is a pure compiler: the host asks how many replicas there are, where each unit lies, and which events a
- * rank runs for a step; then once more for evaluation and for generation, where a rank runs one leaf forward. It is
- * asked by the main thread, before anything runs, for every rank. What it answers is judged before it is used: `weft
- * plan --print-program` prints it, with a mark where it does not hold. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * A strategy is a pure compiler. The host queries the number of replicas, the placement of each unit, and the step
+ * program of a rank. It compiles again for evaluation and for generation, in which a rank runs one micro-batch forward.
+ * The main thread makes all calls, for every rank, before the run starts. The host validates the program before it
+ * runs: `weft plan --print-program` prints it and marks the instruction that is wrong. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <weft/emit.h>
 
 WEFT_NO_KEYS(weftnew_config)
@@ -18,7 +19,7 @@ static weft_status weftnew_replicas(const weft_host *host, const void *config, c
     return WEFT_OK;
 }
 
-/* Who keeps what of each unit: all of everything, on every rank. */
+/* Fills the placement of each unit: every rank holds all of it. */
 static weft_status weftnew_place(const weft_host *host, const void *config, const weft_strategy_job *job,
                                  weft_placement *units, int32_t *owners, weft_error *err) {
     int32_t u;
@@ -33,9 +34,9 @@ static weft_status weftnew_place(const weft_host *host, const void *config, cons
     return WEFT_OK;
 }
 
-/* A unit's gradient of a leaf is complete after the lowest segment that reads it. It joins the sum there, and after
- * the rank's last leaf every rank gets the finished sum. In queue 0 an event has ended when the next one starts; in
- * queues 1 to 3 it runs beside what follows, up to its WAIT. */
+/* The gradient of a unit for a micro-batch is complete after the lowest segment that reads the unit. It is added to the
+ * sum there, and after the rank's last micro-batch every rank receives the finished sum. An instruction of queue 0 ends
+ * before the next one starts; one of queues 1 to 3 runs concurrently with the following ones until its WAIT. */
 static void complete(weft_emit *e, int32_t unit, int32_t leaf, int is_last) {
     (void)weft_emit_reduce(e, unit, leaf, WEFT_SCOPE_ALL, 0);
     if (is_last) (void)weft_emit_gather(e, unit, WEFT_WHAT_SUM, 0);

@@ -1,8 +1,9 @@
-/* weftnew-id: a tokenizer. Each byte is an id; 256 begins a text and 257 ends it.
+/* weftnew-id: a tokenizer: each byte is an id; 256 is BOS and 257 is EOS.
  *
- * `create` and `file` are called by the main thread, all else by any, several at once, so what was made is read only.
- * Every byte of a text reaches the ids, a NUL as well, and what a sink answers goes back to the caller. */
-#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest host it works with; newer things of the headers are then hidden */
+ * The main thread calls `create` and `file`. Any thread may call the other functions, several at once, so the data is
+ * read-only. Every byte of a text is encoded, including NUL, and the status returned by a sink is returned to the
+ * caller. */
+#define WEFT_MIN_SDK WEFT_SDK(1, 0) /* the oldest supported host; newer declarations are hidden */
 #include <weft/tokenizer.h>
 
 WEFT_NO_KEYS(weftnew_config)
@@ -13,7 +14,7 @@ struct weft_tokenizer {
     const weft_host *host;
 };
 
-/* directory: the model's, or that of [tokenizer] path; this tokenizer needs no file of it. */
+/* directory: the model's, or that of [tokenizer] path; this tokenizer needs no file. */
 static weft_status weftnew_create(weft_tokenizer **out, const weft_host *host, const void *config,
                                   const char *directory, weft_error *err) {
     weft_tokenizer *tokenizer = (weft_tokenizer *)host->alloc(host, sizeof *tokenizer, 8);
@@ -29,7 +30,7 @@ static void weftnew_destroy(weft_tokenizer *tokenizer) {
     if (tokenizer != NULL) tokenizer->host->release(tokenizer->host, tokenizer);
 }
 
-/* Field by field: out may be shorter or longer than this file's struct. */
+/* Sets single fields: out may be shorter or longer than this file's struct. */
 static void weftnew_info(const weft_tokenizer *tokenizer, weft_tokenizer_info *out) {
     (void)tokenizer;
     out->vocab_size = VOCABULARY;
@@ -57,7 +58,7 @@ static weft_status weftnew_encode(const weft_tokenizer *tokenizer, const weft_id
     return status == WEFT_OK && (flags & WEFT_ENCODE_EOS) != 0 ? put_one(sink, EOS) : status;
 }
 
-/* The bytes of one id; none for what is no token's. */
+/* Writes the bytes of one id; an id without a token has no bytes. */
 static size_t spell(char out[8], int32_t id, uint32_t flags) {
     if (id >= 0 && id < BOS) {
         out[0] = (char)(unsigned char)id;
