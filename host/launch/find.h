@@ -26,8 +26,8 @@ typedef struct weft_launch {
     weft_world world;
     bool must_launch; /* this process is a launcher and no rank: it starts world.size ranks with `launch` */
     char launch[512]; /* "/usr/bin/mpiexec -n {ranks}" */
-    char why
-        [512]; /* the reason for this communicator and against others; if offered ranks are not started, the reason for that; "": only one choice */
+    char why[512];    /* the reason for this communicator and against others; for offered ranks that are not
+                       * started, the reason for that; "": only one choice */
 } weft_launch;
 
 /* Determines world and launcher. config: its keys of [comm] are unread. */

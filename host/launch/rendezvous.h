@@ -5,7 +5,7 @@
  * serves the store in a thread, and the others connect through the first available of:
  *
  *     WEFT_RENDEZVOUS=host:port             set for all ranks by the user or the launcher
- *     MASTER_ADDR and MASTER_PORT           as torchrun sets them; MASTER_PORT is in use, so the store has the next port
+ *     MASTER_ADDR and MASTER_PORT           as torchrun sets them; the store has the port after MASTER_PORT
  *     SLURM_STEP_NODELIST, SLURM_JOB_ID     the first machine of a step, a port derived from the job
  *     one machine                           a socket named after the launcher's process
  */

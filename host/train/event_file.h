@@ -23,7 +23,7 @@ typedef struct weft_event_file {
     char path[4096];
 } weft_event_file;
 
-/* A new file in directory, which is made; steps from `step` on are this process's. */
+/* Creates a new file in directory, which is created too; steps from `step` on belong to this process. */
 weft_status weft_event_file_open(weft_event_file *self, const char *directory, uint64_t step, weft_error *err);
 void weft_event_file_close(weft_event_file *self); /* a zeroed one is fine */
 
@@ -32,7 +32,7 @@ typedef struct weft_scalar {
     double value;
 } weft_scalar;
 
-/* One event with n values, on its way to the disk when it returns. At most WEFT_MAX_SCALARS. */
+/* Writes one event with n values to the file. At most WEFT_MAX_SCALARS. */
 enum { WEFT_MAX_SCALARS = 8 };
 weft_status weft_event_file_add(weft_event_file *self, uint64_t step, const weft_scalar *scalars, int32_t n,
                                 weft_error *err);
