@@ -46,7 +46,7 @@ static bool is_path(const char *name) {
     return strchr(name, '/') != NULL;
 }
 
-/* Returns the requested family if no communicator was named, or none exists with that name. */
+/* Returns the requested family if no communicator was named, or the name is not a communicator's. */
 static const char *family_of(const search *self) {
     if (self->named == NULL) return WEFT_RANKS_FAMILY;
     if (is_path(self->named) || find_id(self, self->named) != NULL) return NULL;

@@ -25,9 +25,9 @@ typedef enum weft_pulse_state {
 
 typedef struct weft_pulse {
     _Alignas(64) _Atomic int32_t pid; /* 0: the rank has not begun */
-    _Atomic int32_t state;            /* once ENDED: the exit status */
-    _Atomic int32_t status;           /* the fatal signal; 0: no known crash */
-    _Atomic int32_t crash;            /* the signal of which it is dying; 0: none that it knows of */
+    _Atomic int32_t state;            /* weft_pulse_state */
+    _Atomic int32_t status;           /* once ENDED: the exit status */
+    _Atomic int32_t crash;            /* the fatal signal; 0: no known crash */
     _Atomic int32_t rank;
     _Atomic int32_t patience; /* seconds; 0: not read yet */
     _Atomic int32_t event;    /* -1: between passes */

@@ -35,7 +35,7 @@ static bool any_sharded(const weft_plan *plan) {
     return false;
 }
 
-/* Prints a line. An unsharded parameter is complete on this rank, unless kept says otherwise. */
+/* Prints a line. An unsharded parameter is complete on this rank if kept equals all. */
 static void print_line(FILE *to, bool sharded, const char *kind, const char *name, int64_t all, int64_t kept) {
     (void)fprintf(to, "[%s Mode] %s: %s, Total Parameter Count: %lld", sharded ? "FSDP" : "Non-FSDP", kind, name,
                   (long long)all);

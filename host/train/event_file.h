@@ -1,17 +1,17 @@
-/* host/train/event_file.h: numbers by step for TensorBoard: files out/tensorboard/events.out.tfevents.*, one per
- * process that trained.
+/* host/train/event_file.h: writes scalars by step for TensorBoard: files out/tensorboard/events.out.tfevents.*, one per
+ * training process.
  *
  * Such a file is a sequence of TFRecords (tensorflow/core/lib/io/record_writer.h): the length of a message as 8 bytes,
  * 4 bytes of masked CRC32C of these, the message, 4 bytes of masked CRC32C of it; all little-endian. A message is an
- * Event of tensorflow/core/util/event.proto, of which these fields are written:
+ * Event of tensorflow/core/util/event.proto with these fields:
  *
  *     double wall_time = 1;  int64 step = 2;
  *     one of:  string file_version = 3;  Summary summary = 5;  SessionLog session_log = 7;
  *     Summary: repeated Value value = 1;   Value: string tag = 1, float simple_value = 2
- *     SessionLog: Status status = 1, of which START = 1
+ *     SessionLog: Status status = 1, with START = 1
  *
- * A START at step N makes TensorBoard forget what earlier files of the directory say of steps from N on: that is how a
- * resumed run takes back what was not kept. */
+ * A START at step N makes TensorBoard discard the data of earlier files in the directory from step N on. With it a
+ * resumed run removes the results of discarded steps. */
 #ifndef WEFT_HOST_TRAIN_EVENT_FILE_H
 #define WEFT_HOST_TRAIN_EVENT_FILE_H
 
