@@ -1,5 +1,5 @@
-/* host/base/ahead.c: see ahead.h. What goes through the files is sendfile to /dev/null: it reads as any program
- * does, with the kernel's own read-ahead, but copies nothing. */
+/* host/base/ahead.c: see ahead.h. The thread reads files with sendfile to /dev/null, which uses the kernel's normal
+ * read-ahead but copies no data. */
 #include "base/ahead.h"
 
 #include <errno.h>
@@ -9,15 +9,15 @@
 #include <sys/sendfile.h>
 #include <unistd.h>
 
-enum { STEP = 1 << 20 }; /* bytes at once */
+enum { STEP = 1 << 20 }; /* bytes per call */
 
 struct weft_ahead {
     const weft_tensor_file *files;
     int32_t n;
-    bool stop; /* under the lock, as passed and wanted */
+    bool stop; /* under the lock, like passed and wanted */
     int64_t lead;
-    int64_t passed; /* bytes that are in the cache, of all files in a row; INT64_MAX: what can be, is */
-    int64_t wanted; /* bytes that somebody has waited for */
+    int64_t passed; /* cached bytes over all files in sequence; INT64_MAX: done */
+    int64_t wanted; /* highest offset that a reader has waited for */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t passes, may_pass;
@@ -30,7 +30,7 @@ static void note_passed(weft_ahead *self, int64_t passed) {
     (void)pthread_mutex_unlock(&self->lock);
 }
 
-/* Waits until byte `at` is near enough to what is wanted. False: stop. */
+/* Waits until byte `at` is within `lead` of the wanted offset. Returns false to stop. */
 static bool wait_until_wanted(weft_ahead *self, int64_t at) {
     bool stop = false;
     (void)pthread_mutex_lock(&self->lock);
@@ -40,13 +40,13 @@ static bool wait_until_wanted(weft_ahead *self, int64_t at) {
     return !stop;
 }
 
-/* One file, of which `before` bytes lie in front. False: it could not be read to its end, or stop. */
+/* Reads one file that starts at offset `before` of the sequence. Returns false on a read error or stop. */
 static bool pass_file(weft_ahead *self, const weft_tensor_file *file, int nowhere, int64_t before) {
     const int64_t end = before + (int64_t)file->bytes;
     const int from = open(file->path, O_RDONLY | O_CLOEXEC);
     int64_t at = before;
     if (from < 0) return false;
-    (void)posix_fadvise(from, 0, 0, POSIX_FADV_SEQUENTIAL); /* twice the read-ahead */
+    (void)posix_fadvise(from, 0, 0, POSIX_FADV_SEQUENTIAL); /* doubles the read-ahead */
     while (at < end && wait_until_wanted(self, at)) {
         const ssize_t n = sendfile(nowhere, from, NULL, STEP);
         if (n < 0 && errno == EINTR) continue;

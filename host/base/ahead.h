@@ -1,9 +1,9 @@
-/* host/base/ahead.h: files brought into the kernel's cache from front to back, ahead of those who read them.
+/* host/base/ahead.h: a thread that reads files into the page cache from front to back, ahead of their readers.
  *
- * Two threads that take pieces of one file by turns look like one reader to the kernel only while they stay close; when
- * they do not, its read-ahead begins small again and again: a file of 1 GB then took 1.3 s, where one program that
- * reads from front to back takes 0.45. So a thread of its own goes through the files in their order, and readers wait
- * until it has passed what they want. It is only a help: where it cannot go on, readers go on without it. */
+ * Two threads that read alternate parts of one file look like one reader to the kernel only while they stay close. Once
+ * they drift, the kernel's read-ahead window restarts small again and again. A file of 1 GB then took 1.3 s, where one
+ * program that reads from front to back takes 0.45 s. This thread therefore reads the files in order, and readers wait
+ * until it has passed the bytes they need. It is only an optimization: if it fails, readers continue without it. */
 #ifndef WEFT_HOST_BASE_AHEAD_H
 #define WEFT_HOST_BASE_AHEAD_H
 
@@ -11,12 +11,12 @@
 
 typedef struct weft_ahead weft_ahead;
 
-/* Begins with the first file, and stays no more than `lead` bytes before what somebody waits for, or has waited for.
- * The files, which must stay, are opened once more by their paths. NULL: no thread could be had. */
+/* Starts with the first file, and reads at most `lead` bytes past the highest offset that a reader has waited for.
+ * Opens each file again by its path, so the files must stay. Returns NULL if no thread can be created. */
 weft_ahead *weft_ahead_start(const weft_tensor_file *files, int32_t n, int64_t lead);
-/* Until the first `end` bytes of a file are in the cache, or nothing more can be done for them. NULL is fine.
+/* Waits until the first `end` bytes of a file are cached, or the thread has given up on them. self may be NULL.
  * [any-thread] */
 void weft_ahead_wait(weft_ahead *self, int32_t file, int64_t end);
-void weft_ahead_stop(weft_ahead *self); /* wherever it is; NULL is fine */
+void weft_ahead_stop(weft_ahead *self); /* stops early if necessary; NULL is fine */
 
 #endif

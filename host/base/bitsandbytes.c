@@ -19,7 +19,7 @@ enum { STATE_LIMIT = 1 << 14, NAME_BYTES = 1024 };
 /* One matrix that is being joined. */
 typedef struct joining {
     weft_safetensors *files;
-    bool *is_part; /* [n_tensors] it belongs to a matrix, and goes */
+    bool *is_part; /* [n_tensors] the tensor belongs to a matrix and is removed */
     const char *path;
     const weft_tensor *codes;
     weft_joined *out;
@@ -31,12 +31,12 @@ static const char *path_of(const weft_safetensors *files, const weft_tensor *ten
     return files->files[tensor->file].path;
 }
 
-/* What to do about a form that has no blocks here. */
+/* Advice for a format without an equivalent block format. */
 #define IN_NUMBERS "or take the model in numbers, which [model] base = nf4, int8 or fp8 packs while it is read"
 
-/* ---- what belongs to a matrix ---- */
+/* ---- parts of a matrix ---- */
 
-/* The tensor of this name, which is gone once the matrix is joined; NULL: there is none. */
+/* Finds the tensor of this name and marks it for removal; NULL: missing. */
 static const weft_tensor *find_part(const joining *self, const char *stem, const char *suffix) {
     char name[NAME_BYTES];
     const weft_tensor *found = NULL;
@@ -57,7 +57,7 @@ static weft_status check_size(const joining *self, const weft_tensor *tensor, in
                           (long long)self->out->columns, (long long)numel, weft_tensor_dtype_name(dtype));
 }
 
-/* A part that is there, has this type and so many elements. */
+/* Finds a part and checks its type and number of elements. */
 static weft_status take_part(const joining *self, const weft_tensor **out, const char *stem, const char *suffix,
                              int32_t dtype, int64_t numel, const char *what) {
     *out = find_part(self, stem, suffix);
@@ -68,7 +68,7 @@ static weft_status take_part(const joining *self, const weft_tensor **out, const
                           self->path, self->codes->name, stem, suffix, what);
 }
 
-/* A copy that outlives the list of tensors. */
+/* Copies a tensor so that it outlives the list of tensors. */
 static weft_status keep(const joining *self, weft_tensor *out, const weft_tensor *tensor) {
     *out = *tensor;
     out->name = strdup(tensor->name);
@@ -82,7 +82,7 @@ static weft_status keep_part(const joining *self, weft_tensor *out, const char *
     return status == WEFT_OK ? keep(self, out, tensor) : status;
 }
 
-/* The levels of the file's codes are ours, to rounding. */
+/* Checks that the file's code levels equal ours, except for rounding. */
 static weft_status check_map(const joining *self, const char *suffix, const float *levels, int32_t n) {
     const char *stem = self->codes->name;
     float map[WEFT_N_DYNAMIC8_LEVELS];
@@ -100,7 +100,7 @@ static weft_status check_map(const joining *self, const char *suffix, const floa
     return status;
 }
 
-/* ---- what the state says ---- */
+/* ---- the quantization state ---- */
 
 static weft_status refuse_state(const joining *self, const weft_tensor *tensor, const char *format, ...)
     WEFT_PRINTF(3, 4);
@@ -125,7 +125,7 @@ static weft_status read_state(joining *self, const weft_tensor *tensor) {
     return status == WEFT_OK ? weft_json_parse(&self->state, text, (size_t)tensor->bytes, 0, name, self->err) : status;
 }
 
-/* A number from 1 to 2^31 - 1. */
+/* Reads a number from 1 to 2^31 - 1. */
 static weft_status read_count(const joining *self, int64_t *out, const weft_tensor *tensor, const char *key) {
     const json_t *value = json_object_get(self->state, key);
     *out = json_integer_value(value);
@@ -165,7 +165,7 @@ static weft_status read_blocksize(const joining *self, const weft_tensor *tensor
                         (long long)out->each);
 }
 
-/* Of scales that are quantised as well: double quantisation. */
+/* Reads the state of quantized scales (double quantization). */
 static weft_status read_nested(const joining *self, const weft_tensor *tensor) {
     const json_t *added = json_object_get(self->state, "nested_offset");
     weft_joined *out = self->out;
@@ -193,7 +193,7 @@ static weft_status check_state(joining *self, const weft_tensor *tensor) {
 
 /* ---- one matrix ---- */
 
-/* The codes come in elements of bnb_4bit_quant_storage. */
+/* Keeps the codes, stored as elements of bnb_4bit_quant_storage. */
 static weft_status keep_4bit_codes(const joining *self) {
     const weft_joined *out = self->out;
     const int64_t bytes = (out->rows * out->columns + 1) / 2;
@@ -229,7 +229,7 @@ static weft_status join_4bit(joining *self, const weft_tensor *state) {
     return status;
 }
 
-/* Other layouts than rows were for kernels of older cards. */
+/* Rejects layouts other than row-major, which served kernels of older cards. */
 static weft_status check_format(const joining *self, const char *stem) {
     const weft_tensor *tensor = find_part(self, stem, ".weight_format");
     unsigned char format = 0;
@@ -269,7 +269,7 @@ static weft_status join_int8(joining *self, const char *stem) {
     return status;
 }
 
-/* state: of 4-bit ones; NULL: int8, below this stem. */
+/* Joins one matrix. state: of 4-bit ones; NULL: int8, with this stem. */
 static weft_status join_matrix(weft_safetensors *files, bool *is_part, weft_tensor *codes, const weft_tensor *state,
                                const char *stem, weft_error *err) {
     joining self = {files, is_part, path_of(files, codes), codes, calloc(1, sizeof *self.out), NULL, err};
@@ -288,7 +288,7 @@ static weft_status join_matrix(weft_safetensors *files, bool *is_part, weft_tens
 
 /* ---- all ---- */
 
-/* Where the name that this one belongs to ends; 0: it is no state of 4 bits and no scales of int8. */
+/* Returns the length of the stem that this name belongs to; 0: neither a 4-bit state nor int8 scales. */
 static size_t stem_bytes(bool *is_state, const char *name) {
     const char *state = strstr(name, STATE);
     *is_state = state != NULL;
@@ -318,7 +318,7 @@ static weft_status join_of(weft_safetensors *self, bool *is_part, int32_t i, wef
     return join_matrix(self, is_part, &self->tensors[codes - self->tensors], is_state ? tensor : NULL, stem, err);
 }
 
-/* What is packed, and nothing says how. */
+/* Rejects packed tensors without a quantization state. */
 static weft_status check_rest(const weft_safetensors *self, const bool *is_part, weft_error *err) {
     for (int32_t i = 0; i < self->n_tensors; i++) {
         const weft_tensor *tensor = &self->tensors[i];

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Its own words go nowhere: what is said is the parent's to say. */
+/* Redirects output to /dev/null and disables core dumps: only the parent reports the result. */
 static void silence_output(void) {
     const struct rlimit none = {0, 0};
     const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -29,7 +29,7 @@ static void silence_output(void) {
     (void)dup2(nothing, STDERR_FILENO);
 }
 
-/* Reads until the child closes its end, the time is over or the text is full; returns the bytes. */
+/* Reads until the child closes its end, the timeout, or a full buffer; returns the bytes. */
 static size_t read_answer(char *out, size_t n, int from, double until) {
     size_t used = 0;
     while (used < n) {
@@ -48,7 +48,7 @@ static size_t read_answer(char *out, size_t n, int from, double until) {
     return used;
 }
 
-/* Waits for the child's end, until the time is over. True: it ended by itself. */
+/* Waits for the child's end until the timeout. Returns true if it ended by itself. */
 static bool reap_child(int *status, pid_t process, double until) {
     const struct timespec moment = {0, 2000000};
     pid_t ended = 0;

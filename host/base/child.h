@@ -1,5 +1,5 @@
-/* host/base/child.h: something done in a process of its own, so that one that crashes, hangs or ends the process
- * becomes an answer like any other. */
+/* host/base/child.h: runs a function in a child process, so that a crash, a hang or an exit becomes an ordinary result.
+ */
 #ifndef WEFT_HOST_BASE_CHILD_H
 #define WEFT_HOST_BASE_CHILD_H
 
@@ -7,14 +7,14 @@
 #include <weft/base.h>
 
 typedef struct weft_child {
-    char *text; /* what the child wrote to its end of the pipe, with a zero behind it; the caller's to free */
+    char *text; /* bytes that the child wrote to its pipe, terminated by a zero; the caller frees it */
     size_t n;
-    bool in_time; /* it ended by itself */
-    int status;   /* as waitpid gives it */
+    bool in_time; /* the child ended by itself, before the timeout */
+    int status;   /* in the format of waitpid */
 } weft_child;
 
-/* Runs body(end, context) in a child that then ends with status 0; its standard streams lead nowhere, a crash is the
- * system's to tell, and no core is written. most: bytes of its answer. seconds: how long it may take. [main] */
+/* Runs body(end, context) in a child that then exits with status 0. The child's standard streams are /dev/null, the
+ * default crash handlers apply, and no core is written. most: maximum bytes of its output. seconds: timeout. [main] */
 weft_status weft_child_run(weft_child *out, void (*body)(int end, void *context), void *context, size_t most,
                            double seconds, weft_error *err);
 

@@ -1,10 +1,10 @@
-/* host/base/clock.h: seconds that only go forward. */
+/* host/base/clock.h: monotonic clock in seconds. */
 #ifndef WEFT_HOST_BASE_CLOCK_H
 #define WEFT_HOST_BASE_CLOCK_H
 
 #include <time.h>
 
-/* CLOCK_MONOTONIC in seconds. [any-thread] */
+/* Returns CLOCK_MONOTONIC in seconds. [any-thread] */
 static inline double weft_clock_seconds(void) {
     struct timespec now;
     (void)clock_gettime(CLOCK_MONOTONIC, &now);

@@ -58,7 +58,7 @@ weft_status weft_file_commit(weft_file *self, weft_error *err) {
     }
     if (good) {
         free(self->temporary);
-        self->temporary = NULL; /* it has its own name now */
+        self->temporary = NULL; /* the file has its final name now */
         status = sync_parent(self->path, err);
     } else {
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written: %s; what was there before is unchanged",
@@ -84,7 +84,7 @@ weft_status weft_file_replace(const char *path, const void *bytes, size_t n, wef
     weft_file file;
     FILE *stream = weft_file_begin(&file, path, err);
     if (stream == NULL) return (weft_status)(err == NULL ? WEFT_E_SYSTEM : err->code);
-    (void)fwrite(bytes, 1, n, stream); /* commit sees a failure */
+    (void)fwrite(bytes, 1, n, stream); /* commit detects a failure */
     return weft_file_commit(&file, err);
 }
 

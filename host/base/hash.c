@@ -1,5 +1,5 @@
-/* host/base/hash.c: libcrypto's SHA-256. One context is used again and again: fetching the algorithm costs more
- * than hashing a small grid cell. */
+/* host/base/hash.c: libcrypto's SHA-256. One context is reused: fetching the algorithm costs more than hashing a small
+ * grid cell. */
 #include "base/hash.h"
 
 #include <errno.h>
@@ -54,7 +54,7 @@ weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error
     return status;
 }
 
-/* All that the descriptor has, into a hash that has begun. chunk: room for n bytes. */
+/* Hashes the descriptor's content into a started hash. chunk: buffer of n bytes. */
 static weft_status put_file(weft_hash *self, int descriptor, const char *name, char *chunk, size_t n, weft_error *err) {
     off_t at = 0;
     ssize_t got = 1;

@@ -1,4 +1,4 @@
-/* host/base/hash.h: SHA-256 over bytes that come piece by piece. */
+/* host/base/hash.h: incremental SHA-256. */
 #ifndef WEFT_HOST_BASE_HASH_H
 #define WEFT_HOST_BASE_HASH_H
 
@@ -11,23 +11,23 @@ enum { WEFT_HASH_BYTES = 32 };
 
 typedef struct weft_hash {
     struct evp_md_ctx_st *context;
-    bool failed; /* kept until finish, so that puts need no check of their own */
+    bool failed; /* sticky until finish, so callers need not check each put */
 } weft_hash;
 
-/* Zero the struct before the first start; start again after each finish. */
+/* Starts a hash. Zero the struct before the first start; start again after each finish. */
 weft_status weft_hash_start(weft_hash *self, weft_error *err);
 void weft_hash_put(weft_hash *self, const void *bytes, size_t n);
 weft_status weft_hash_finish(weft_hash *self, unsigned char digest[WEFT_HASH_BYTES], weft_error *err);
-void weft_hash_free(weft_hash *self); /* an unused one is fine */
+void weft_hash_free(weft_hash *self); /* a zeroed struct is fine */
 
-/* 64 hexadecimal digits and a zero. */
+/* Writes 64 hexadecimal digits and a zero. */
 void weft_hash_hex(char hex[65], const unsigned char digest[WEFT_HASH_BYTES]);
 
-/* Of one text: start, put, finish, hex. */
+/* Hashes one buffer: start, put, finish, hex. */
 weft_status weft_hash_text(char hex[65], const void *bytes, size_t n, weft_error *err);
 
-/* Of a file from its first byte to its end, piece by piece and not through a map, so that the process does not look as
- * large as the file. name: in messages. */
+/* Hashes a file from its first byte to its end. Uses read, not mmap, so that the file does not count as resident
+ * memory. name: for error messages. */
 weft_status weft_hash_file(char hex[65], int descriptor, const char *name, weft_error *err);
 
 #endif

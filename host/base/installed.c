@@ -11,7 +11,8 @@ static void strip_name(char *path) {
     if (slash != NULL) *slash = '\0';
 }
 
-/* A tool lies in libexec/weft: below the program's directory in a build tree or a bundle, else next to bin. */
+/* Replaces a tool's directory libexec/weft: in a build tree or a bundle it is below the program's directory, else next
+ * to bin. */
 static void leave_libexec(char path[PATH_MAX]) {
     static const char below[] = "/libexec/weft";
     const size_t n = strlen(path), suffix = sizeof below - 1;
@@ -19,7 +20,7 @@ static void leave_libexec(char path[PATH_MAX]) {
     if (n < suffix || strcmp(path + n - suffix, below) != 0) return;
     path[n - suffix] = '\0';
     (void)snprintf(weft, sizeof weft, "%s/weft", path);
-    if (access(weft, X_OK) != 0) (void)strcat(path, "/bin"); /* shorter than what was cut off */
+    if (access(weft, X_OK) != 0) (void)strcat(path, "/bin"); /* shorter than the removed part */
 }
 
 bool weft_beside_program(char out[WEFT_PATH_BYTES], const char *name) {

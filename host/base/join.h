@@ -1,4 +1,4 @@
-/* host/base/join.h: names of files in directories. */
+/* host/base/join.h: joins directory and file names. */
 #ifndef WEFT_HOST_BASE_JOIN_H
 #define WEFT_HOST_BASE_JOIN_H
 
@@ -6,7 +6,7 @@
 
 enum { WEFT_PATH_BYTES = 4096 };
 
-/* path: "directory/name"; directory "" gives the name alone. */
+/* Writes "directory/name"; only the name if directory is "". */
 static inline weft_status weft_path_join(char path[WEFT_PATH_BYTES], const char *directory, const char *name,
                                          weft_error *err) {
     const int n = snprintf(path, WEFT_PATH_BYTES, "%s%s%s", directory, directory[0] == '\0' ? "" : "/", name);

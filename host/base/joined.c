@@ -5,9 +5,9 @@
 #include <weft/blocks.h>
 
 enum {
-    AT_ONCE = 32, /* blocks that are put together at once */
-    SCALED = 64,  /* numbers that have a scale, as the blocks count; in the files they may be more */
-    NF4 = 1024    /* numbers of a block of nf4 */
+    AT_ONCE = 32, /* blocks assembled per read */
+    SCALED = 64,  /* numbers per scale in the blocks; more in some files */
+    NF4 = 1024    /* numbers of an nf4 block */
 };
 
 static int64_t smaller(int64_t a, int64_t b) {
@@ -31,18 +31,18 @@ void weft_joined_describe(weft_tensor *out, const weft_joined *self) {
 
 /* ---- 4 bits ---- */
 
-/* The codes of n numbers; room that is left is filled as packing does. */
+/* Copies the codes of n numbers and pads up to `room` like the packer. */
 static void put_codes(uint8_t *out, int64_t room, const uint8_t *codes, int64_t n) {
     memset(out, 0x77, (size_t)room);
     memcpy(out, codes, (size_t)cut(n, 2));
     if (n % 2 == 1) out[n / 2] = (uint8_t)((out[n / 2] & 0xF0) | 0x07);
 }
 
-/* What some blocks are made of, from the files. */
+/* The stored data of some blocks. */
 typedef struct nf4_parts {
     uint8_t codes[AT_ONCE * NF4 / 2], scales[AT_ONCE * NF4 / SCALED];
     float shared[AT_ONCE + 1];
-    int64_t first, end, scale, group; /* numbers; the first scale, and the first of those that share one */
+    int64_t first, end, scale, group; /* numbers; the first scale, and the first group of scales */
 } nf4_parts;
 
 static weft_status read_nf4_parts(nf4_parts *out, const weft_safetensors *files, const weft_joined *self, int64_t first,
@@ -63,7 +63,7 @@ static weft_status read_nf4_parts(nf4_parts *out, const weft_safetensors *files,
     return status;
 }
 
-/* Block i of these. */
+/* Assembles block i of these. */
 static void put_nf4(weft_nf4 *out, const nf4_parts *parts, const weft_joined *self, int64_t i) {
     const int64_t first = parts->first + i * NF4, n = smaller(NF4, parts->end - first);
     out->scale = parts->shared[first / self->each / self->among - parts->group];

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the name is, or would be put. */
+/* Returns the slot of the name, used or free. */
 static weft_lookup_place *place_of(const weft_lookup *self, const char *name) {
     uint64_t hash = 14695981039346656037u;
     for (const char *at = name; *at != '\0'; at++) hash = (hash ^ (unsigned char)*at) * 1099511628211u;

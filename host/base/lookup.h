@@ -1,4 +1,4 @@
-/* host/base/lookup.h: numbers by name, in the same time however many there are.
+/* host/base/lookup.h: hash table from names to numbers.
  *
  *     weft_lookup by_name = {0};
  *     if (!weft_lookup_put(&by_name, "lm_head", 3)) no memory
@@ -13,18 +13,19 @@
 #include <stdint.h>
 
 typedef struct weft_lookup_place {
-    const char *name; /* NULL: nobody's */
+    const char *name; /* NULL: unused */
     int32_t number;
 } weft_lookup_place;
 
 typedef struct weft_lookup {
-    weft_lookup_place *places; /* [size], a power of two; at most half of them taken */
+    weft_lookup_place *places; /* [size], a power of two; at most half of them used */
     size_t size, n;
 } weft_lookup;
 
-/* The name must outlive the lookup; of one that is there already the first number stays. False: no memory. */
+/* Adds a name, which must outlive the lookup. A name that exists keeps its first number. Returns false without memory.
+ */
 bool weft_lookup_put(weft_lookup *self, const char *name, int32_t number);
-/* -1: it is not there. A zeroed lookup has nothing. */
+/* Returns -1 if the name is missing. A zeroed lookup is empty. */
 int32_t weft_lookup_find(const weft_lookup *self, const char *name);
 void weft_lookup_free(weft_lookup *self); /* a zeroed one is fine */
 

@@ -6,11 +6,11 @@
 
 enum { PATH_SIZE = 4096 };
 
-/* A hierarchy of control groups and its files. A group may take no more than any group above it. */
+/* A hierarchy of control groups and its files. The limit of a group also applies to all groups below it. */
 typedef struct hierarchy {
-    const char *mount, *line; /* where it is mounted; how its line in /proc/self/cgroup begins behind the number */
+    const char *mount, *line; /* mount point; start of its line in /proc/self/cgroup after the number */
     const char *limit, *used;
-    const char *cache; /* in memory.stat: files that the kernel lets go of when somebody needs the room */
+    const char *cache; /* in memory.stat: reclaimable page cache */
 } hierarchy;
 
 static const hierarchy hierarchies[] = {
@@ -18,7 +18,7 @@ static const hierarchy hierarchies[] = {
     {"/sys/fs/cgroup/memory", "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"},
 };
 
-/* The number behind `name` at the begin of a line, or the first one where name is ""; -1: there is none, or "max". */
+/* Returns the number after `name` at the start of a line, or the first number if name is ""; -1: missing or "max". */
 static int64_t read_field(const char *root, const char *directory, const char *file, const char *name) {
     char path[PATH_SIZE], line[256];
     const size_t n = strlen(name);
@@ -35,7 +35,7 @@ static int64_t read_field(const char *root, const char *directory, const char *f
     return value;
 }
 
-/* Whether the comma-separated names of n bytes have `name`; nothing has "". */
+/* Returns whether the comma-separated list of n bytes contains `name`; an empty list contains "". */
 static bool has_name(const char *names, size_t n, const char *name) {
     const size_t length = strlen(name);
     if (length == 0) return n == 0;
@@ -46,7 +46,7 @@ static bool has_name(const char *names, size_t n, const char *name) {
     return false;
 }
 
-/* The group of this process: "4:memory:/batch/job" or "0::/batch/job". False: it is in none. */
+/* Finds the group of this process: "4:memory:/batch/job" or "0::/batch/job". Returns false if it has no group. */
 static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy *of) {
     char path[PATH_SIZE], line[PATH_SIZE];
     bool found = false;
@@ -64,7 +64,7 @@ static bool find_group(char group[PATH_SIZE], const char *root, const hierarchy 
     return found;
 }
 
-/* directory: of one group. */
+/* Applies the limit of one group. directory: of the group. */
 static void hold_to_group(weft_machine_memory *out, const char *root, const char *directory, const hierarchy *of) {
     const int64_t limit = read_field(root, directory, of->limit, "");
     const int64_t used = read_field(root, directory, of->used, "");
@@ -76,8 +76,8 @@ static void hold_to_group(weft_machine_memory *out, const char *root, const char
     if (left < out->free) out->free = left > 0 ? left : 0;
 }
 
-/* The group and all above it. A container may not see its own group's directory but only what is mounted for it: the
- * top, which then is its group. */
+/* Applies the limits of the group and its ancestors. A container may not see its own group's directory, only the root
+ * of its mount, which then is its group. */
 static void hold_to_groups(weft_machine_memory *out, const char *root, const hierarchy *of) {
     char group[PATH_SIZE], directory[2 * PATH_SIZE];
     if (!find_group(group, root, of)) return;

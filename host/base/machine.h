@@ -1,5 +1,5 @@
-/* host/base/machine.h: how much memory the machine has for this process, as the kernel says it: what is in it, or less
- * where a control group holds it to less, as those of containers and of batch systems do. */
+/* host/base/machine.h: memory that the kernel reports as available to this process: the machine's memory, or the limit
+ * of a control group (containers, batch systems) if that is lower. */
 #ifndef WEFT_HOST_BASE_MACHINE_H
 #define WEFT_HOST_BASE_MACHINE_H
 
@@ -7,13 +7,12 @@
 #include <stdint.h>
 
 typedef struct weft_machine_memory {
-    int64_t total; /* bytes that can be taken at all; 0: unknown */
-    int64_t
-        free; /* of these, bytes that can be taken now and nobody has to give back, files in memory counted as free */
-    bool limited; /* it is a control group that has no more, and not the machine */
+    int64_t total; /* bytes that can be allocated in total; 0: unknown */
+    int64_t free;  /* of these, bytes available now, counting the page cache as free */
+    bool limited;  /* the limit is a control group's, not the machine's */
 } weft_machine_memory;
 
-/* root: "", or a directory that stands for / in a test. [any-thread] */
+/* Reads the memory sizes. root: "", or a directory that replaces / in a test. [any-thread] */
 void weft_machine_memory_read(weft_machine_memory *out, const char *root);
 
 #endif

@@ -7,7 +7,7 @@
 #include "base/terminal.h"
 #include "base/words.h"
 
-/* The columns of n bytes of UTF-8, one for each character. */
+/* Returns the columns of n bytes of UTF-8, one per character. */
 static int columns(const char *text, size_t n) {
     int count = 0;
     for (size_t i = 0; i < n; i++) count += ((unsigned char)text[i] & 0xC0) != 0x80;

@@ -1,23 +1,22 @@
 /* host/base/place.c: see place.h.
  *
- * Greedy: intervals are taken in some order, each goes into a gap between those that already lie there and share a
- * moment with it. Orders: largest first, largest area (bytes x life) first, longest life first, earliest first. Gaps:
- * the lowest, or the tightest. If none of these reaches the peak, orders near the best one are tried, a bounded
- * number of times. */
+ * Greedy packing: each interval in turn is put into a gap between the placed intervals that overlap with it in time.
+ * Orders: largest first, largest area (bytes x life) first, longest life first, earliest first. Gaps: the lowest, or
+ * the tightest. If no combination reaches the peak, a bounded number of orders near the best one is tried. */
 #include "base/place.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define TIMES_PER_BIN 32 /* a bin of the first level lists what lives in so many consecutive moments */
+#define TIMES_PER_BIN 32 /* a bin of the first level lists the intervals of this many consecutive times */
 #define BINS_EACH                                                                                                      \
     4 /* bins of a level that make one of the next; an interval is in so many at most, but for
                                 the last level */
 #define LEVELS_MOST 16
-#define ROUNDS_WORK 400000 /* intervals placed, at most, by the rounds after the plain orders */
+#define ROUNDS_WORK 400000 /* limit on intervals placed by the rounds after the plain orders */
 #define ROUNDS_MOST 200
 
-/* An interval that is already placed, seen from one that is not. */
+/* A placed interval that overlaps in time with the current one. */
 typedef struct span {
     int64_t begin, end;
 } span;
@@ -27,20 +26,20 @@ typedef struct packer {
     int32_t n, n_bins, n_levels;
     int32_t level_start[LEVELS_MOST]; /* first bin of each level */
     int64_t *bytes;                   /* [n] rounded up */
-    int64_t *offset;                  /* [n] of the packing at hand */
-    int64_t *best;                    /* [n] of the smallest so far */
+    int64_t *offset;                  /* [n] of the current packing */
+    int64_t *best;                    /* [n] of the smallest packing so far */
     int32_t *order;                   /* [n] */
     int32_t *best_order;              /* [n] */
     int32_t *bin_start;               /* [n_bins + 1] into bin_items */
     int32_t *bin_fill;                /* [n_bins] */
     int32_t *bin_items;
     span *spans;   /* [n] scratch */
-    span *merged;  /* [n] the same, of the other turn */
-    int32_t *runs; /* [n_bins + 1] at most: where each bin's spans begin, and where all end */
+    span *merged;  /* [n] scratch of alternate rounds */
+    int32_t *runs; /* [n_bins + 1] at most: start of each bin's spans, and the end of all */
     int64_t best_arena;
 } packer;
 
-/* Order's key: larger goes first. */
+/* Returns the sort key: larger keys are placed first. */
 static double key_of(const packer *p, int32_t i, int rule) {
     const weft_interval *item = &p->items[i];
     const double life = (double)(item->last - item->first) + 1.0;
@@ -59,7 +58,7 @@ typedef struct keyed {
     int32_t item, reserved;
 } keyed;
 
-/* Ties go to the larger, then to the one that was given first, so that the order is total. */
+/* Orders ties by size, then by index, so that the order is total. */
 static int keyed_compare(const void *left, const void *right) {
     const keyed *a = left, *b = right;
     if (a->key != b->key) return a->key > b->key ? -1 : 1;
@@ -71,14 +70,14 @@ static bool share_a_moment(const weft_interval *a, const weft_interval *b) {
     return a->first <= b->last && b->first <= a->last;
 }
 
-/* Two runs that follow one another become one. */
+/* Merges two adjacent runs into one. */
 static void merge_two(span *to, const span *from, int32_t begin, int32_t middle, int32_t end) {
     int32_t a = begin, b = middle;
     for (int32_t k = begin; k < end; k++)
         to[k] = b == end || (a < middle && from[a].begin <= from[b].begin) ? from[a++] : from[b++];
 }
 
-/* Each bin has given a run that is sorted: neighbours are merged until one is left. */
+/* Merges the sorted runs of the bins pairwise until one is left. */
 static void merge_runs(packer *p, int32_t n_runs) {
     while (n_runs > 1) {
         span *const from = p->spans;
@@ -95,14 +94,14 @@ static void merge_runs(packer *p, int32_t n_runs) {
     }
 }
 
-/* The bin of a level that a moment is in. */
+/* Returns the bin of a level that contains a time. */
 static int32_t bin_at(const packer *p, int32_t level, int32_t time) {
     int32_t bin = time / TIMES_PER_BIN;
     for (int32_t l = 0; l < level; l++) bin /= BINS_EACH;
     return p->level_start[level] + bin;
 }
 
-/* The lowest level on which the interval is in few bins, so that a long one does not stand in all bins of its life. */
+/* Returns the lowest level on which the interval is in few bins, so that a long one is not in all bins of its life. */
 static int32_t level_of(const packer *p, const weft_interval *item) {
     int32_t level = 0;
     while (level + 1 < p->n_levels && bin_at(p, level, item->last) - bin_at(p, level, item->first) >= BINS_EACH)
@@ -110,8 +109,8 @@ static int32_t level_of(const packer *p, const weft_interval *item) {
     return level;
 }
 
-/* Spans of what is placed and lives together with item i, by offset. An interval stands in every bin of its level that
- * it lives in; it is taken from the first one that both live in. */
+/* Collects the placed intervals that overlap in time with item i, by offset. An interval is in every bin of its level
+ * that it lives in; it is taken from the first common bin only. */
 static int32_t collect_spans(packer *p, int32_t i) {
     const weft_interval *item = &p->items[i];
     int32_t n = 0, n_runs = 0;
@@ -134,7 +133,7 @@ static int32_t collect_spans(packer *p, int32_t i) {
     return n;
 }
 
-/* The lowest gap, or the tightest, that holds `bytes` between sorted spans; above them all if none does. */
+/* Returns the lowest or the tightest gap of at least `bytes` between sorted spans, or the end of all spans. */
 static int64_t find_gap(const span *spans, int32_t n, int64_t bytes, bool tightest) {
     int64_t end = 0, found = -1, room = INT64_MAX;
     for (int32_t k = 0; k < n; k++) {
@@ -149,7 +148,7 @@ static int64_t find_gap(const span *spans, int32_t n, int64_t bytes, bool tighte
     return found >= 0 ? found : end;
 }
 
-/* Bins are kept by offset, so that spans of one bin need no sorting. */
+/* Inserts by offset, so that spans of one bin need no sorting. */
 static void enter_bins(packer *p, int32_t i) {
     const weft_interval *item = &p->items[i];
     const int32_t level = level_of(p, item), to = bin_at(p, level, item->last);
@@ -161,7 +160,7 @@ static void enter_bins(packer *p, int32_t i) {
     }
 }
 
-/* Packs in p->order; keeps the outcome if none is smaller. Returns the interval that ends highest. */
+/* Packs in p->order; keeps the result if it is the smallest so far. Returns the interval that ends highest. */
 static int32_t pack_in_order(packer *p, bool tightest) {
     int64_t arena = 0;
     int32_t highest = 0;
@@ -204,7 +203,7 @@ static void move_to_front(packer *p, int32_t item) {
     p->order[0] = item;
 }
 
-/* The best order with two exchanged, drawn from a fixed sequence: the outcome stays a function of the intervals. */
+/* Swaps two items of the best order, chosen by a fixed sequence: the result depends only on the intervals. */
 static void exchange_two(packer *p, uint64_t *sequence) {
     int32_t at[2], item = 0;
     memcpy(p->order, p->best_order, (size_t)p->n * sizeof *p->order);
@@ -217,8 +216,7 @@ static void exchange_two(packer *p, uint64_t *sequence) {
     p->order[at[1]] = item;
 }
 
-/* By turns: the interval that ended highest came too late to find room below, so it chooses first; two exchange places.
- */
+/* Alternates two moves: placing the interval that ended highest first, and swapping two items. */
 static void improve_packing(packer *p, int64_t peak) {
     uint64_t sequence = 1;
     int32_t highest = 0, rounds = ROUNDS_WORK / p->n;
@@ -263,7 +261,7 @@ static weft_status check_items(const weft_interval *items, int32_t n, int32_t *e
     return WEFT_OK;
 }
 
-/* Sums what begins and ends at each moment. */
+/* Finds the peak by summing the intervals that begin and end at each time. */
 static weft_status find_peak(weft_packing *out, const weft_interval *items, int32_t n, int32_t end, weft_error *err) {
     int64_t live = 0, *change = calloc((size_t)end + 1, sizeof *change);
     if (change == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)n);
@@ -295,7 +293,7 @@ static void packer_free(packer *p) {
     free(p->runs);
 }
 
-/* Bins have fixed rooms: one for each interval that lives in them. */
+/* Allocates bins with a fixed capacity: one slot for each interval that lives in them. */
 static weft_status packer_bins(packer *p, weft_error *err) {
     size_t total = 0;
     p->bin_start = calloc((size_t)p->n_bins + 1, sizeof *p->bin_start);

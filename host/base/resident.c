@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A line of this process's status, "VmHWM:"; 0: unknown. */
+/* Reads a line of this process's status, "VmHWM:"; 0: unknown. */
 static int64_t read_status_line(const char *field) {
     char line[256];
     long long kib = 0;

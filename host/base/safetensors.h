@@ -1,19 +1,19 @@
-/* host/base/safetensors.h: named tensors in files, mapped or read by offset, and written by offset.
+/* host/base/safetensors.h: reads and writes safetensors files: named tensors, mapped or accessed by offset.
  *
  * A file is eight bytes of header length (little-endian), a JSON header, and data:
  *     {"__metadata__": {"format": "pt"}, "a.weight": {"dtype": "BF16", "shape": [3, 4], "data_offsets": [0, 24]}, ...}
- * where the offsets count from the end of the header and the tensors cover the data without gap or overlap. Everything
- * that is not so is refused with file and tensor; after a successful open each tensor's bytes are there and as many as
- * its shape needs. This stage knows nothing of models: which names and shapes are wanted is weights.c's affair. */
+ * The offsets count from the end of the header, and the tensors cover the data without gap or overlap. A file that
+ * violates this is rejected with file and tensor. After a successful open each tensor's bytes exist and match its
+ * shape. This file is independent of models: weights.c checks the required names and shapes. */
 #ifndef WEFT_HOST_BASE_SAFETENSORS_H
 #define WEFT_HOST_BASE_SAFETENSORS_H
 
 #include <stdbool.h>
 #include <weft/base.h>
 
-enum { WEFT_TENSOR_RANK = 8 }; /* dimensions that a tensor may have */
+enum { WEFT_TENSOR_RANK = 8 }; /* maximum number of dimensions */
 
-/* "F32", "BF16", ...; "?" for an unknown type. [any-thread] */
+/* Returns "F32", "BF16", ...; "?" for an unknown type. [any-thread] */
 const char *weft_tensor_dtype_name(int32_t dtype);
 
 /* ---- reading ---- */
@@ -26,14 +26,14 @@ typedef struct weft_tensor {
     int64_t numel, bytes;
     const unsigned char *data; /* mapped, read-only, at any alignment */
     int32_t file;              /* index */
-    /* NULL: these are the bytes of the file. Else they are put together as they are read (base/bitsandbytes.h), and
-     * data is where most of what they are made of begins. */
+    /* NULL: a tensor of the file. Otherwise reads assemble it (base/bitsandbytes.h), and data points to the largest of
+     * its stored parts. */
     struct weft_joined *joined;
 } weft_tensor;
 
 typedef struct weft_tensor_file {
     char *path;
-    unsigned char *map; /* its pages count as this process's memory once they are touched */
+    unsigned char *map; /* touched pages count as this process's memory */
     size_t bytes;
     int descriptor;
 } weft_tensor_file;
@@ -43,28 +43,28 @@ typedef struct weft_safetensors {
     int32_t n_files;
     weft_tensor *tensors; /* by name, ascending */
     int32_t n_tensors;
-    struct weft_ahead *ahead; /* NULL: nobody reads ahead */
+    struct weft_ahead *ahead; /* NULL: no read-ahead thread */
 } weft_safetensors;
 
-/* One file. WEFT_E_DATA: malformed. */
+/* Opens one file. WEFT_E_DATA: malformed. */
 weft_status weft_safetensors_open(weft_safetensors **out, const char *path, weft_error *err);
 
-/* A Hugging Face directory: model.safetensors, or the files that model.safetensors.index.json names, each of which must
- * hold exactly what the index says. What bitsandbytes has packed is handed out as the blocks of weft/blocks.h: a
- * matrix and what belongs to it become one tensor (base/bitsandbytes.h). */
+/* Opens a Hugging Face directory: model.safetensors, or the files that model.safetensors.index.json names. Each file
+ * must hold exactly the tensors of the index. Matrices in the bitsandbytes format are returned as the blocks of
+ * weft/blocks.h, one tensor for each matrix (base/bitsandbytes.h). */
 weft_status weft_safetensors_open_directory(weft_safetensors **out, const char *directory, weft_error *err);
 
 void weft_safetensors_close(weft_safetensors *self); /* NULL is fine */
 
-/* NULL: no tensor of that name. */
+/* Returns NULL if the name is missing. */
 const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const char *name);
 
-/* Begins to bring all of the files into the kernel's cache, in their order (base/ahead.h), until they are closed: for
- * who is going to read all of it that way. Once begun it stays so. */
+/* Starts a thread that reads all files into the page cache in order (base/ahead.h) until they are closed. For callers
+ * that read all data in that order. Later calls have no effect. */
 void weft_safetensors_read_ahead(weft_safetensors *self);
 
-/* Bytes [offset, offset + bytes) of a tensor, copied from the file once and not through the map: for all of it, and in
- * the order of the file where that can be chosen. WEFT_E_DATA: the file has become shorter. [any-thread] */
+/* Copies bytes [offset, offset + bytes) of a tensor from the file with read, not through the map. Use it for complete
+ * reads, in file order if possible. WEFT_E_DATA: the file has become shorter. [any-thread] */
 weft_status weft_safetensors_read(const weft_safetensors *self, void *out, const weft_tensor *tensor, int64_t offset,
                                   int64_t bytes, weft_error *err);
 
@@ -78,33 +78,33 @@ typedef struct weft_tensor_spec {
 
 typedef struct weft_tensor_writer weft_tensor_writer; /* one file that is being written */
 
-/* Creates the file (which must not exist), writes its header and reserves its whole size, so that a full disk shows
- * before any data is written. Where each tensor lies follows from the list alone: larger elements first, else in the
- * order of the list. On failure the file is gone. */
+/* Creates the file (which must not exist), writes its header and reserves its full size, so that a full disk fails
+ * before any data is written. The layout depends only on the list: larger elements first, otherwise list order. On
+ * failure the file is removed. */
 weft_status weft_tensor_writer_create(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
                                       int32_t n, weft_error *err);
 
-/* The same file for another process, which writes to it as well: it has been created there with the same list. */
+/* Opens a file that another process has created with the same list, to write to it from this process too. */
 weft_status weft_tensor_writer_join(weft_tensor_writer **out, const char *path, const weft_tensor_spec *specs,
                                     int32_t n, weft_error *err);
 
-/* Where a tensor begins, and where the file ends, in bytes from the start of the file. */
+/* Return the offset of a tensor and the size of the file, in bytes from the start of the file. */
 int64_t weft_tensor_writer_offset(const weft_tensor_writer *self, int32_t tensor);
 int64_t weft_tensor_writer_bytes(const weft_tensor_writer *self);
 
-/* Bytes of the file, which lie in tensors; else as the next. [any-thread] */
+/* Writes bytes at a file offset within the tensor data; otherwise as weft_tensor_writer_write. [any-thread] */
 weft_status weft_tensor_writer_put(weft_tensor_writer *self, int64_t offset, const void *data, int64_t bytes,
                                    weft_error *err);
 
-/* Bytes [offset, offset + bytes) of a tensor, in any order and from several threads at once; what is never written is
- * zero. [any-thread] */
+/* Writes bytes [offset, offset + bytes) of a tensor, in any order and from several threads at once. Bytes never written
+ * are zero. [any-thread] */
 weft_status weft_tensor_writer_write(weft_tensor_writer *self, int32_t tensor, int64_t offset, const void *data,
                                      int64_t bytes, weft_error *err);
 
-/* Syncs and closes. Whatever it returns, self is gone; making the name last is the caller's. */
+/* Syncs and closes the file. Always releases self. The caller makes the name durable. */
 weft_status weft_tensor_writer_finish(weft_tensor_writer *self, weft_error *err);
 
-/* Gives up: closes and leaves the file as it is. NULL is fine. */
+/* Closes the file and keeps it as it is. NULL is fine. */
 void weft_tensor_writer_cancel(weft_tensor_writer *self);
 
 #endif

@@ -1,4 +1,4 @@
-/* host/base/safetensors_directory.c: a Hugging Face directory: its files, and an index that must agree with them. */
+/* host/base/safetensors_directory.c: opens a Hugging Face directory: its files, and an index that must match them. */
 #include "base/safetensors.h"
 
 #include <jansson.h>
@@ -11,13 +11,13 @@
 
 enum { INDEX_LIMIT = 100 << 20 };
 
-/* A plain name of a file beside the index, nothing that leads elsewhere. */
+/* Accepts only a plain file name in the index's directory. */
 static bool is_shard_name_good(const char *name) {
     const size_t n = name == NULL ? 0 : strlen(name), suffix = strlen(".safetensors");
     return n > suffix && strcmp(name + n - suffix, ".safetensors") == 0 && strchr(name, '/') == NULL;
 }
 
-/* Opens each file that the map names, once. */
+/* Opens each file that the map names, without duplicates. */
 static weft_status add_shards(weft_safetensors *self, const char *directory, const char *index_path, json_t *map,
                               weft_error *err) {
     const char *tensor = NULL;
@@ -52,7 +52,7 @@ static weft_status add_shards(weft_safetensors *self, const char *directory, con
     return status;
 }
 
-/* Each tensor lies in the file that the index says, and nothing else is there. */
+/* Checks that each tensor is in the file named by the index, and that the files have no other tensors. */
 static weft_status check_index(const weft_safetensors *self, const char *index_path, json_t *map, weft_error *err) {
     const char *name = NULL;
     json_t *value = NULL;
@@ -100,7 +100,7 @@ static weft_status open_index(weft_safetensors **out, const char *directory, con
     return status;
 }
 
-/* Files of torch.save hold a program that makes the weights, so they are not read. */
+/* Detects torch.save files. They are not read, because they contain a program that creates the weights. */
 static bool has_pickles(const char *directory) {
     static const char *const names[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
     bool has = false;

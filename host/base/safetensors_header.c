@@ -1,5 +1,6 @@
-/* host/base/safetensors_header.c: see safetensors_parts.h. A header is proved before anything of its file is handed
- * out: each tensor has a type, a shape and its bytes, and together they cover the data, each byte once. */
+/* host/base/safetensors_header.c: see safetensors_parts.h. A header is validated before any data of its file is
+ * returned. Each tensor has a type, a shape and its bytes, and together they cover each byte of the data exactly once.
+ */
 #include "base/safetensors_parts.h"
 
 #include "base/join.h"
@@ -10,7 +11,7 @@
 
 enum { HEADER_LIMIT = 100 << 20 };
 
-/* The types of the format that are known here; others (BOOL, F8_E4M3, ...) are refused by name. */
+/* The supported types of the format; others (BOOL, F8_E4M3, ...) are rejected by name. */
 static const struct {
     const char *name;
     int32_t dtype;
@@ -64,7 +65,7 @@ static weft_status read_shape(weft_tensor *tensor, const json_t *entry, const ch
     return WEFT_OK;
 }
 
-/* data: `there` bytes behind the header. */
+/* Reads the offsets. data: `there` bytes after the header. */
 static weft_status read_offsets(weft_tensor *tensor, const json_t *entry, const unsigned char *data, int64_t there,
                                 const char *path, weft_error *err) {
     const json_t *offsets = json_object_get(entry, "data_offsets");
@@ -98,7 +99,7 @@ static int compare_by_data(const void *a, const void *b) {
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
 }
 
-/* The tensors, in the order of their data, cover `there` bytes from `data` on, each byte once. */
+/* Checks that the tensors, in the order of their data, cover each of the `there` bytes from `data` on exactly once. */
 static weft_status check_cover(const weft_tensor *const *order, int32_t n, const unsigned char *data, int64_t there,
                                const char *path, weft_error *err) {
     int64_t end = 0;
@@ -144,7 +145,7 @@ static weft_status check_metadata(json_t *metadata, const char *path, weft_error
     return weft_error_set(err, WEFT_E_DATA, "%s: __metadata__ of its header is no object of texts", path);
 }
 
-/* Room for `more` tensors behind those of self. */
+/* Reserves capacity for `more` tensors. */
 static weft_status reserve_tensors(weft_safetensors *self, size_t more, const char *path, weft_error *err) {
     const size_t n = (size_t)self->n_tensors + more;
     weft_tensor *tensors = n > INT32_MAX ? NULL : realloc(self->tensors, (n + 1) * sizeof *tensors);
@@ -153,7 +154,7 @@ static weft_status reserve_tensors(weft_safetensors *self, size_t more, const ch
     return WEFT_OK;
 }
 
-/* Appends the tensors of a parsed header. data: `there` bytes behind it. */
+/* Appends the tensors of a parsed header. data: `there` bytes after it. */
 static weft_status add_tensors(weft_safetensors *self, json_t *header, const unsigned char *data, int64_t there,
                                weft_error *err) {
     const char *path = self->files[self->n_files - 1].path, *name = NULL;
@@ -182,7 +183,7 @@ static weft_status add_tensors(weft_safetensors *self, json_t *header, const uns
     return check_order(self->tensors + before, self->n_tensors - before, data, there, path, err);
 }
 
-/* The eight bytes in front, checked against the file's size. */
+/* Reads the eight length bytes and checks them against the file's size. */
 static weft_status header_length(size_t *out, const weft_tensor_file *file, weft_error *err) {
     uint64_t n = 0;
     for (int i = 7; i >= 0; i--) n = n << 8 | file->map[i];

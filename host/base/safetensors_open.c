@@ -1,5 +1,5 @@
-/* host/base/safetensors_open.c: see safetensors.h. Files are mapped, looked into and read; what their headers say is
- * safetensors_header.c's, a directory of files safetensors_directory.c's, writing safetensors_write.c's. */
+/* host/base/safetensors_open.c: see safetensors.h. Maps and reads files. safetensors_header.c parses headers,
+ * safetensors_directory.c opens directories, and safetensors_write.c writes. */
 #include "base/safetensors.h"
 
 #include <errno.h>
@@ -17,15 +17,16 @@ weft_status weft_safetensors_no_memory(const char *path, weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for its list of tensors", path);
 }
 
-/* Opens and maps. What it has taken is weft_safetensors_close's to give back, in failure too. */
+/* Opens and maps a file. weft_safetensors_close releases it, also after a failure. */
 static weft_status map_file(weft_tensor_file *file, weft_error *err) {
     weft_status status = WEFT_OK;
     struct stat about;
-    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    file->descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* rejects a pipe instead of waiting
+                                                                             * for it */
     if (file->descriptor < 0)
         return weft_error_set(err, errno == ENOENT ? WEFT_E_USER : WEFT_E_SYSTEM, "%s: cannot be opened: %s",
                               file->path, strerror(errno));
-    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* twice the read-ahead */
+    (void)posix_fadvise(file->descriptor, 0, 0, POSIX_FADV_SEQUENTIAL); /* doubles the read-ahead */
     if (fstat(file->descriptor, &about) != 0 || !S_ISREG(about.st_mode)) {
         status = weft_error_set(err, WEFT_E_USER, "%s: is not a file", file->path);
     } else if (about.st_size < 8) {
@@ -117,14 +118,15 @@ const weft_tensor *weft_safetensors_find(const weft_safetensors *self, const cha
     return NULL;
 }
 
-/* While the optimizer's states are cleared a disk can read about this much, and the cache still holds it afterwards. */
+/* A disk can read about this much while the optimizer's states are cleared, and the page cache still has it afterwards.
+ */
 enum { LEAD = 1 << 30 };
 
 void weft_safetensors_read_ahead(weft_safetensors *self) {
     if (self->ahead == NULL) self->ahead = weft_ahead_start(self->files, self->n_files, LEAD);
 }
 
-/* Where the file ends now: a piece that begins behind it says nothing of that. */
+/* Returns the current end of the file: a mapped offset beyond it cannot show the truncation. */
 static int64_t find_file_end(const weft_tensor_file *file) {
     struct stat info;
     return fstat(file->descriptor, &info) == 0 ? (int64_t)info.st_size : 0;

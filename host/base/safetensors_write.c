@@ -1,5 +1,5 @@
-/* host/base/safetensors_write.c: writing. The header comes first and says where everything lies, so data may follow
- * in any order and from anyone who knows the list. */
+/* host/base/safetensors_write.c: writes safetensors files. The header is written first and fixes the layout, so data
+ * may follow in any order and from any process that has the list. */
 #include "base/safetensors.h"
 #include "base/safetensors_parts.h"
 
@@ -21,7 +21,7 @@ struct weft_tensor_writer {
     int descriptor;
     int32_t n;
     place *places; /* [n] */
-    int64_t data;  /* where it begins */
+    int64_t data;  /* offset of the data */
     int64_t bytes; /* of the file */
 };
 
@@ -50,7 +50,8 @@ static weft_status spec_bytes(int64_t *out, const weft_tensor_spec *spec, const 
     return WEFT_OK;
 }
 
-/* Offsets from the start of the data: larger elements first, so that each begins at a multiple of its own size. */
+/* Assigns offsets from the start of the data: larger elements first, so that each begins at a multiple of its own size.
+ */
 static weft_status place_tensors(weft_tensor_writer *self, const weft_tensor_spec *specs, weft_error *err) {
     int64_t end = 0;
     for (int64_t width = 8; width >= 1; width /= 2) {
@@ -70,7 +71,7 @@ static weft_status place_tensors(weft_tensor_writer *self, const weft_tensor_spe
     return WEFT_OK;
 }
 
-/* {"dtype": ..., "shape": [...], "data_offsets": [...]}; NULL: no memory. */
+/* Returns {"dtype": ..., "shape": [...], "data_offsets": [...]}; NULL: no memory. */
 static json_t *tensor_json(const weft_tensor_spec *spec, const place *at) {
     json_t *shape = json_array();
     for (int32_t i = 0; i < spec->rank; i++)
@@ -82,7 +83,7 @@ static json_t *tensor_json(const weft_tensor_spec *spec, const place *at) {
                      "data_offsets", (json_int_t)at->offset, (json_int_t)(at->offset + at->bytes));
 }
 
-/* The header as text, which the caller frees; err is set where there is none. */
+/* Returns the header as text, which the caller frees; sets err on failure. */
 static char *header_text(const weft_tensor_writer *self, const weft_tensor_spec *specs, weft_error *err) {
     json_t *header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
     bool good = header != NULL, twice = false;
@@ -115,7 +116,7 @@ static weft_status write_bytes_at(const weft_tensor_writer *self, int64_t offset
     return WEFT_OK;
 }
 
-/* Where the data begins: behind length, text, and blanks up to it. */
+/* Sets the offset of the data: after the length, the text, and padding blanks. */
 static weft_status place_data(weft_tensor_writer *self, const char *text, weft_error *err) {
     self->data = (int64_t)(8 + strlen(text) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     if (self->data - 8 > HEADER_LIMIT)
@@ -126,7 +127,7 @@ static weft_status place_data(weft_tensor_writer *self, const char *text, weft_e
     return WEFT_OK;
 }
 
-/* The header; then the whole size is reserved. */
+/* Writes the header and reserves the full size. */
 static weft_status write_header(weft_tensor_writer *self, const char *text, weft_error *err) {
     const size_t n = strlen(text), data = (size_t)self->data;
     weft_status status = WEFT_OK;

@@ -1,22 +1,22 @@
-/* host/base/terminal.h: what a stream's terminal can show. */
+/* host/base/terminal.h: detects the capabilities of a stream's terminal. */
 #ifndef WEFT_HOST_BASE_TERMINAL_H
 #define WEFT_HOST_BASE_TERMINAL_H
 
 #include <stdbool.h>
 
 typedef struct weft_terminal {
-    bool is_one; /* false: a file or a pipe; then width is 0 and it can do nothing of the rest */
-    bool renews; /* a line can be written anew: not where TERM is dumb */
-    bool colour; /* the same, and not where NO_COLOR is set (no-color.org) */
-    int width;   /* columns: COLUMNS where it is a number, else what the terminal says, else 80 */
-    bool utf8;   /* as the locale's variables say, of a file too */
+    bool is_one; /* false: a file or a pipe; then width is 0 and all capabilities but utf8 are false */
+    bool renews; /* a line can be rewritten: false if TERM is dumb */
+    bool colour; /* as renews, and false if NO_COLOR is set (no-color.org) */
+    int width;   /* columns: COLUMNS if it is a number, else the terminal's size, else 80 */
+    bool utf8;   /* from the locale's variables, also for a file */
 } weft_terminal;
 
-/* Asked anew each time: a window changes its size. */
+/* Returns the current state; a window can change its size between calls. */
 weft_terminal weft_terminal_of(int descriptor);
 
-/* From here on nothing is a terminal: some launchers give their ranks what looks like one, and pass on to a file what
- * is written there. [main] */
+/* From here on every stream counts as no terminal. Some launchers run their ranks on a pseudo-terminal and copy its
+ * output to a file. [main] */
 void weft_terminal_deny(void);
 
 #endif

@@ -14,7 +14,7 @@ static weft_status refuse_file(const char *path, const char *what, weft_error *e
                           strerror(errno));
 }
 
-/* n: bytes that the file has. Fewer are there if it is being cut at this moment. */
+/* Reads n bytes, the file's size. Fewer are available if it is being truncated concurrently. */
 static weft_status read_whole_file(int file, char *text, size_t n, const char *path, weft_error *err) {
     size_t done = 0;
     while (done < n) {
@@ -32,7 +32,7 @@ weft_status weft_text_read(char **text, size_t *bytes, const char *path, size_t 
     weft_status status = WEFT_OK;
     struct stat about;
     char *buffer = NULL;
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* rejects a pipe instead of waiting for it */
     if (file < 0) return refuse_file(path, "opened", err);
     if (fstat(file, &about) != 0) {
         status = refuse_file(path, "examined", err);
@@ -58,7 +58,7 @@ weft_status weft_text_read(char **text, size_t *bytes, const char *path, size_t 
     return WEFT_OK;
 }
 
-/* Returns the reason why the text is no JSON that jansson itself reports badly or accepts; NULL: there is none. */
+/* Returns a reason why the text is not valid JSON, for cases that jansson reports badly or accepts; NULL: valid. */
 static const char *find_fault(const char *text, size_t bytes, json_error_t *why) {
     static const char mark[] = "\xEF\xBB\xBF";
     const char *nul = memchr(text, 0, bytes), *line = text;

@@ -1,4 +1,4 @@
-/* host/base/units.h: numbers for people. Each function writes into the caller's buffer and returns it. */
+/* host/base/units.h: formats numbers for people. Each function writes into the caller's buffer and returns it. */
 #ifndef WEFT_HOST_BASE_UNITS_H
 #define WEFT_HOST_BASE_UNITS_H
 

@@ -23,15 +23,15 @@ bool weft_words_end_in_any_case(const char *text, const char *end) {
     return n >= m && strcasecmp(text + n - m, end) == 0;
 }
 
-/* Bytes that follow one which begins a character of UTF-8. */
+/* Returns the number of continuation bytes after the first byte of a UTF-8 character. */
 static int32_t following(unsigned char lead) {
     return lead >= 0xF0 ? 3 : lead >= 0xE0 ? 2 : lead >= 0xC0 ? 1 : 0;
 }
 
-/* C1 controls are two bytes in UTF-8, 0xC2 and 0x80 to 0x9F, and one byte, the second of these, to a terminal that does
- * not know UTF-8: there they may be no part of a longer character. */
+/* C1 controls are two bytes in UTF-8, 0xC2 and 0x80 to 0x9F. To a terminal without UTF-8 they are one byte, the second
+ * of these: there they are only allowed as part of a longer character. */
 void weft_words_tame(char *text) {
-    int32_t left = 0; /* bytes of the character that has begun */
+    int32_t left = 0; /* remaining bytes of the current character */
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++) {
         const bool goes_on = *at >= 0x80 && *at < 0xC0;
         if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7F) *at = ' ';

@@ -1,4 +1,4 @@
-/* host/cli/args.c: the words behind a command become its INI file, overrides, flags and plain arguments. */
+/* host/cli/args.c: parses the words after a command into its INI file, overrides, flags and plain arguments. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -19,8 +19,8 @@ struct weft_args {
     size_t n_extra;
     bool *given; /* by flag */
     const char **values;
-    char *adapter;            /* --adapter as an override; NULL: not given */
-    weft_directory directory; /* what stands for the INI file; empty: an INI file does */
+    char *adapter;            /* --adapter as an override; NULL: unset */
+    weft_directory directory; /* replaces the INI file; empty: an INI file is used */
 };
 
 weft_exit weft_exit_from(weft_status status) {
@@ -34,7 +34,7 @@ static size_t count_flags(const weft_command *command) {
     return n;
 }
 
-/* Index of the flag of that name, n letters; count_flags if there is none. */
+/* Returns the index of the flag with that name of n letters; count_flags if it is unknown. */
 static size_t find_flag(const weft_command *command, const char *name, size_t n) {
     const size_t count = count_flags(command);
     for (size_t i = 0; i < count; i++) {
@@ -80,8 +80,8 @@ static bool unknown_flag(const weft_command *command, const char *name, size_t n
     return false;
 }
 
-/* argv[*i] is "--name" or "--name=value", or -o, which is --out, or -n, which is --n; *i moves to the value where
- * that is a word of its own. */
+/* Parses "--name" or "--name=value" in argv[*i]; -o means --out, and -n means --n. *i moves to the value if that is a
+ * separate word. */
 static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error *err) {
     const char *name = argv[*i][1] == '-' ? argv[*i] + 2 : argv[*i][1] == 'o' ? "out" : "n";
     const size_t n = strcspn(name, "=");
@@ -108,19 +108,19 @@ static bool take_flag(weft_args *self, int argc, char **argv, int *i, weft_error
     return true;
 }
 
-/* The words are of a command that takes overrides, and this one is `--section.key`, with or without `=`. */
+/* Recognizes `--section.key`, with or without `=`, for a command that accepts overrides. */
 static bool is_dotted_flag(const weft_command *command, const char *word) {
     const size_t n = strcspn(word + 2, "=");
     return command->takes != WEFT_TAKES_ARGUMENTS && memchr(word + 2, '.', n) != NULL;
 }
 
-/* letters.anything= before any slash: a path such as ./a.b=c is none. */
+/* Recognizes letters.anything= before any slash: a path such as ./a.b=c is not an override. */
 static bool is_override(const char *word) {
     const size_t n = strcspn(word, ".=/");
     return n > 0 && word[n] == '.' && word[n + strcspn(word + n, "=/")] == '=';
 }
 
-/* "--optimizer.lr=3e-4", as others write it, is optimizer.lr=3e-4. */
+/* Accepts "--optimizer.lr=3e-4", the form of other programs, as optimizer.lr=3e-4. */
 static bool take_dotted_flag(weft_args *self, const char *word, weft_error *err) {
     if (is_override(word + 2)) {
         self->overrides[self->n_overrides++] = word + 2;
@@ -164,7 +164,7 @@ static bool is_file(const char *path) {
     return stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
-/* What a word without an equals sign was meant for, where that can be known. */
+/* Suggests the intended form of a word without an equals sign, if it is known. */
 static void advise_word(char *out, size_t size, const weft_args *self, const char *word) {
     const size_t n = strcspn(word, ".");
     if (is_file(word) && !weft_words_end(word, ".ini"))
@@ -175,7 +175,7 @@ static void advise_word(char *out, size_t size, const weft_args *self, const cha
         (void)snprintf(out, size, "; an override has no blanks: %.100s=VALUE", word);
 }
 
-/* "; an override is section.key=value", with section and key where the name is known. */
+/* Formats "; an override is section.key=value", with section and key if the name is known. */
 static void advise_override(char *out, size_t size, const weft_args *self, const char *word) {
     const size_t n = strcspn(word, "=");
     const weft_foreign *foreign = weft_foreign_find(NULL, word, n);
@@ -219,7 +219,7 @@ static bool overrides_have(const weft_args *self, const char *begin) {
     return false;
 }
 
-/* A directory becomes the INI file that is in it, or none, and what it says, before what the user says. */
+/* Replaces a directory by its INI file, if any, and puts its overrides before the user's. */
 weft_status weft_args_locate(weft_args *self, weft_error *err) {
     const weft_directory *directory = &self->directory;
     const bool takes = self->command->takes == WEFT_TAKES_DIRECTORY;
@@ -237,7 +237,7 @@ weft_status weft_args_locate(weft_args *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* --adapter DIR is adapter.from=DIR, --adapter NAME one of [adapter] named. */
+/* Translates --adapter DIR to adapter.from=DIR, and --adapter NAME to one of [adapter] named. */
 static bool take_adapter(weft_args *self, weft_error *err) {
     const char *given = weft_args_declares(self, "adapter") ? weft_args_value(self, "adapter") : NULL;
     if (given == NULL) return true;

@@ -1,4 +1,4 @@
-/* host/cli/cli.c: chooses the command, prints help, and turns what happened into an exit status. */
+/* host/cli/cli.c: selects the command, prints help, and determines the exit status. */
 #include "cli/cli.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 /* The commands of this program, ended by NULL. */
 static const weft_command *const *commands;
 
-/* Whether `word` is the first word of a name of two. */
+/* Returns whether `word` is the first word of a two-word name. */
 static bool is_group(const char *name, const char *word) {
     const size_t n = strlen(word);
     return strncmp(name, word, n) == 0 && name[n] == ' ';
@@ -38,7 +38,7 @@ static int by_name(const void *a, const void *b) {
 
 enum { MOST_ROWS = 64 };
 
-/* The commands of this program and the built-in tools, those of `group` only if it is not NULL, ordered by name. */
+/* Lists the commands of this program and the built-in tools by name; only those of `group` if it is not NULL. */
 static size_t list_commands(row rows[MOST_ROWS], const char *group) {
     size_t n = 0;
     for (size_t i = 0; commands[i] != NULL && n < MOST_ROWS; i++)
@@ -118,13 +118,13 @@ static void print_command_help(FILE *file, const weft_command *command) {
     if (command->examples != NULL) (void)fprintf(file, "\nExamples:\n%s", command->examples);
 }
 
-/* The number of words, 1 or 2, at the start of the command line that are `name`; 0: it begins otherwise. */
+/* Returns the number of words, 1 or 2, at the start of the command line that equal `name`; 0: no match. */
 static int count_name(const char *name, int argc, char **argv) {
     if (strcmp(name, argv[1]) == 0) return 1;
     return argc > 2 && is_group(name, argv[1]) && strcmp(name + strlen(argv[1]) + 1, argv[2]) == 0 ? 2 : 0;
 }
 
-/* The command that the command line names by its first *words words; NULL: this program has no such command. */
+/* Finds the command that the first *words words name; NULL: unknown. */
 static const weft_command *find_command(int argc, char **argv, int *words) {
     for (size_t i = 0; commands[i] != NULL; i++)
         if ((*words = count_name(commands[i]->name, argc, argv)) > 0) return commands[i];
@@ -137,7 +137,7 @@ static const weft_tool *find_tool(int argc, char **argv) {
     return NULL;
 }
 
-/* No command has that name. */
+/* Reports an unknown command. */
 static weft_exit unknown(const char *word) {
     weft_nearest near = {word, "", 0};
     char meant[96];
@@ -158,7 +158,7 @@ static bool is_version(const char *word) {
     return strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0 || strcmp(word, "version") == 0;
 }
 
-/* `weft GROUP [word]` where no command of the group was named. */
+/* Handles `weft GROUP [word]` without a known command of the group. */
 static weft_exit unknown_in_group(const char *group, const char *word) {
     if (word != NULL && is_help(word)) {
         (void)fprintf(stdout, "usage: weft %s ...\n\n", group);
@@ -171,7 +171,7 @@ static weft_exit unknown_in_group(const char *group, const char *word) {
     return WEFT_EXIT_USAGE;
 }
 
-/* Whether --help stands among the arguments before a `--`. */
+/* Returns whether --help is among the arguments before a `--`. */
 static bool wants_help(int argc, char **argv) {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) return true;
@@ -179,8 +179,8 @@ static bool wants_help(int argc, char **argv) {
     return false;
 }
 
-/* Why stdout did not take all that was printed; NULL: it did. errno tells only where the failure is that of this flush,
- * not one that a printf met before: then it is some later call's. */
+/* Reason for lost output on stdout; NULL: all output was written. errno is only valid if this flush failed: after an
+ * earlier printf failure it belongs to a later call. */
 static const char *output_lost;
 static void flush_output(void) {
     if (fflush(stdout) != 0) {
@@ -201,17 +201,17 @@ static void print_error(const weft_command *command, weft_exit status, weft_erro
     if (status == WEFT_EXIT_USAGE) print_usage(stderr, command);
 }
 
-/* MPICH's launcher forgets what it has not passed on yet when a rank ends badly: the last words of that very rank, and
- * those of the ranks that it ends for it. */
+/* Waits before a failing rank ends. MPICH's launcher discards pending output when a rank ends abnormally: the last
+ * lines of that rank and of the ranks that it ends as a result. */
 static void let_launcher_read(weft_exit status) {
     const struct timespec moment = {0, 300000000};
     const weft_world *world = weft_world_get();
     if (status != WEFT_EXIT_DONE && world->size > 1 && !world->is_planned) (void)nanosleep(&moment, NULL);
 }
 
-/* For `weft plugins check`, which starts this program and has to know whose fault a failure is: the code goes to the
- * file that it names, and of ranks that are started here each one's to another one, a line each. Behind it stands
- * whether standard output and error still are what they were. */
+/* For `weft plugins check`, which starts this program and needs the error code of a failure. The code is written to the
+ * file that it names; ranks started here append to a second file, a line each. The line also has whether standard
+ * output and error are unchanged. */
 static char code_file[256];
 static bool is_of_ranks;
 static struct stat streams[2];
@@ -225,21 +225,21 @@ static void take_code_file(void) {
     for (int i = 0; i < 2; i++) (void)fstat(1 + i, &streams[i]);
 }
 
-/* For the same: which plugin's slot this process is in, in a file that it maps. An end past the C library leaves no
- * other word. */
+/* Shares the current plugin call with `weft plugins check` in a mapped file: an end that bypasses the C library leaves
+ * no other information. */
 static void share_call(void) {
     const char *named = getenv("WEFT_CALL_FILE");
     const int file = named == NULL ? -1 : open(named, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     void *call = MAP_FAILED;
     (void)unsetenv("WEFT_CALL_FILE");
     if (file < 0) return;
-    if (posix_fallocate(file, 0, sizeof(weft_crumb)) == 0) /* a page that is only promised could be missing later */
+    if (posix_fallocate(file, 0, sizeof(weft_crumb)) == 0) /* a page without reserved space could be missing later */
         call = mmap(NULL, sizeof(weft_crumb), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     (void)close(file);
     if (call != MAP_FAILED) weft_crash_crumb(call);
 }
 
-/* Ranks lead their own output elsewhere (launch/voice.h), but close it nowhere. */
+/* Checks the streams. Ranks redirect their own output (launch/voice.h), but never close it. */
 static bool keeps_streams(void) {
     bool keeps = true;
     for (int i = 0; i < 2; i++) {
@@ -252,7 +252,7 @@ static bool keeps_streams(void) {
 }
 
 static void tell_code(weft_exit status, const weft_error *err) {
-    const bool keeps = keeps_streams(); /* as long as no file is opened in their place */
+    const bool keeps = keeps_streams(); /* before any file is opened with their numbers */
     FILE *file = code_file[0] == '\0' ? NULL : fopen(code_file, is_of_ranks ? "a" : "w");
     if (file == NULL) return;
     (void)fprintf(file, "%d%s\n",
@@ -263,7 +263,7 @@ static void tell_code(weft_exit status, const weft_error *err) {
     (void)fclose(file);
 }
 
-/* A command that ranks run has failed: a rank that has not met the others yet lets its launcher know. */
+/* Reports a failed command on a rank: if it has not connected to the others yet, it notifies its launcher. */
 static void fail_rank(const weft_args *args) {
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
@@ -313,9 +313,9 @@ static weft_exit dispatch(int argc, char **argv) {
     return weft_tool_run_foreign(argv) ? WEFT_EXIT_FAILED : unknown(argv[1]);
 }
 
-/* A device plugin's OpenMP reads its settings when it is loaded. By default its threads burn a core for milliseconds
- * while they wait for work, which makes a step ten times slower on a machine that does anything else; a short spin
- * costs nothing there and keeps the speed of a free machine. The user's own settings stay. */
+/* Sets OpenMP defaults before a device plugin loads OpenMP, which reads them at that time. By default its threads spin
+ * for milliseconds while they wait for work, which makes a step ten times slower on a machine with other load. A short
+ * spin costs no time there and keeps the speed of a free machine. The user's own settings are kept. */
 static void settle_openmp(void) {
     if (getenv("OMP_WAIT_POLICY") == NULL && getenv("GOMP_SPINCOUNT") == NULL)
         (void)setenv("GOMP_SPINCOUNT", "5000", 0);
@@ -334,8 +334,8 @@ static int run_guarded(int argc, char **argv) {
     return status;
 }
 
-/* The first files that are opened would take the numbers of descriptors 0, 1 and 2 if the caller has closed these, and
- * receive what is printed. This holds them by files that fail to read or to write, as closed ones do. */
+/* Occupies descriptors 0, 1 and 2 if the caller has closed them: otherwise the first opened files would get these
+ * numbers and receive printed output. The substitutes fail to read or to write, like closed descriptors. */
 static void hold_closed_streams(void) {
     for (int i = STDIN_FILENO; i <= STDERR_FILENO; i++)
         if (fcntl(i, F_GETFD) < 0) (void)open("/dev/null", i == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -352,7 +352,7 @@ int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
     }
     settle_openmp();
     weft_crash_install();
-    (void)signal(SIGXFSZ, SIG_IGN); /* a file that exceeds its size limit is then a failed write, with an error */
+    (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes a failed write, with an error */
     weft_ending_guard();
     status = run_guarded(argc, argv);
     weft_ending_reached();

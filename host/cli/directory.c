@@ -27,7 +27,7 @@ static bool directory_has(const char *path, const char *name) {
     return is_there;
 }
 
-/* Fails where a file may be there and cannot be looked at: that is no absence. */
+/* Fails if a file may exist and cannot be examined: that does not count as missing. */
 static weft_status check_readable(const char *path, const char *name, weft_error *err) {
     char *whole = NULL;
     weft_status status = WEFT_OK;
@@ -42,7 +42,7 @@ static weft_status no_memory(weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the arguments");
 }
 
-/* key=value, or key=value/rest where there is a rest. */
+/* Adds key=value, or key=value/rest if rest is set. */
 static weft_status say(weft_directory *self, const char *key, const char *value, const char *rest, weft_error *err) {
     char *text = NULL;
     if (asprintf(&text, "%s=%s%s%s", key, value, *rest != '\0' ? "/" : "", rest) < 0) return no_memory(err);
@@ -50,7 +50,7 @@ static weft_status say(weft_directory *self, const char *key, const char *value,
     return WEFT_OK;
 }
 
-/* Its configuration with what it has made in the place of what it began with. */
+/* Reads a run's configuration, with the trained result in place of the initial model. */
 static weft_status read_run(weft_directory *out, const char *path, weft_error *err) {
     const bool adapted = directory_has(path, "model/" WEFT_ADAPTER_CONFIG);
     const bool whole = directory_has(path, "model/config.json");
@@ -64,16 +64,16 @@ static weft_status read_run(weft_directory *out, const char *path, weft_error *e
         return no_memory(err);
     }
     if (adapted && say(out, "adapter.from", path, "model", err) != WEFT_OK) return WEFT_E_MEMORY;
-    if (!whole) return WEFT_OK; /* its base is where it was */
+    if (!whole) return WEFT_OK; /* its base is unchanged */
     if (say(out, "model.start", "weights", "", err) != WEFT_OK) return WEFT_E_MEMORY;
-    if (say(out, "tokenizer.add", "", "", err) != WEFT_OK) return WEFT_E_MEMORY; /* they are in its tokenizer */
-    /* Its own template, end and added tokens are in its tokenizer, wherever the run's came from. */
+    if (say(out, "tokenizer.add", "", "", err) != WEFT_OK) return WEFT_E_MEMORY; /* its tokenizer contains them */
+    /* The saved tokenizer contains its template, end and added tokens. */
     if (directory_has(path, "model/tokenizer.json") && say(out, "tokenizer.path", path, "model", err) != WEFT_OK)
         return WEFT_E_MEMORY;
     return say(out, "model.path", path, "model", err);
 }
 
-/* An adapter's own, of a run or as PEFT writes it. */
+/* Reads an adapter's directory, of a run or in PEFT's format. */
 static weft_status read_adapter(weft_directory *out, const char *path, weft_error *err) {
     weft_learned learned;
     bool found = false;
@@ -108,7 +108,7 @@ weft_status weft_directory_read(weft_directory *out, const char *path, bool has_
     return status == WEFT_OK && !has_length ? say(out, "train.epochs", "1", "", err) : status;
 }
 
-/* "; did you mean runs/one?", where the directory of the path has something of nearly its name; else "". */
+/* Formats "; did you mean runs/one?" if the path's directory contains a similar name; else "". */
 static void name_nearest(char *out, size_t size, const char *path) {
     const char *slash = strrchr(path, '/');
     const int n = slash == NULL ? 0 : (int)(slash + 1 - path);

@@ -1,5 +1,5 @@
-/* host/cli/directory.h: a directory where an INI file could stand: a model's, a run's, which stands for its model,
- * or an adapter's, which stands for itself on its base. */
+/* host/cli/directory.h: a directory in the position of an INI file: of a run or an adapter, which stand for the trained
+ * result, or of a model. */
 #ifndef WEFT_HOST_CLI_DIRECTORY_H
 #define WEFT_HOST_CLI_DIRECTORY_H
 
@@ -8,21 +8,22 @@
 
 enum { WEFT_DIRECTORY_SAYS = 6 };
 
-/* What a directory says of the run that a command then opens. */
+/* Settings from a directory for the run that a command then opens. */
 typedef struct weft_directory {
-    char *ini;                       /* the run's own; NULL: a model has none, and the command line says all */
-    char *says[WEFT_DIRECTORY_SAYS]; /* as overrides before those of the user, which count more */
+    char *ini;                       /* the run's own; NULL: a model has no INI file, and the overrides are
+                                      * complete */
+    char *says[WEFT_DIRECTORY_SAYS]; /* overrides that precede those of the user, which win */
     size_t n;
 } weft_directory;
 
 bool weft_is_directory(const char *path);
 
-/* has_length: the user says how long a run is to be; else a model is planned for one epoch. WEFT_E_USER: the
- * directory of none of them. out is to be cleared, also after a failure. */
+/* Reads a directory. has_length: the user sets the length of a run; otherwise a model is planned for one epoch.
+ * WEFT_E_USER: not a directory of these kinds. Clear out also after a failure. */
 weft_status weft_directory_read(weft_directory *out, const char *path, bool has_length, weft_error *err);
 
-/* path, which is to be an INI file for the command, or also a directory that weft_directory_read takes: what it is
- * instead, and what is meant. */
+/* Checks path, an argument that should be an INI file for the command, or a directory that weft_directory_read accepts.
+ * The error names its actual kind and the likely intention. */
 weft_status weft_directory_judge(const char *path, const char *command, bool takes_directory, weft_error *err);
 
 void weft_directory_clear(weft_directory *self);

@@ -20,7 +20,7 @@ static bool has_file(const char *directory, const char *name) {
     return weft_file_exists(&is_there, path, NULL) != WEFT_OK || is_there;
 }
 
-/* Copies the base's name from adapter_config.json; NULL: the file has none. */
+/* Copies the base's name from adapter_config.json; NULL: missing. */
 static weft_status read_base(char **base, const char *adapter, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     json_t *config = NULL;
@@ -33,7 +33,7 @@ static weft_status read_base(char **base, const char *adapter, weft_error *err) 
     return status;
 }
 
-/* A base that was saved beside its adapter is what it was trained on, wherever it came from. */
+/* Finds the base. One saved in the adapter's directory is the base that it was trained on. */
 static weft_status find_base(weft_learned *self, weft_error *err) {
     char *named = NULL;
     weft_status status = WEFT_OK;
@@ -56,7 +56,7 @@ static weft_status find_base(weft_learned *self, weft_error *err) {
     return status;
 }
 
-/* [model] base, from the configuration of the adapter's run, which has all keys. */
+/* Reads [model] base from the configuration of the adapter's run, which has all keys. */
 static weft_status find_stored(weft_learned *self, const char *run, weft_error *err) {
     static const char *const names[] = {
         [WEFT_BASE_NF4] = "nf4",   [WEFT_BASE_NF4X64] = "nf4x64", [WEFT_BASE_INT8] = "int8", [WEFT_BASE_FP8] = "fp8",

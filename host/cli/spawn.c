@@ -9,7 +9,7 @@
 #include "run/opening.h"
 #include "program/sections.h"
 
-/* What the configuration is opened with. */
+/* Inputs of the configuration. */
 typedef struct settings {
     const char *const *overrides;
     size_t n;
@@ -21,14 +21,14 @@ static settings settings_of(const weft_args *args) {
     return out;
 }
 
-/* Where a run is resumed a checkpoint may take the weights' place. */
+/* Returns whether the weights are read: a resumed run may read a checkpoint instead. */
 static bool reads_weights(const weft_args *args, const weft_run *run) {
     const bool resumes = weft_args_declares(args, "resume") && weft_args_has(args, "resume");
     return run->settings.model.start != WEFT_START_FRESH && !resumes;
 }
 
-/* Whether strategy, batch and ranks go together. No data has been read, so leaves have any length: it matters to sizes,
- * which are not judged here. */
+/* Checks the combination of strategy, batch and ranks. No data has been read, so micro-batches have an arbitrary
+ * length, which only affects sizes; these are not checked here. */
 static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft_error *err) {
     enum { SOME_LENGTH = 16 };
     const weft_train_settings *keys = &run->settings.train;
@@ -42,11 +42,10 @@ static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft
     return weft_opening_prepare(engine, &spec, err);
 }
 
-/* What every rank would meet with before it hears of the others is met with here, and told once: mistakes in the
- * configuration, in the files of tokenizer and model (of its weights, unless a checkpoint may take their place), and,
- * where it is run as it stands, in what strategy, batch and number of ranks are together.
- * What is wanted and how much is told are not set back: all that this process does after it is to start the ranks and
- * to watch them. */
+/* Checks the run before the ranks start, so that errors that every rank would hit are reported once. Covers errors in
+ * the configuration, in the files of tokenizer and model (with the weights, unless a checkpoint may replace them), and,
+ * for RUN_ONE, in the combination of strategy, batch and ranks. Log level and requested ranks are not restored: this
+ * process only starts and watches the ranks afterwards. */
 static weft_status judge_run(const weft_args *args, const settings *with, int32_t n, weft_ranks_purpose purpose,
                              weft_error *err) {
     weft_run *run = NULL;
@@ -54,7 +53,7 @@ static weft_status judge_run(const weft_args *args, const settings *with, int32_
     weft_engine *engine = NULL;
     weft_status status = WEFT_OK;
     weft_launch_want(WEFT_RANKS_PLANNED, n);
-    (void)weft_services_log_level(WEFT_LOG_ERROR); /* what is no mistake is for the ranks to tell */
+    (void)weft_services_log_level(WEFT_LOG_ERROR); /* the ranks print warnings */
     status = weft_run_open(&run, weft_args_config(args), with->overrides, with->n, WEFT_NEEDS_ALL, err);
     if (status == WEFT_OK) weft_watch_output(run->settings.run.out);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
@@ -68,7 +67,7 @@ static weft_status judge_run(const weft_args *args, const settings *with, int32_
     return status;
 }
 
-/* This process starts the ranks; they have said what there is to say. */
+/* Starts the ranks; they have reported all errors themselves. */
 static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, const settings *with,
                              weft_ranks_purpose purpose, weft_error *err) {
     const int32_t n = ranks->world.size;
@@ -88,7 +87,7 @@ static weft_exit start_ranks(const weft_launch *ranks, const weft_args *args, co
     return WEFT_EXIT_FAILED;
 }
 
-/* As in weft_command_is_rank, once the command has said what it wants. */
+/* Finds or starts the ranks, after the command has set its requirement. */
 static bool find_ranks(weft_exit *status, weft_launch *ranks, const weft_args *args, const settings *with,
                        weft_ranks_purpose purpose, weft_error *err) {
     *status = weft_exit_from(weft_run_ranks(ranks, weft_args_config(args), with->overrides, with->n, err));
@@ -109,7 +108,7 @@ bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const cha
     weft_launch ranks;
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
     weft_watch_resumes(weft_args_declares(args, "resume"));
-    if (asked < 2) return true; /* the run finds its world by itself */
+    if (asked < 2) return true; /* the run determines its world itself */
     return find_ranks(status, &ranks, args, &with, purpose, err);
 }
 
@@ -122,6 +121,6 @@ bool weft_command_offers_ranks(weft_exit *status, char *why, size_t size, const 
     weft_launch_want(WEFT_RANKS_OFFERED, n);
     is_rank = find_ranks(status, &ranks, args, &with, WEFT_RANKS_RUN_MANY, err);
     if (is_rank && ranks.world.size == 1) (void)snprintf(why, size, "%s", ranks.why);
-    weft_launch_want(WEFT_RANKS_TRAINED, 0); /* what was found is found again */
+    weft_launch_want(WEFT_RANKS_TRAINED, 0); /* repeats the search */
     return is_rank;
 }

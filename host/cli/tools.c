@@ -24,7 +24,7 @@ const weft_tool *weft_tool_at(size_t i) {
     return i < sizeof tools / sizeof *tools ? &tools[i] : NULL;
 }
 
-/* The directory of the tools: below the program's in a build tree, else next to bin. */
+/* Finds the directory of the tools: below the program's in a build tree, else next to bin. */
 static bool find_directory(char out[WEFT_PATH_BYTES]) {
     return weft_beside_program(out, "libexec/weft") || weft_beside_program(out, "../libexec/weft");
 }
@@ -49,7 +49,8 @@ void weft_tool_run(const weft_tool *self, char **argv) {
                   self->program, strerror(errno));
 }
 
-/* Calls visit for every directory that may hold weft-NAME, first libexec/weft, then those of PATH, until it is true. */
+/* Calls visit for every directory that may contain weft-NAME, first libexec/weft, then those of PATH, until it returns
+ * true. */
 static bool each_directory(bool (*visit)(void *context, const char *directory), void *context) {
     char directory[WEFT_PATH_BYTES];
     const char *at = getenv("PATH");
@@ -80,7 +81,7 @@ static bool find_program(void *context, const char *directory) {
 bool weft_tool_run_foreign(char **argv) {
     wanted self = {argv[1], ""};
     char program[WEFT_PATH_BYTES];
-    /* "weft-" alone is no name, and a name with a slash would leave the directory. */
+    /* "weft-" without a name is invalid, and a name with a slash would leave the directory. */
     if (!isalnum((unsigned char)argv[1][0]) || strchr(argv[1], '/') != NULL) return false;
     if (!each_directory(find_program, &self)) return false;
     if (weft_beside_program(program, "weft")) (void)setenv("WEFT_PROGRAM", program, 1);

@@ -1,7 +1,6 @@
-/* host/cli/tools.h: the commands that are programs of their own.
- * `weft ab` runs libexec/weft/weft-ab with the same arguments. Any other executable weft-NAME, in that directory or
- * in a directory of PATH, is the command `weft NAME`: it gets the arguments after NAME, and WEFT_PROGRAM holds the
- * path of `weft` for calls back. */
+/* host/cli/tools.h: commands that are separate programs. `weft ab` runs libexec/weft/weft-ab with the same arguments.
+ * Any other executable weft-NAME, in that directory or in a directory of PATH, is the command `weft NAME`. It receives
+ * the arguments after NAME, and WEFT_PROGRAM contains the path of `weft` for calls back. */
 #ifndef WEFT_HOST_CLI_TOOLS_H
 #define WEFT_HOST_CLI_TOOLS_H
 
@@ -14,7 +13,7 @@ typedef struct weft_tool {
     const char *summary; /* one line */
 } weft_tool;
 
-/* The i-th built-in tool; NULL past the end. */
+/* Returns the i-th built-in tool; NULL past the end. */
 const weft_tool *weft_tool_at(size_t i);
 
 /* Replaces this process by the tool's program. Returns only if that fails, after an error on stderr. */

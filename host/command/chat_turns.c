@@ -22,7 +22,7 @@ typedef struct conversation {
     turn *turns;
     size_t n_turns;
     weft_generator *generator;
-    int64_t capacity; /* ids of the longest prompt that the generator takes */
+    int64_t capacity; /* ids of the longest prompt for the generator */
     weft_stop_ids stop;
     weft_bytes ids;    /* int32_t: of the prompt */
     weft_bytes answer; /* int32_t: so far */
@@ -73,7 +73,7 @@ static weft_status encode(const conversation *self, const turn *turns, size_t n,
     return status;
 }
 
-/* Answers end where the model's files say, and with the token that the template writes behind an answer. */
+/* Finds the stop tokens: those of the model's files, and the token that the template writes after a reply. */
 static weft_status find_stops(conversation *self, weft_error *err) {
     int32_t end = -1;
     weft_status status = weft_run_stop_ids(&self->stop, self->run, self->text, err);
@@ -82,7 +82,7 @@ static weft_status find_stops(conversation *self, weft_error *err) {
     return status;
 }
 
-/* A generator for the prompt at hand; from the second one on with room for longer ones, so that few are made. */
+/* Ensures a generator for the current prompt. From the second one on it has spare capacity, so that few are created. */
 static weft_status make_room(conversation *self, int64_t n, weft_error *err) {
     const int64_t most = self->generator == NULL ? n : weft_generator_places(self->generator) - self->options->tokens;
     int64_t capacity = self->generator == NULL ? n : 2 * n;
@@ -102,7 +102,7 @@ static weft_status print_until(conversation *self, size_t end, weft_error *err) 
     return WEFT_OK;
 }
 
-/* Bytes at the end that a character's rest may still follow are kept back. */
+/* Returns the length without trailing bytes of an incomplete character. */
 static size_t whole_characters(const weft_bytes *text) {
     size_t back = 0;
     while (back < 3 && back < text->n && ((unsigned char)text->data[text->n - 1 - back] & 0xC0) == 0x80) back++;
@@ -136,7 +136,7 @@ static weft_status answer(conversation *self, weft_error *err) {
     return status == WEFT_OK ? add_turn(self, "assistant", self->shown.data, self->shown.n, err) : status;
 }
 
-/* Lines of standard input, a turn each; empty ones say nothing. */
+/* Reads lines of standard input, one turn each; empty lines are skipped. */
 static weft_status converse(conversation *self, weft_error *err) {
     const bool asks = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     char *line = NULL;

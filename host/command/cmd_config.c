@@ -20,7 +20,7 @@ static weft_status open_run(weft_run **out, const weft_args *args, uint32_t need
     return weft_run_open(out, weft_args_config(args), overrides, n, needs, err);
 }
 
-/* Whether `weft train` has what it needs. */
+/* Checks the requirements of `weft train`. */
 static weft_status check_training(const weft_args *args, weft_error *err) {
     weft_run *run = NULL;
     weft_status status = open_run(&run, args, WEFT_NEEDS_ALL, err);

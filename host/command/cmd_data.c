@@ -1,4 +1,4 @@
-/* host/command/cmd_data.c: weft data show | stats: what a run would learn from, before it learns. */
+/* host/command/cmd_data.c: weft data show | stats: the training data of a run, before the run. */
 #include "cli/cli.h"
 
 #include "report/data_table.h"

@@ -44,7 +44,7 @@ static void print_lines(const weft_evaluation *e, const weft_session *session, i
     (void)printf("perplexity   %.4f\n", e->perplexity);
 }
 
-/* ---- how far it is, on a terminal ---- */
+/* ---- progress on a terminal ---- */
 
 typedef struct watcher {
     double begin, shown;
@@ -73,7 +73,7 @@ static weft_status evaluate(weft_session *session, weft_evaluation *out, int32_t
     session->watch_context = &self;
     if (!json && weft_terminal_of(STDOUT_FILENO).renews) session->watch = show_part;
     status = weft_session_evaluate(session, out, split, err);
-    if (self.open) (void)fputs("\r\033[K", stdout); /* the result takes its place */
+    if (self.open) (void)fputs("\r\033[K", stdout); /* the result replaces it */
     (void)fflush(stdout);
     return status;
 }

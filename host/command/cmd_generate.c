@@ -36,9 +36,9 @@ typedef struct generation {
     weft_run *run;
     weft_text text;
     weft_bytes ids;           /* int32_t: prompt, then continuation */
-    weft_bytes before, after; /* decoded: the prompt alone; everything so far */
+    weft_bytes before, after; /* decoded: only the prompt; all text so far */
     size_t n_prompt, printed;
-    int64_t room; /* bytes of --fit; 0: not given */
+    int64_t room; /* bytes of --fit; 0: unset */
     bool json;
 } generation;
 
@@ -55,7 +55,7 @@ static weft_status decode(const generation *self, weft_bytes *out, size_t n, wef
     return status;
 }
 
-/* Bytes at the end that are the beginning of a UTF-8 character: they wait for its rest. */
+/* Returns the trailing bytes of an incomplete UTF-8 character, which are kept until its rest arrives. */
 static size_t unfinished(const char *text, size_t n) {
     for (size_t back = 1; back <= 3 && back <= n; back++) {
         const unsigned char c = (unsigned char)text[n - back];
@@ -65,7 +65,7 @@ static size_t unfinished(const char *text, size_t n) {
     return 0;
 }
 
-/* The text up to `end` of self->after. What cannot be written ends the command: nobody would see the rest. */
+/* Prints self->after up to `end`. A failed write ends the command: further output would be lost. */
 static weft_status print_until(generation *self, size_t end, weft_error *err) {
     const size_t n = end > self->printed ? end - self->printed : 0;
     if (n > 0 && (fwrite(self->after.data + self->printed, 1, n, stdout) != n || fflush(stdout) != 0))
@@ -83,8 +83,7 @@ static weft_status on_id(void *context, int32_t id, weft_error *err) {
     return print_until(self, self->after.n - unfinished(self->after.data, self->after.n), err);
 }
 
-/* Bytes that are not UTF-8 cannot stand in JSON: each becomes U+FFFD, as transformers has it; the ids say what they
- * were. */
+/* Returns JSON text. Bytes that are not UTF-8 become U+FFFD, as in transformers; the ids preserve the original. */
 static json_t *json_text(const char *text, size_t n) {
     weft_bytes out = {0};
     json_t *string = NULL;
@@ -117,7 +116,7 @@ static void print_generation_json(const generation *self) {
 
 enum { MOST_PROMPT_BYTES = 16 << 20, PROMPT_PIECE = 1 << 16 };
 
-/* All of standard input; the end of its last line is the shell's, and no part of the text. */
+/* Reads standard input completely; the last newline is the shell's, and is removed. */
 static weft_status read_standard_input(weft_bytes *out, weft_error *err) {
     static char piece[PROMPT_PIECE];
     size_t n = 0;
@@ -133,7 +132,7 @@ static weft_status read_standard_input(weft_bytes *out, weft_error *err) {
     return WEFT_OK;
 }
 
-/* --prompt, or what standard input has; a terminal has nothing. */
+/* Reads --prompt or standard input; a terminal counts as empty. */
 static weft_status read_prompt(const generation *self, weft_bytes *out, weft_error *err) {
     const char *prompt = weft_args_value(self->args, "prompt");
     if (prompt == NULL) return isatty(STDIN_FILENO) ? WEFT_OK : read_standard_input(out, err);
@@ -228,7 +227,7 @@ static weft_exit run_generate(const weft_args *args, weft_error *err) {
     if (status == WEFT_OK && self.json) print_generation_json(&self);
     else if (status == WEFT_OK) {
         status = print_until(&self, self.after.n, err);
-        if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* elsewhere the text alone, byte for byte */
+        if (isatty(STDOUT_FILENO)) (void)putchar('\n'); /* otherwise only the text, byte for byte */
     }
 done:
     weft_bytes_free(&self.ids);

@@ -1,4 +1,4 @@
-/* host/command/cmd_merge.c: `weft merge`. No device is opened, and nothing is planned but the model's tree. */
+/* host/command/cmd_merge.c: `weft merge`. Opens no device, and plans only the model's tree. */
 #include "cli/cli.h"
 
 #include "adapter/merge.h"
@@ -38,7 +38,7 @@ static weft_status read_dtype(int32_t *out, const char *text, weft_error *err) {
         text);
 }
 
-/* The directory that is to appear, which nothing has the name of. */
+/* Splits the path of the new directory, which must not exist. */
 static weft_status split_out(merge_command *self, weft_error *err) {
     size_t n = strlen(self->out);
     const char *slash = NULL;
@@ -61,7 +61,7 @@ static weft_status split_out(merge_command *self, weft_error *err) {
                                  : weft_error_set(err, WEFT_E_USER, "%s: is no name of a directory", self->out);
 }
 
-/* "KEY=VALUE" in place of the value, which may be NULL and is freed. */
+/* Replaces the value, which may be NULL and is freed, by "KEY=VALUE". */
 static char *as_override(const char *key, char *value) {
     char *text = NULL;
     if (value != NULL && asprintf(&text, "%s=%s", key, value) < 0) text = NULL;
@@ -69,8 +69,8 @@ static char *as_override(const char *key, char *value) {
     return text;
 }
 
-/* What the adapter's run has added to the tokenizer ([tokenizer] add and pad) is added to the base as it was there.
- * texts: two, to be freed. *n: grows by the overrides that it takes. */
+/* Adds the tokens of the adapter's run ([tokenizer] add and pad) to the base. texts: two, which the caller frees. *n:
+ * grows by the overrides. */
 static weft_status add_tokens(char *texts[2], const char **overrides, size_t *n, const merge_command *self,
                               weft_error *err) {
     char *had = NULL, *pad = NULL, *more = NULL;
@@ -86,7 +86,7 @@ static weft_status add_tokens(char *texts[2], const char **overrides, size_t *n,
     return status;
 }
 
-/* In this command's words; what cannot be compared, and why, is for who opens both to say. */
+/* Checks the adapter's origin with this command's messages; the session reports bases that cannot be compared. */
 static weft_status check_origin(const merge_command *self, weft_error *err) {
     weft_adapter_origin of = {0}, now = {0};
     bool same = true;
@@ -133,7 +133,7 @@ static weft_status merge_into(const merge_command *self, const weft_run *run, co
     return status;
 }
 
-/* What cannot be merged lies in the merged model's directory. */
+/* Prints the unmergeable parts, which are in the merged model's directory. */
 static void print_carried(const weft_plan *plan, const char *out) {
     for (int32_t i = 0; i < plan->declared->n_adapters; i++) {
         char path[WEFT_PATH_BYTES];

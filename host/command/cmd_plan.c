@@ -1,4 +1,4 @@
-/* host/command/cmd_plan.c: `weft plan`: what a run will take and do, before it runs. */
+/* host/command/cmd_plan.c: `weft plan`: memory, time and traffic of a run, before it runs. */
 #include "cli/fit_flags.h"
 #include "cli/spawn.h"
 
@@ -42,8 +42,8 @@ static const weft_flag flags[] = {
 
 enum { SCHEDULE_POINTS = 5 };
 
-/* Steps at which the schedule is shown: first, quarter, half, three quarters, last, each once. 0: this point is the one
- * before it. */
+/* Returns the steps at which the schedule is printed: first, quarter, half, three quarters, last, without duplicates.
+ * 0: this point equals the previous one. */
 static int64_t schedule_step(const weft_session *session, int point) {
     const int64_t step = 1 + (session->steps - 1) * point / (SCHEDULE_POINTS - 1);
     const int64_t before = point == 0 ? 0 : 1 + (session->steps - 1) * (point - 1) / (SCHEDULE_POINTS - 1);
@@ -115,7 +115,7 @@ static json_t *layout_object(const weft_engine *e) {
                      "units", (int)e->plan.layout->n_units, "storage", weft_stored_array(e->plan.declared));
 }
 
-/* unit: null where the storage is tied to a module before, or where there are several. */
+/* unit: null if the storage is tied to an earlier module, or if there are several units. */
 static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped, bool with_modules) {
     json_t *object = json_pack("{s:i, s:i, s:f}", "modules", (int)e->plan.declared->n_modules, "wrapped",
                                (int)wrapped->n_wrapped, "percent", weft_wrapped_percent(wrapped, e->plan.declared));
@@ -131,7 +131,7 @@ static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped
     return object;
 }
 
-/* rows: of an optimizer step; a leaf is leaf_rows x places. */
+/* rows: of an optimizer step; a micro-batch is leaf_rows x places. */
 static json_t *batch_object(const weft_session *session) {
     const weft_plan_spec *spec = &session->engine->plan.spec;
     return json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch, "leaves",
@@ -139,37 +139,37 @@ static json_t *batch_object(const weft_session *session) {
                      (int)spec->lengths[spec->n_lengths - 1]);
 }
 
-/* offset: in the arena; null: the sum over leaves itself, which lies outside of it. */
+/* offset: in the arena; null: the sum over micro-batches itself, which is outside of it. */
 static void add_slot(void *slots, const char *name, const weft_slot *slot) {
     json_t *object = json_pack("{s:s, s:I}", "use", name, "bytes", (json_int_t)slot->bytes);
     (void)json_object_set_new(object, "offset", slot->offset >= 0 ? json_integer(slot->offset) : json_null());
     (void)json_array_append_new(slots, object);
 }
 
-/* What a call of the command has at hand. */
+/* State of one invocation. */
 typedef struct planned {
     const weft_args *args;
     weft_session *session;
     weft_wrapped wrapped;
     weft_survey *survey;
     weft_stages stages;
-    weft_hold *hold;    /* of the rank that --print-sharding is about; NULL: not asked for */
-    int32_t rank, mode; /* of the programs that are printed */
+    weft_hold *hold;    /* of the rank for --print-sharding; NULL: unset */
+    int32_t rank, mode; /* of the printed programs */
     weft_rates rates;
-    weft_forecast forecast; /* world 0: not asked for */
-    int64_t room;           /* bytes of --fit; 0: not given */
+    weft_forecast forecast; /* world 0: not requested */
+    int64_t room;           /* bytes of --fit; 0: unset */
     weft_fit fit;
     weft_launches launches;
 } planned;
 
-/* Of the mode that is asked for. */
+/* Returns the stage of the requested mode. */
 static const weft_stage *stage_to_print(const planned *self) {
     const weft_plan *plan = &self->session->engine->plan;
     const weft_stage *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
     return stages[self->mode];
 }
 
-/* Of the rank that is asked for. */
+/* Returns the program of the requested rank. */
 static const weft_program *program_to_print(const planned *self) {
     const weft_stage *stage = stage_to_print(self);
     return stage->shown != NULL ? stage->shown : stage->program;
@@ -191,7 +191,7 @@ static json_t *program_array(const planned *self) {
     return events;
 }
 
-/* Of each rank, where segments have owners. */
+/* Returns an object for each rank, if segments have owners. */
 static json_t *stages_object(const weft_stages *stages) {
     json_t *ranks = json_array();
     for (int32_t r = 0; r < stages->n; r++)
@@ -285,7 +285,7 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     return status;
 }
 
-/* What the machine can do: measured now, or read; and what follows. */
+/* Measures or reads the machine's rates, and computes the forecast. */
 static weft_status forecast(planned *self, weft_error *err) {
     weft_engine *engine = self->session->engine;
     const char *path = weft_args_value(self->args, "rates");
@@ -302,7 +302,7 @@ static weft_status judge_room(planned *self, weft_error *err) {
     return weft_fit_judge(&self->fit, &question, self->survey, err);
 }
 
-/* By rank 0, which says it for all. */
+/* Prints the plan on rank 0, for all ranks. */
 static weft_status print_planned(planned *self, weft_error *err) {
     weft_status status = judge_room(self, err);
     if (status == WEFT_OK) status = weft_launches_count(&self->launches, self->session->engine, err);
@@ -320,13 +320,13 @@ static void close_plan(planned *self) {
     weft_session_close(self->session);
 }
 
-/* The two are opened one after the other. */
+/* Opens the two configurations one after the other. */
 static weft_status facts_of(json_t **out, const weft_args *args, const char *path, weft_error *err) {
     planned self = {.args = args};
     weft_status status = open_plan(&self, path, err);
     if (status == WEFT_OK) status = weft_contrast_facts(out, self.session, self.survey, err);
     close_plan(&self);
-    /* an error that does not begin with its file says which of the two it is of */
+    /* an error without a file name gets the name of its configuration */
     if (status != WEFT_OK && strncmp(err->text, path, strlen(path)) != 0) (void)weft_error_prefix(err, "%s: ", path);
     return status;
 }
@@ -361,7 +361,7 @@ static weft_status print_plan(planned *self, weft_error *err) {
     return status;
 }
 
-/* --time needs ranks that are there, and one configuration. */
+/* Checks flag combinations. --time needs running ranks and one configuration. */
 static weft_status judge_flags(const weft_args *args, int64_t asked, int64_t nodes, weft_error *err) {
     const bool time = weft_args_has(args, "time"), rates = weft_args_has(args, "rates");
     if (nodes > 1 && time)
@@ -380,7 +380,7 @@ static weft_status judge_flags(const weft_args *args, int64_t asked, int64_t nod
     return WEFT_OK;
 }
 
-/* --mode, in the order of weft_mode. */
+/* Parses --mode, in the order of weft_mode. */
 static weft_status find_mode(int32_t *out, const weft_args *args, weft_error *err) {
     const char *asked = weft_args_value(args, "mode");
     for (*out = WEFT_MODE_TRAIN; *out <= WEFT_MODE_GENERATE; ++*out)

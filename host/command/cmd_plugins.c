@@ -25,7 +25,7 @@ static int widest_cell(const json_t *rows, const char *key, const char *title) {
     return (int)width;
 }
 
-/* A line per file; a reason stands below its line. */
+/* Prints a line per file, with a reason below it. */
 static void print_table(const json_t *rows) {
     static const char *const keys[] = {"kind", "id", "version", "status"};
     int widths[4];
@@ -41,7 +41,7 @@ static void print_table(const json_t *rows) {
     }
 }
 
-/* True: written. */
+/* Returns true if the output was written. */
 static bool print_value_json(const json_t *value) {
     const bool done = json_dumpf(value, stdout, JSON_INDENT(2)) == 0;
     (void)printf("\n");
@@ -75,7 +75,7 @@ static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
 
 enum { MOST_OFFERS = 8 };
 
-/* Keys of the host that the plugin offers; returns how many. */
+/* Lists the host keys that the plugin offers; returns their number. */
 static uint64_t list_offers(weft_key out[MOST_OFFERS], const weft_loaded *loaded) {
     const int32_t part = weft_part_of(loaded->plugin->kind);
     const weft_key *row = NULL;

@@ -4,7 +4,7 @@
 #include "command/skeleton.h"
 #include "plugin/search.h"
 
-/* An id that is found already would be hidden, or hide what is found. */
+/* Rejects an id that a search already finds: one would hide the other. */
 static weft_status refuse_taken(const char *kind, const char *id, weft_error *err) {
     weft_search search = {{NULL}, 0};
     char file[WEFT_PATH_BYTES];

@@ -1,4 +1,4 @@
-/* host/command/cmd_tokenize.c: `weft tokenize`: text to ids and back, between standard input and output. */
+/* host/command/cmd_tokenize.c: `weft tokenize`: converts text to ids and back, between standard input and output. */
 #include "cli/cli.h"
 
 #include "base/bytes.h"
@@ -20,7 +20,7 @@ static const weft_flag flags[] = {
     {NULL, NULL, false, NULL},
 };
 
-/* A tokenizer with the defaults of its plugin's keys; there is no configuration here. */
+/* A tokenizer with the defaults of its plugin's keys, without a configuration. */
 typedef struct opened {
     weft_plugins *plugins;
     const weft_tokenizer_plugin *plugin;
@@ -79,7 +79,7 @@ static weft_status read_input(weft_bytes *out, weft_error *err) {
     return WEFT_OK;
 }
 
-/* What is buffered counts too: a full disk or a closed pipe shows at the flush. */
+/* Flushes buffered output: a full disk or a closed pipe is detected here. */
 static weft_status written(bool whole, weft_error *err) {
     if (whole && fflush(stdout) == 0) return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM, "the result cannot be written: %s", strerror(errno));
@@ -101,7 +101,7 @@ static weft_status encode(const opened *self, const weft_bytes *text, uint32_t h
     return status;
 }
 
-/* Ids as they are printed: whole numbers with white space between them. */
+/* Parses ids in the printed form: integers separated by white space. */
 static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error *err) {
     const char *end = text->data + text->n;
     for (const char *at = text->data; at < end;) {
@@ -124,7 +124,7 @@ static weft_status parse_ids(weft_bytes *out, const weft_bytes *text, weft_error
     return WEFT_OK;
 }
 
-/* What has no text is told, since nothing of it is seen. */
+/* Reports ids without text, which the output cannot show. */
 static void tell_ids_past(const opened *self, const int32_t *ids, size_t n) {
     weft_tokenizer_info info = {.struct_size = (uint32_t)sizeof info};
     size_t past = 0;

@@ -27,7 +27,7 @@ static uint32_t tables_of(const weft_args *args) {
            (weft_args_has(args, "print-batches") ? (uint32_t)WEFT_SHOWN_SAMPLES : 0);
 }
 
-/* Flags that do not go together. */
+/* Rejects incompatible flags. */
 static weft_status judge_flags(const weft_args *args, const weft_train_options *options, int64_t asked,
                                weft_error *err) {
     const char *kind = weft_args_value(args, "resume");

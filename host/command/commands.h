@@ -1,4 +1,4 @@
-/* host/command/commands.h: the commands that the program `weft` runs itself. */
+/* host/command/commands.h: the built-in commands of the program `weft`. */
 #ifndef WEFT_HOST_COMMAND_COMMANDS_H
 #define WEFT_HOST_COMMAND_COMMANDS_H
 

@@ -1,14 +1,13 @@
-/* host/command/generate_fit.c: see generate_fit.h. A change that is told was planned: fewer tokens, and products in
- * bf16. */
+/* host/command/generate_fit.c: see generate_fit.h. A reported change was planned: fewer tokens, and GEMMs in bf16. */
 #include "command/generate_fit.h"
 
 #include "plugin/services.h"
 
 #include <stdlib.h>
 
-/* ---- what another call would take ---- */
+/* ---- requirement of a changed call ---- */
 
-/* Takes down what is planned and takes no memory. */
+/* Records the planned memory without allocating it. */
 static weft_status keep_need(void *context, const weft_engine *engine, weft_error *err) {
     const weft_need need = {.bytes = engine->plan.bytes, .ranks = 1};
     *(weft_need *)context = need;
@@ -62,7 +61,7 @@ done:
     free(overrides);
 }
 
-/* ---- this one ---- */
+/* ---- check of this call ---- */
 
 weft_status weft_generate_fit_judge(void *context, const weft_engine *engine, weft_error *err) {
     const weft_generate_fit *self = context;
@@ -75,7 +74,7 @@ weft_status weft_generate_fit_judge(void *context, const weft_engine *engine, we
     fit.fits = weft_need_fits(&fit.need, &fit.room);
     weft_fit_warn(&fit, self->run->host);
     if (fit.fits) return WEFT_OK;
-    level = weft_services_log_level(WEFT_LOG_ERROR); /* all there is to say was said of this one */
+    level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the same configuration */
     find_fewer_tokens(&fit, self);
     find_precision(&fit, self);
     (void)weft_services_log_level(level);

@@ -18,15 +18,15 @@ enum { MOST_BYTES = 1 << 20 };
 
 #define ALL_KINDS "common"
 
-/* ---- what may be asked for ---- */
+/* ---- checks ---- */
 
 static bool is_directory(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
-/* Directories of the templates, in alphabetical order; the caller frees the names and the list. -1: none can be read.
- * */
+/* Lists the directories of the templates in alphabetical order; the caller frees the names and the list. -1:
+ * unreadable. */
 static int list_kinds(const char *templates, struct dirent ***out) {
     return scandir(templates, out, NULL, alphasort);
 }
@@ -68,11 +68,11 @@ weft_status weft_skeleton_id(const char *id, weft_error *err) {
         id, WEFT_SKELETON_NAME - 1);
 }
 
-/* ---- putting the names in ---- */
+/* ---- substitution of names ---- */
 
 typedef struct names {
     const char *kind, *id;
-    char small[WEFT_SKELETON_NAME], large[WEFT_SKELETON_NAME]; /* of C: my_opt, MY_OPT */
+    char small[WEFT_SKELETON_NAME], large[WEFT_SKELETON_NAME]; /* C names: my_opt, MY_OPT */
 } names;
 
 static names names_of(const char *kind, const char *id) {
@@ -84,7 +84,7 @@ static names names_of(const char *kind, const char *id) {
     return made;
 }
 
-/* Longer words first: weftnew begins them all. */
+/* Substitutes names, longer words first: all begin with weftnew. */
 static void put_names(FILE *to, const char *text, const names *n) {
     const struct {
         const char *word, *name;
@@ -116,7 +116,7 @@ static weft_status write_file(const char *from, const char *to, const names *n, 
     return status;
 }
 
-/* The name that a template's file gets. */
+/* Returns the name of a template's output file. */
 static void name_file(char *out, size_t size, const char *name, const names *n) {
     FILE *to = fmemopen(out, size, "w");
     out[0] = '\0';
@@ -145,7 +145,7 @@ static weft_status write_tree(const char *from, const char *to, const names *n, 
     return status;
 }
 
-/* The files of all kinds, and over them those of the kind. */
+/* Writes the files of all kinds, then those of the kind, which may replace them. */
 static weft_status write_both(const char *templates, const char *to, const names *n, weft_error *err) {
     char from[WEFT_PATH_BYTES];
     weft_status status = weft_path_join(from, templates, ALL_KINDS, err);

@@ -1,5 +1,5 @@
-/* host/config/brought.c: see brought.h. A run writes its config.ini with absolute paths, so a relative one is not from
- * the user's own run. */
+/* host/config/brought.c: see brought.h. A run writes its config.ini with absolute paths, so a relative path does not
+ * originate from the user's own run. */
 #include "config/brought.h"
 
 #include "config/number.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* Where plugins are looked at: the directory of the run, and that of its model. */
+/* The checked directories: of the run and of its model. */
 typedef struct origin {
     const char *run;
     char model[PATH_MAX]; /* "": unknown */
@@ -21,7 +21,7 @@ static bool is_inside(const char *path, const char *directory) {
     return n > 0 && strncmp(path, directory, n) == 0 && (path[n] == '/' || path[n] == '\0');
 }
 
-/* Of the path as it is written and as its links lead. */
+/* Checks both the path as written and its link target. */
 static const char *directory_of(const origin *from, const char *path) {
     char real[PATH_MAX];
     const bool has_real = realpath(path, real) != NULL;
@@ -52,7 +52,7 @@ static weft_status check_part(const weft_config *self, const origin *from, const
     return status;
 }
 
-/* An id names no file, and of a list each element is a path. */
+/* Checks one item. An id names no file; each element of a list is a path. */
 static weft_status check_item(const weft_config *self, const origin *from, const weft_item *item, weft_error *err) {
     const bool is_path = strcmp(item->section, "plugins") == 0 && strcmp(item->key, "path") == 0;
     const bool is_file = strcmp(item->key, "plugin") == 0 && strchr(item->value, '/') != NULL;
@@ -69,7 +69,7 @@ static weft_status check_item(const weft_config *self, const origin *from, const
     return status;
 }
 
-/* True for RUN/config.ini where RUN has the model that the run made. */
+/* Returns true for RUN/config.ini if RUN contains the model that the run made. */
 static bool is_of_run(const weft_config *self, const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1;
     char *model = NULL;

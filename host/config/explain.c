@@ -1,4 +1,4 @@
-/* host/config/explain.c: a filled configuration written out again, as INI and as a table of sources. */
+/* host/config/explain.c: writes a filled configuration as INI and as a table of sources. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@ static weft_status check_written(FILE *file, weft_error *err) {
 
 typedef void visitor(void *context, const weft_entry *entry);
 
-/* What the section's plugin does not offer, and nobody sets, is not told. */
+/* Omits unset keys that the section's plugin does not offer. */
 static bool is_entry_told(const weft_config *self, const weft_entry *entry) {
     return entry->item != NULL || !weft_config_is_moot(self, entry->section, entry->row);
 }
 
-/* Calls visit for every entry: sections in the order in which they were first filled, `plugin` first in each. */
+/* Calls visit for every entry: sections in the order of their first fill, `plugin` first in each. */
 static void visit_entries(const weft_config *self, visitor *visit, void *context) {
     for (size_t i = 0; i < self->n_entries; i++) {
         const char *section = self->entries[i].section;
@@ -42,12 +42,12 @@ static bool is_secret(const weft_entry *entry) {
 
 /* ---- the resolved file ---- */
 
-/* An INI file as it grows. */
+/* State of the INI file being written. */
 typedef struct ini {
     const weft_config *config;
     FILE *file;
-    const char *section; /* of the last line; NULL: none yet */
-    bool own;            /* what stands in a plugin's own section is written, else what does not */
+    const char *section; /* of the last line; NULL: at the start */
+    bool own;            /* writes the keys of a plugin's own section, else all others */
 } ini;
 
 static void begin_section(ini *self, const char *section) {
@@ -56,8 +56,8 @@ static void begin_section(ini *self, const char *section) {
     self->section = section;
 }
 
-/* A value stays in the section where the user put it, and a plugin's default goes into its own: so the file can change
- * its plugin in one line wherever the user's could. */
+/* A value is written to the section where the user set it, and a plugin's default to the plugin's own section. So the
+ * file can change its plugin in one line wherever the user's file could. */
 static const char *home_of(const weft_config *self, const weft_entry *entry) {
     const char *own = weft_config_own_section(self, entry->section, entry->row->name);
     if (entry->item != NULL) return entry->item->section;
@@ -73,7 +73,7 @@ static void write_entry(void *context, const weft_entry *entry) {
     if (!is_secret(entry)) weft_ini_print(self->file, entry->row->name, entry->value.text);
 }
 
-/* As the user wrote it, but for paths, which would lead elsewhere from another file. */
+/* Writes an idle value as the user wrote it, except for paths, which would be relative to another file. */
 static void write_idle(ini *self, const weft_idle *idle) {
     const weft_key *row = idle->row;
     const bool is_path = row != NULL && (row->type == WEFT_KEY_PATH || (row->flags & WEFT_PATHS) != 0);
@@ -143,7 +143,7 @@ const char *weft_config_shown(const weft_config *self, const char *section, cons
     return entry == NULL ? NULL : shown_value(entry->row, entry->value.text);
 }
 
-/* "run.ini:9", or "run.ini:9, in [strategy.fsdp]". */
+/* Formats "run.ini:9", or "run.ini:9, in [strategy.fsdp]". */
 static void tell_source(char *out, size_t size, const weft_entry *entry) {
     const weft_item *item = entry->item;
     if (item == NULL) (void)snprintf(out, size, "default");
@@ -165,7 +165,7 @@ static told tell_idle(const weft_idle *idle) {
     return line;
 }
 
-/* Widths of the table's first two columns, and then its lines. */
+/* Widths of the table's first two columns, and its stream. */
 typedef struct table {
     FILE *file;
     int key_width, value_width;
@@ -173,7 +173,7 @@ typedef struct table {
 
 static void widen_table(table *self, const told *line) {
     const int key = (int)strlen(line->key);
-    const int value = (int)strnlen(line->value, 60); /* what is longer moves its own line only */
+    const int value = (int)strnlen(line->value, 60); /* longer values only shift their own line */
     if (key > self->key_width) self->key_width = key;
     if (value > self->value_width) self->value_width = value;
 }
@@ -209,7 +209,7 @@ static void explain_table(const weft_config *self, FILE *file) {
 
 /* ---- the same as JSON ---- */
 
-/* The value as its type in JSON; words and lists are texts. */
+/* Returns the value in its JSON type; words and lists are strings. */
 static json_t *value_json(const weft_key *row, const weft_value *value) {
     int64_t whole = 0;
     double real = 0;

@@ -1,4 +1,4 @@
-/* host/config/fill.c: key tables meet the user's items. */
+/* host/config/fill.c: fills key tables from the user's items. */
 #include <stdlib.h>
 
 #include "config/path.h"
@@ -40,7 +40,7 @@ weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_e
     return weft_error_set(err, status, "%s%s", subject, local.text);
 }
 
-/* One row: an entry is there afterwards, unless the key was removed. */
+/* Fills one row: creates its entry, unless the key was removed. */
 static weft_status fill_row(weft_config *self, const char *section, const weft_key *row, weft_error *err) {
     const weft_entry *before = weft_config_entry(self, section, row->name);
     weft_entry entry = {(char *)section, row, {{0}, NULL}, NULL};
@@ -108,7 +108,7 @@ bool weft_config_at_default(const weft_config *self, const char *section, const 
     return same;
 }
 
-/* One row for the key `plugin` of any kind: text for an id, a path for what has a slash. */
+/* Returns the row of the key `plugin` of any kind: a string for an id, a path for a value with a slash. */
 static const weft_key *plugin_row(bool is_path) {
     static const weft_key rows[] = {
         {(uint32_t)sizeof(weft_key), WEFT_SAME, WEFT_KEY_STR, 0, "plugin", NULL, "", "", "Plugin by id."},

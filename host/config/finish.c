@@ -1,11 +1,11 @@
-/* host/config/finish.c: what the user wrote and no table declared. */
+/* host/config/finish.c: rejects keys and sections that no table declared. */
 #include <stdlib.h>
 
 #include "config/foreign.h"
 #include "config/nearest.h"
 #include "config/store.h"
 
-/* Comma-separated names, as long as they fit. */
+/* Appends to comma-separated names while they fit. */
 static void append_name(char *list, size_t size, const char *name) {
     const size_t n = strlen(list);
     if (n + strlen(name) + 3 < size) (void)snprintf(list + n, size - n, "%s%s", n == 0 ? "" : ", ", name);
@@ -18,7 +18,7 @@ static bool is_among(const char *name, const char *const *names, size_t n) {
     return false;
 }
 
-/* Sections that there may be: these by name, and [KIND.ID] of these kinds. */
+/* Allowed sections: these names, and [KIND.ID] of these kinds. */
 typedef struct allowed {
     const char *const *sections;
     size_t n;
@@ -26,7 +26,7 @@ typedef struct allowed {
     size_t n_kinds;
 } allowed;
 
-/* "strateg.fsdp" may be near to "strategy.fsdp". */
+/* Offers full names, so that "strateg.fsdp" can match "strategy.fsdp". */
 static void offer_plugin_sections(weft_nearest *near, const allowed *may) {
     const char *dot = strchr(near->word, '.');
     for (size_t i = 0; dot != NULL && i < may->n_kinds; i++) {
@@ -49,7 +49,7 @@ static weft_status unknown_section(const weft_mention *mention, const allowed *m
                           mention->section, *meant == '\0' ? "." : meant, list);
 }
 
-/* The declared key of its section that the item's is nearest to. */
+/* Returns the declared key of the section that is nearest to the item's key. */
 static weft_nearest nearest_key(const weft_config *self, const weft_item *item) {
     weft_nearest near = {item->key, "", 0};
     for (size_t i = 0; i < self->n_keys; i++) {
@@ -59,7 +59,7 @@ static weft_nearest nearest_key(const weft_config *self, const weft_item *item) 
     return near;
 }
 
-/* Where Weft has what another program has under that name; a chosen plugin may have it otherwise. NULL: nowhere. */
+/* Returns Weft's equivalent of another program's name, or NULL. A selected plugin may have a different key. */
 static const weft_foreign *find_foreign(const weft_config *self, const weft_item *item) {
     const weft_foreign *foreign = weft_foreign_find(item->section, item->key, strlen(item->key));
     if (foreign == NULL || *foreign->section == '\0' || weft_config_own(self, foreign->section) == NULL) return foreign;
@@ -68,8 +68,8 @@ static const weft_foreign *find_foreign(const weft_config *self, const weft_item
                : NULL;
 }
 
-/* "; Weft has it as lr in [optimizer].", "; did you mean warmup?", or "; [optimizer] has a key of that name: Learning
- * rate." A key of that very name is meant before one that is more than a slip away. */
+/* Formats "; Weft has it as lr in [optimizer].", "; did you mean warmup?", or "; [optimizer] has a key of that name:
+ * Learning rate." An identical key in another section has priority over one that is more than a typo away. */
 static void advise_key(const weft_config *self, const weft_item *item, char *out, size_t size) {
     const weft_nearest near = nearest_key(self, item);
     const weft_foreign *foreign = find_foreign(self, item);
@@ -89,7 +89,7 @@ static void advise_key(const weft_config *self, const weft_item *item, char *out
     else (void)snprintf(out, size, "; [%s] has a key of that name: %s", elsewhere->section, elsewhere->row->help);
 }
 
-/* The keys that the section may have. its_plugin: and those of its plugin, which is not known yet. */
+/* Lists the allowed keys of the section. its_plugin: also those of its plugin, which is not known yet. */
 static void say_keys(char *out, size_t size, const char *list, bool its_plugin) {
     static const char more[] = "those of its plugin";
     if (list[0] == '\0' && !its_plugin) (void)snprintf(out, size, "It has no keys");
@@ -114,7 +114,7 @@ static bool is_unknown(const weft_item *item, const char *section) {
     return !item->claimed && strcmp(item->section, section) == 0;
 }
 
-/* Whether the item seems to mean a declared key that is not set; key NULL: any one. */
+/* Returns whether the item is probably a misspelt declared, unset key; key NULL: any such key. */
 static bool item_means_key(const weft_config *self, const weft_item *item, const char *key) {
     const weft_nearest near = nearest_key(self, item);
     if (*near.best == '\0' || weft_config_has_key(self, item->section, near.best)) return false;
@@ -133,7 +133,7 @@ weft_status weft_config_misspelt(const weft_config *self, const char *section, w
     return WEFT_OK;
 }
 
-/* The first of the section that no table declared, or one that seems to mean `plugin`. */
+/* Returns the section's first undeclared item, or one that is probably a misspelt `plugin`. */
 static const weft_item *find_first_unknown(const weft_config *self, const char *section) {
     const weft_item *first = NULL;
     for (size_t i = self->n_items; i > 0; i--) {
@@ -173,7 +173,7 @@ weft_status weft_config_sections(const weft_config *self, const char *const *sec
     return WEFT_OK;
 }
 
-/* Against the sections that were filled. */
+/* Compares with the filled sections. */
 static weft_status check_sections(const weft_config *self, weft_error *err) {
     const char **sections = calloc(self->n_entries + 1, sizeof *sections);
     weft_status status = WEFT_OK;

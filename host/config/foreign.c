@@ -47,7 +47,7 @@ const weft_foreign_id *weft_foreign_id_find(const char *kind, const char *name) 
     return NULL;
 }
 
-/* A further section that has the key: of two there is no only one. */
+/* Adds a section that has the key; with two the result is ambiguous. */
 static void add_home(const char **only, bool *several, const char *section) {
     if (*only == NULL) *only = section;
     else if (strcmp(*only, section) != 0) *several = true;

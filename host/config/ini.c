@@ -1,9 +1,8 @@
-/* host/config/ini.c: lines, comments and quotes around inih.
+/* host/config/ini.c: handles lines, comments and quotes around inih.
  *
- * inih tells what a line is; it reads through next_line, which hands over only what stands before a value. The value is
- * taken from the text here, because inih's line buffer is small (200 bytes where a distribution built it so) and cuts
- * what does not fit without a word, and because inih knows no quotes.
- */
+ * inih classifies the lines. It reads through next_line, which passes only the text before a value. This file parses
+ * the value itself, because inih's line buffer is small (200 bytes in some distributions) and truncates silently, and
+ * because inih does not support quotes. */
 #include "config/ini.h"
 
 #include <ctype.h>
@@ -13,14 +12,14 @@
 
 #include "config/value.h"
 
-#define LONGEST_SECTION 49 /* inih keeps no more */
+#define LONGEST_SECTION 49 /* inih's limit */
 
 typedef struct reader {
     const weft_ini_visitor *visitor;
     const char *text;
     size_t n, at;
     long line;
-    const char *value; /* behind the separator of the line that inih has now */
+    const char *value; /* after the separator of inih's current line */
     size_t value_n;
     char *scratch; /* n + 1 bytes */
     weft_status status;
@@ -42,7 +41,7 @@ static bool is_comment(span s) {
     return s.n > 0 && (*s.p == '#' || *s.p == ';');
 }
 
-/* Ends at the first comment sign that has a blank before it. */
+/* Truncates at the first comment sign after a blank. */
 static span without_comment(span s) {
     for (size_t i = 1; i < s.n; i++) {
         if ((s.p[i] == '#' || s.p[i] == ';') && isspace((unsigned char)s.p[i - 1])) return (span){s.p, i};
@@ -72,7 +71,7 @@ static weft_status section_name(reader *self, span s, span *name) {
     return WEFT_OK;
 }
 
-/* A section's line for inih: brackets and name alone. The visitor hears of it at once, as inih does not speak of
+/* Writes a section's line for inih: only brackets and name. Calls the visitor directly, because inih does not report
  * sections without keys. */
 static weft_status section_head(reader *self, span s, char *out, size_t size) {
     span name = {NULL, 0};
@@ -84,7 +83,7 @@ static weft_status section_head(reader *self, span s, char *out, size_t size) {
     return self->visitor->section(self->visitor->context, self->scratch, self->line, self->err);
 }
 
-/* A key's line for inih: all before the value. */
+/* Writes a key's line for inih: all text before the value. */
 static weft_status key_head(reader *self, span s, char *out, size_t size) {
     size_t n = 0;
     while (n < s.n && s.p[n] != '=' && s.p[n] != ':') n++;
@@ -112,7 +111,7 @@ static weft_status check_bytes(const reader *self, span s) {
     return WEFT_OK;
 }
 
-/* Cuts the next line off, without its end and the blanks around it. */
+/* Takes the next line, without its end and the blanks around it. */
 static span cut_line(reader *self) {
     span s = {self->text + self->at, self->n - self->at};
     const char *end = memchr(s.p, '\n', s.n);
@@ -139,7 +138,7 @@ static char *next_line(char *out, int size, void *stream) {
     return self->status == WEFT_OK ? out : NULL;
 }
 
-/* "..." and at most a comment behind it, into scratch. s begins with the quote. */
+/* Copies a quoted value, with at most a comment after it, to scratch. s begins with the quote. */
 static weft_status read_quoted(reader *self, span s) {
     size_t n = 0, i = 1;
     for (; i < s.n && s.p[i] != '"'; i++) {
@@ -163,7 +162,7 @@ static weft_status read_quoted(reader *self, span s) {
     return WEFT_OK;
 }
 
-/* The value of the line that inih has, into scratch. */
+/* Copies the value of inih's current line to scratch. */
 static weft_status read_value(reader *self) {
     const span raw = {self->value, self->value_n};
     span s = trim_span(raw);
@@ -177,7 +176,7 @@ static weft_status read_value(reader *self) {
 /* inih's handler: returns 0 on error. */
 static int take_key_line(void *user, const char *section, const char *name, const char *value) {
     reader *self = user;
-    (void)value; /* empty: see the top */
+    (void)value; /* empty: see the file comment */
     if (*section == '\0') {
         self->status = weft_error_set(self->err, WEFT_E_USER, "key %.60s stands before any [section]", name);
     } else if (*name == '\0') {

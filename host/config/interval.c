@@ -1,4 +1,4 @@
-/* host/config/interval.c: how often something happens, and how long the warm-up is. */
+/* host/config/interval.c: intervals of evaluations and saves, and the length of the warm-up. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-/* host/config/key_table.c: judges a key table that came from outside, and prints one as help. */
+/* host/config/key_table.c: validates a plugin's key table and prints one as help. */
 #include <ctype.h>
 #include <stdlib.h>
 
@@ -10,7 +10,7 @@
 #define LONGEST_TEXT   400u
 #define LARGEST_STRUCT (1u << 20)
 
-/* NULL: the text is as it must be; otherwise what is wrong with it. */
+/* Returns the defect of a text; NULL: valid. */
 static const char *text_fault(const char *text, bool may_be_empty) {
     size_t n = 0;
     if (text == NULL) return "is missing";
@@ -45,7 +45,7 @@ static bool words_are_sound(const char *range, char separator) {
     return true;
 }
 
-/* An ENUM's names must be there and differ. */
+/* Checks that an ENUM has names and that they differ. */
 static bool names_are_sound(const char *range) {
     const char *rest = range, *rest2 = NULL;
     const char *part = NULL, *part2 = NULL;
@@ -79,7 +79,7 @@ static weft_status check_default(const weft_key *row, weft_error *err) {
     bool relative = false;
     if (row->fallback == NULL) return WEFT_OK;
     status = weft_value_parse(&value, row, row->fallback, "/", &why);
-    /* Words and numbers stay as they are; any other text was a relative path. */
+    /* Words and numbers are unchanged by parsing; any other changed text was a relative path. */
     relative = status == WEFT_OK && row->type == WEFT_KEY_PATH && *row->fallback != '/' &&
                strcmp(value.text, row->fallback) != 0;
     weft_value_free(&value);
@@ -135,7 +135,7 @@ static weft_status check_row(const weft_key *row, uint32_t stride, uint64_t conf
     return check_default(row, err);
 }
 
-/* Against the rows before it, which are sound. */
+/* Checks against the previous rows, which are valid. */
 static weft_status check_apart(const weft_key *keys, uint64_t i, uint32_t stride, weft_error *err) {
     const weft_key *row = weft_key_row(keys, i, stride);
     for (uint64_t k = 0; k < i; k++) {
@@ -184,7 +184,7 @@ weft_status weft_key_table_check(const weft_key *keys, uint64_t n, uint32_t stri
     return WEFT_OK;
 }
 
-/* "number (0,1], steps", "path | none", "a,b" */
+/* Formats "number (0,1], steps", "path | none", "a,b". */
 static void describe_type(const weft_key *row, char *out, size_t size) {
     static const char *const names[] = {"", "whole number", "number", "yes/no", "text", "path", "", "list"};
     const char *between = row->type == WEFT_KEY_STR || row->type == WEFT_KEY_PATH ? " | " : " ";
@@ -205,7 +205,7 @@ static int wider_of(int width, const char *text) {
     return n > width ? n : width;
 }
 
-/* out: widths of name, default and description; returns the longest whole line. */
+/* Computes the widths of name, default and description; returns the longest complete line. */
 static int measure_columns(const weft_key *keys, uint64_t n, uint32_t stride, int out[3]) {
     char what[1024];
     int help = 0;

@@ -1,4 +1,4 @@
-/* host/config/nearest.c: the optimal string alignment distance, and the choice by it. */
+/* host/config/nearest.c: optimal string alignment distance, and the selection by it. */
 #include "config/nearest.h"
 
 #include <ctype.h>

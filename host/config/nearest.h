@@ -1,4 +1,4 @@
-/* host/config/nearest.h: which known name a misspelt one most likely means.
+/* host/config/nearest.h: finds the most likely intended name of a misspelt one.
  *
  *     weft_nearest near = {"warmpu", "", 0};
  *     for (...) weft_nearest_offer(&near, names[i], strlen(names[i]));
@@ -11,18 +11,19 @@
 
 typedef struct weft_nearest {
     const char *word;
-    char best[64];   /* empty: nothing that was offered is near */
+    char best[64];   /* empty: no candidate is near */
     size_t distance; /* of best */
 } weft_nearest;
 
-/* name: n letters; longer ones than fit are not near anything. The first of equally near names stays. Case does not
- * count, nor do blank, `-` and `_` among themselves. No number is near another: 4 is no slip of 3. */
+/* Adds a candidate of n letters; overlong names are never near. The first of equally near names wins. Case is ignored,
+ * and blank, `-` and `_` are equal. Numbers are never near each other: 4 is no typo of 3. */
 void weft_nearest_offer(weft_nearest *self, const char *name, size_t n);
 
-/* "; did you mean NAME?", or nothing. */
+/* Formats "; did you mean NAME?", or an empty string. */
 void weft_nearest_print(const weft_nearest *self, char *out, size_t size);
 
-/* Letters to insert, remove, replace or swap with their neighbour until a is b; both are cut after 63 letters. */
+/* Returns the number of letters to insert, remove, replace or swap with their neighbour to turn a into b. Both are
+ * truncated after 63 letters. */
 size_t weft_edit_distance(const char *a, const char *b);
 
 #endif

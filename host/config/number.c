@@ -1,4 +1,4 @@
-/* host/config/number.c: number texts, intervals, and the advice that an interval gives. */
+/* host/config/number.c: parses numbers and ranges, and describes a range. */
 #include "config/number.h"
 
 #include <ctype.h>
@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Length of [+-] digits [. digits] [e [+-] digits]; 0: no such number. strtod alone would also take hexadecimals, nan
- * and leading blanks. */
+/* Returns the length of [+-] digits [. digits] [e [+-] digits]; 0: no match. strtod by itself would also accept
+ * hexadecimals, nan and leading blanks. */
 static size_t number_length(const char *text, bool *whole) {
     const char *p = text + (*text == '+' || *text == '-');
     const char *start = p;
@@ -29,7 +29,7 @@ static size_t number_length(const char *text, bool *whole) {
     return (size_t)(p - text);
 }
 
-/* What a suffix multiplies by; 0: there is no such suffix. */
+/* Returns the factor of a suffix; 0: unknown suffix. */
 static int64_t suffix_factor(const char *suffix) {
     static const char *const suffixes[2][5] = {{"", "k", "M", "G", "T"}, {"", "Ki", "Mi", "Gi", "Ti"}};
     for (int binary = 0; binary < 2; binary++) {
@@ -60,7 +60,7 @@ bool weft_number_i64(int64_t *out, const char *text) {
     return true;
 }
 
-/* A unit as users write it, "GiB", "gb", "g", as a suffix; false: it is none. */
+/* Converts a unit as users write it, "GiB", "gb", "g", to a suffix; false: unknown. */
 static bool unit_suffix(char out[3], const char *unit) {
     const size_t n = strlen(unit);
     const bool ends_in_b = n > 0 && (unit[n - 1] == 'B' || unit[n - 1] == 'b');
@@ -94,7 +94,7 @@ bool weft_number_f64(double *out, const char *text) {
     if (n == 0 || text[n] != '\0') return false;
     errno = 0;
     value = strtod(text, NULL);
-    if (errno != 0 || fabs(value) >= 1e300) return false; /* beyond lie the words none and auto */
+    if (errno != 0 || fabs(value) >= 1e300) return false; /* reserved for the words none and auto */
     *out = value;
     return true;
 }
@@ -122,7 +122,7 @@ bool weft_part_next(const char **rest, char separator, const char **part, size_t
     return true;
 }
 
-/* One bound; `inf` is the word that leaves the side open. */
+/* Parses one bound; `inf` is the word for an unbounded side. */
 static bool parse_bound(weft_bounds *self, const char *text, size_t n, const char *inf, bool low) {
     char bound[40];
     bool *bounded = low ? &self->low_bounded : &self->high_bounded;
@@ -130,7 +130,7 @@ static bool parse_bound(weft_bounds *self, const char *text, size_t n, const cha
     memcpy(bound, text, n);
     bound[n] = '\0';
     *bounded = strcmp(bound, inf) != 0;
-    if (!*bounded) return low ? self->low_open : self->high_open; /* "[-inf" and "inf]" say nothing true */
+    if (!*bounded) return low ? self->low_open : self->high_open; /* infinity cannot be a closed bound */
     if (self->type == WEFT_KEY_I64) return weft_number_i64(low ? &self->low_i64 : &self->high_i64, bound);
     return weft_number_f64(low ? &self->low_f64 : &self->high_f64, bound);
 }
@@ -184,7 +184,7 @@ bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type) {
 }
 
 bool weft_bounds_has_i64(const weft_bounds *self, int64_t value) {
-    if (value == WEFT_NONE_I64 || value == WEFT_AUTO_I64) return false; /* the words' own values */
+    if (value == WEFT_NONE_I64 || value == WEFT_AUTO_I64) return false; /* reserved for the words */
     if (self->low_bounded && (self->low_open ? value <= self->low_i64 : value < self->low_i64)) return false;
     if (self->high_bounded && (self->high_open ? value >= self->high_i64 : value > self->high_i64)) return false;
     return true;

@@ -1,17 +1,17 @@
-/* host/config/number.h: numbers as users write them, and intervals of them as key tables write them. */
+/* host/config/number.h: parses numbers as users write them, and the ranges of key tables. */
 #ifndef WEFT_HOST_CONFIG_NUMBER_H
 #define WEFT_HOST_CONFIG_NUMBER_H
 
 #include <stdbool.h>
 #include <weft/keys.h>
 
-/* The whole text must be the number; blanks are not allowed. False: out is untouched. */
+/* The complete text must be the number, without blanks. Return false, with out unchanged, on failure. */
 bool weft_number_i64(int64_t *out, const char *text); /* 12, -3, 1e6, 4k, 1.5M, 2Ki: k M G T, Ki Mi Gi Ti */
 bool weft_number_bytes(int64_t *out,
                        const char *text);            /* positive, with its unit: 80GB, 1.5 TiB, 512m, 4096B; any case */
-bool weft_number_f64(double *out, const char *text); /* decimal and finite, nothing that rounds to zero or infinity */
+bool weft_number_f64(double *out, const char *text); /* decimal and finite, without underflow or overflow */
 
-/* The shortest decimal text that reads back as the same double; whole numbers below a million without an exponent.
+/* Prints the shortest decimal text that parses back to the same double; integers below a million without an exponent.
  * size: at least 32. */
 void weft_number_print(char *out, size_t size, double value);
 
@@ -24,22 +24,22 @@ typedef struct weft_bounds {
     bool high_bounded;
     bool allows_none;
     bool allows_auto;
-    int32_t type; /* WEFT_KEY_I64 or WEFT_KEY_F64: which of the bounds count */
+    int32_t type; /* WEFT_KEY_I64 or WEFT_KEY_F64: selects the valid bounds */
     int64_t low_i64, high_i64;
     double low_f64, high_f64;
 } weft_bounds;
 
-/* False: the text is no range, or an empty one. */
+/* Returns false for an invalid or empty range. */
 bool weft_bounds_parse(weft_bounds *out, const char *text, int32_t type);
 
 bool weft_bounds_has_i64(const weft_bounds *self, int64_t value);
 bool weft_bounds_has_f64(const weft_bounds *self, double value);
 
-/* What to give instead: "a whole number of 1 or more, or none". */
+/* Describes the allowed values: "a whole number of 1 or more, or none". */
 void weft_bounds_advise(const weft_bounds *self, char *out, size_t size);
 
-/* Takes the next of a text's parts, without the blanks around it: "a, b" by ',' is "a", then "b". *rest is NULL after
- * the last; a part's bytes stay in the text. False: nothing is left. */
+/* Returns the next element of a separated list, without surrounding blanks: "a, b" by ',' is "a", then "b". *rest is
+ * NULL after the last; part points into the text. Returns false at the end. */
 bool weft_part_next(const char **rest, char separator, const char **part, size_t *n);
 
 #endif

@@ -1,5 +1,4 @@
-/* host/config/own.c: the sections of one plugin, [strategy.fsdp]: keys of the chosen one, and those that wait for it.
- */
+/* host/config/own.c: sections of one plugin, [strategy.fsdp], selected or idle. */
 #include <stdlib.h>
 
 #include "config/store.h"
@@ -18,7 +17,7 @@ const char *weft_config_plugin_section(const weft_config *self, const char *kind
     return NULL;
 }
 
-/* The one that the user names `section`, now known; NULL: nobody names it. */
+/* Returns the mention of `section` and marks it as known; NULL: not in the configuration. */
 static weft_mention *mark_known(weft_config *self, const char *section, bool idle) {
     for (size_t i = 0; i < self->n_mentions; i++) {
         weft_mention *mention = &self->mentions[i];
@@ -64,7 +63,7 @@ bool weft_config_is_moot(const weft_config *self, const char *section, const wef
     return weft_config_own_section(self, section, row->name) == NULL;
 }
 
-/* The file's own item, which an override may have replaced. */
+/* Returns the file's own item, which an override may have replaced. */
 static const weft_item *item_in_file(const weft_config *self, const char *section, const char *key) {
     for (size_t i = 0; i < self->n_items; i++) {
         const weft_item *item = &self->items[i];
@@ -91,7 +90,7 @@ weft_status weft_config_doubles(const weft_config *self, const char *section, we
     return WEFT_OK;
 }
 
-/* ---- of plugins that are not chosen ---- */
+/* ---- unselected plugins ---- */
 
 static const weft_key *find_key_row(const weft_key *keys, uint64_t n, uint32_t stride, const char *name) {
     for (uint64_t i = 0; i < n; i++) {
@@ -129,7 +128,7 @@ static const weft_idle *find_idle(const weft_config *self, const char *section, 
     return NULL;
 }
 
-/* A default, whose text lives as long as the config. */
+/* Returns a default with a string that lives as long as the config. */
 static weft_status lend_default(weft_config *self, const weft_value **out, const char *section, const weft_key *row,
                                 weft_error *err) {
     weft_entry entry = {(char *)(uintptr_t)section, row, {{0}, NULL}, NULL};

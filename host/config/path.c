@@ -1,4 +1,4 @@
-/* host/config/path.c: joins and tidies paths. */
+/* host/config/path.c: joins and normalizes paths. */
 #include "config/path.h"
 
 #include <stdbool.h>
@@ -12,18 +12,18 @@ static bool is_link(const char *path) {
     return lstat(path, &info) == 0 && S_ISLNK(info.st_mode);
 }
 
-/* Whether the last part of `path` is undone by a `..` behind it. */
+/* Returns whether a following `..` cancels the last component of `path`. */
 static bool leads_back(const char *path) {
     const char *last = strrchr(path, '/');
     return last != NULL && strcmp(last, "/..") != 0 && !is_link(path);
 }
 
-/* Appends one part of a path to out, which holds "/a/b" or "". */
+/* Appends one component to out, which is "/a/b" or "". */
 static void add_part(char *out, const char *part, size_t n) {
     const size_t length = strlen(out);
     if (n == 0 || (n == 1 && part[0] == '.')) return;
     if (n == 2 && memcmp(part, "..", 2) == 0) {
-        if (length == 0) return; /* above the root is the root */
+        if (length == 0) return; /* the root's parent is the root */
         if (leads_back(out)) {
             *strrchr(out, '/') = '\0';
             return;

@@ -1,6 +1,5 @@
-/* host/config/read_config.c: reads the file and the overrides, and keeps them with their sources. Values are judged in
- * fill.c.
- */
+/* host/config/read_config.c: reads the file and the overrides, and stores them with their sources. fill.c validates the
+ * values. */
 #include "config/config.h"
 
 #include <errno.h>
@@ -18,7 +17,7 @@
 #define LARGEST_FILE (1u << 20)
 #define MOST_ITEMS   4096u
 
-/* array is a pointer to the array's pointer. Room grows by doubling, at powers of two. */
+/* Grows *array, where array is a pointer to the array's pointer. Capacity doubles at powers of two. */
 bool weft_config_grow(void *array, size_t n, size_t element) {
     void *old = NULL;
     void *grown = NULL;
@@ -125,13 +124,14 @@ static weft_status take_item(void *context, const char *section, const char *key
     return add_item(self, &item, err);
 }
 
-/* /dev/null is an empty configuration: all of it may stand on the command line. */
+/* Accepts regular files and /dev/null, which is an empty configuration for command-line-only use. */
 static bool can_be_read(const struct stat *about) {
     return S_ISREG(about->st_mode) || (S_ISCHR(about->st_mode) && about->st_rdev == makedev(1, 3));
 }
 
 static FILE *open_readable(const char *path, weft_error *err) {
-    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* rejects a pipe instead of waiting for
+                                                                           * it */
     struct stat about;
     FILE *file = NULL;
     if (descriptor < 0 || fstat(descriptor, &about) != 0)
@@ -144,7 +144,7 @@ static FILE *open_readable(const char *path, weft_error *err) {
     return file;
 }
 
-/* All bytes of a file; *out is to be freed. */
+/* Reads a file completely; the caller frees *out. */
 static weft_status read_whole_file(char **out, size_t *n, const char *path, weft_error *err) {
     FILE *file = open_readable(path, err);
     char *text = malloc(LARGEST_FILE + 1);
@@ -196,7 +196,8 @@ static void free_mention(weft_mention *mention) {
     free(mention->source);
 }
 
-/* The section stays named; those of its plugins do not, since nobody asks for these plugins any more. */
+/* Discards the section's values. The section remains mentioned, but its plugins' sections do not, because these plugins
+ * are not requested any more. */
 static void forget_section(weft_config *self, const char *section) {
     size_t kept = 0;
     for (size_t i = 0; i < self->n_items; i++) {
@@ -213,7 +214,7 @@ static void forget_section(weft_config *self, const char *section) {
     self->n_mentions = kept;
 }
 
-/* text: "section.key=value". The section of a plugin has a dot itself, a key has none. */
+/* Parses "section.key=value". A plugin's section contains a dot itself, a key never does. */
 static weft_status add_override(weft_config *self, const char *text, weft_error *err) {
     const char *equals = strchr(text, '=');
     char *head = equals == NULL ? NULL : strndup(text, (size_t)(equals - text));

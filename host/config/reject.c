@@ -1,4 +1,4 @@
-/* host/config/reject.c: what is wrong with a value, with the place that the value comes from in front. */
+/* host/config/reject.c: error messages about a value, prefixed with its source. */
 #include "config/store.h"
 
 void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size) {
@@ -7,7 +7,7 @@ void weft_config_subject(const weft_config *self, const char *section, const cha
     const bool secret = entry != NULL && (entry->row->flags & WEFT_SECRET) != 0;
     const char *value = item != NULL ? item->value : entry != NULL ? entry->value.text : NULL;
     const char *source = item != NULL ? item->source : self->name;
-    if (item != NULL) section = item->section; /* its plugin's own, where it stands there */
+    if (item != NULL) section = item->section; /* its plugin's own section, if it is set there */
     if (value == NULL || secret) {
         (void)snprintf(out, size, "%s: [%s] %s ", source, section, key);
     } else {
@@ -23,8 +23,8 @@ bool weft_config_overrides(const weft_config *self, const char *section, const c
     return true;
 }
 
-/* The section's line if all that is set in it stands in the file, the command line if all of it stands there; else the
- * file. Its plugin's own section is a part of it. */
+/* Returns the section's line if all its values are from the file, the command line if all are overrides, else the file.
+ * The plugin's own section counts as part of it. */
 static const char *section_source(const weft_config *self, const char *section) {
     const char *source = self->name, *item_source = NULL;
     size_t in_file = 0, n = 0;
@@ -73,7 +73,7 @@ weft_status weft_config_reject_section(const weft_config *self, const char *sect
     return WEFT_E_USER;
 }
 
-/* The key of the section that the text begins with; NULL: none. */
+/* Returns the section's key that the text begins with, or NULL. */
 static const weft_entry *entry_named_in(const weft_config *self, const char *section, const char *text) {
     const size_t n = strcspn(text, " ");
     for (size_t i = 0; i < self->n_entries; i++) {

@@ -100,7 +100,7 @@ static weft_status parse_interval(weft_interval *out, const char *text, const ch
     return weft_config_reject(config, section, "every", err, "%s", local.text);
 }
 
-/* KIND:ID=<64 hexadecimal digits> */
+/* Checks the form KIND:ID=<64 hexadecimal digits>. */
 static bool is_pin(const char *pin, size_t n) {
     const char *colon = memchr(pin, ':', n);
     const char *equals = memchr(pin, '=', n);
@@ -138,7 +138,7 @@ static weft_status refuse_use(const weft_adapter_settings *self, const weft_conf
                               names[0] == '\0' ? "none: named = NAME:DIRECTORY gives one" : names);
 }
 
-/* Whether one of n bytes of the list's own, before `part`, has its name. */
+/* Returns whether an earlier element of the list has the same name as `part`. */
 static bool is_named_twice(const char *list, const char *part, size_t length) {
     const char *rest = list, *other = NULL;
     size_t n = 0;
@@ -147,7 +147,7 @@ static bool is_named_twice(const char *list, const char *part, size_t length) {
     return false;
 }
 
-/* The directory that `use` stands for. */
+/* Finds the directory of the adapter named by `use`. */
 static weft_status find_named(const weft_adapter_settings *self, char from[FROM_BYTES], const weft_config *config,
                               weft_error *err) {
     const char *rest = *self->named == '\0' ? NULL : self->named, *part = NULL;
@@ -255,7 +255,7 @@ static weft_status check_lr_scaling(const weft_settings *self, const weft_config
                               "is not used: set lr_scaling to linear or sqrt, or take it out");
 }
 
-/* A key of the loss scale that is not as it is by default, and is not read. */
+/* Rejects a key of the loss scale that is set but has no effect. */
 static weft_status check_unscaled(const weft_train_settings *train, const weft_config *config, weft_error *err) {
     const weft_dtype dtype = (weft_dtype)weft_precision_dtype(train);
     const struct {
@@ -303,7 +303,7 @@ weft_status weft_settings_for_steps(const weft_settings *self, const weft_config
     return WEFT_OK;
 }
 
-/* It is taken from the evaluation of the beginning and later ones. */
+/* Checks that similarity has evaluations: it is measured at the initial one and later ones. */
 static weft_status check_similarity(const weft_settings *self, const weft_config *config, weft_error *err) {
     if (self->run.similarity == 0 || self->eval_every.steps > 0 || self->eval_every.percent > 0) return WEFT_OK;
     return weft_config_reject(config, "run", "similarity", err,

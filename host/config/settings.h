@@ -1,10 +1,8 @@
-/* host/config/settings.h: the keys that the host itself reads, section by section. What a plugin declares stands in the
- * same sections beside them ([model], [data], [optimizer], ...) and is not listed here. `[kind] plugin` names the
- * plugin.
+/* host/config/settings.h: the keys that the host itself reads, section by section. A plugin's keys are in the same
+ * sections ([model], [data], [optimizer], ...) and are not listed here. `[kind] plugin` names the plugin.
  *
- * Each list below is the one place where its keys are declared: from it come the struct, the check, the default and the
- * help.
- */
+ * Each list below is the only declaration of its keys: the struct, the validation, the default and the help are
+ * generated from it. */
 #ifndef WEFT_HOST_CONFIG_SETTINGS_H
 #define WEFT_HOST_CONFIG_SETTINGS_H
 
@@ -93,7 +91,7 @@
       "Write checkpoints while training goes on, from a copy in the host's memory; auto: with a device that has its "  \
       "own.")
 
-/* Beside the keys of the adapter's plugin. */
+/* In addition to the keys of the adapter's plugin. */
 #define WEFT_ADAPTER_KEYS(K)                                                                                           \
     K(PATH, from, "", "", "", WEFT_SAME,                                                                               \
       "Directory of an adapter, as PEFT or a run wrote it, that is continued or measured; empty: a new one.")          \
@@ -101,7 +99,7 @@
     K(STR, use, "", "", "", WEFT_SAME, "Which of named stands for from.")                                              \
     K(BOOL, any_base, "no", "", "", WEFT_SAME, "yes: an adapter that was made on other weights is taken as well.")
 
-/* These count where the plugin offers them (program/offers.h). */
+/* These apply if the plugin offers them (program/offers.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
     K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
       "How leaf gradients are added up: ordered and tree give the same bits on any number of ranks.")                  \
@@ -185,10 +183,10 @@ typedef struct weft_interval {
     double percent; /* 0: not in percent; both 0: never */
 } weft_interval;
 
-/* WEFT_E_USER: a text that is none of these; err says what is allowed and names no key. */
+/* Parses an interval. WEFT_E_USER: any other text; err lists the allowed forms without the key. */
 weft_status weft_interval_parse(weft_interval *out, const char *text, weft_error *err);
 
-/* Steps between two events in a run of total_steps; percent is rounded up; 0: never. */
+/* Returns the steps between two events in a run of total_steps; percent is rounded up; 0: never. */
 int64_t weft_interval_resolve(const weft_interval *self, int64_t total_steps);
 
 typedef struct weft_settings {
@@ -205,10 +203,10 @@ typedef struct weft_settings {
 
     weft_interval eval_every; /* [eval] every and [checkpoint] every, parsed */
     weft_interval checkpoint_every;
-    char adapter_from[4096]; /* [adapter] from, or the one of its names; "": none */
+    char adapter_from[4096]; /* [adapter] from, or the directory of [adapter] use; "": unset */
 } weft_settings;
 
-/* [train] precision and [strategy] reduce_dtype as a weft_dtype. */
+/* Return [train] precision and [strategy] reduce_dtype as a weft_dtype. */
 int32_t weft_precision_dtype(const weft_train_settings *train);
 int32_t weft_reduce_dtype(const weft_strategy_settings *strategy);
 
@@ -221,36 +219,36 @@ typedef struct weft_settings_section {
     size_t size;
 } weft_settings_section;
 
-/* The i-th section; false past the end. */
+/* Returns the i-th section; false past the end. */
 bool weft_settings_table(weft_settings_section *out, size_t i);
 
-/* Declares the keys of all sections of the host, and reads none. */
+/* Declares the keys of all host sections without reading them. */
 weft_status weft_settings_declare(weft_config *config, weft_error *err);
 
-/* Fills [plugins] alone: where plugins are, which can be asked before the other keys are judged. */
+/* Fills only [plugins]: the search path is needed before the other keys are validated. */
 weft_status weft_settings_load_plugins(weft_plugins_settings *out, weft_config *config, weft_error *err);
 
-/* Fills [model] alone: its directory says which plugin it needs, where nobody does. */
+/* Fills only [model]: its directory determines the plugin if the user sets no plugin. */
 weft_status weft_settings_load_model(weft_model_settings *out, weft_config *config, weft_error *err);
 
-/* Fills [adapter] alone: its directory says which plugin it needs, where nobody does. from: [adapter] from, or what
- * [adapter] use stands for; "": none. */
+/* Fills only [adapter]: its directory determines the plugin if the user sets no plugin. from: [adapter] from, or the
+ * directory of [adapter] use; "": unset. */
 weft_status weft_settings_load_adapter(weft_adapter_settings *out, char from[4096], weft_config *config,
                                        weft_error *err);
 
-/* Fills [run] alone: which ranks print their lines is asked before the first line. */
+/* Fills only [run]: the ranks that print are needed before the first line. */
 weft_status weft_settings_load_run(weft_run_settings *out, weft_config *config, weft_error *err);
 
-/* Fills all sections of the host and holds the rules across their keys, but those of training. */
+/* Fills all sections of the host and checks the rules across their keys, except those of training. */
 weft_status weft_settings_load(weft_settings *out, weft_config *config, weft_error *err);
 
-/* What training steps need, kept or not: batches that divide, a schedule that is whole, one of [train] steps and
- * epochs. */
+/* Checks the requirements of training steps, saved or not: divisible batches, a complete schedule, and exactly one of
+ * [train] steps and epochs. */
 weft_status weft_settings_for_steps(const weft_settings *self, const weft_config *config, weft_error *err);
-/* What only training needs: that, and [run] out. */
+/* Checks the requirements of training: those of training steps, and [run] out. */
 weft_status weft_settings_for_training(const weft_settings *self, const weft_config *config, weft_error *err);
 
-/* The updates of the warm-up in a run of total_steps: warmup itself, or its ratio rounded up. */
+/* Returns the warm-up updates in a run of total_steps: warmup itself, or its ratio rounded up. */
 int64_t weft_warmup_resolve(double warmup, int64_t total_steps);
 
 #endif

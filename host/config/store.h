@@ -1,30 +1,30 @@
-/* host/config/store.h: what a weft_config holds; for the files of this directory only. */
+/* host/config/store.h: the fields of weft_config, internal to this directory. */
 #ifndef WEFT_HOST_CONFIG_STORE_H
 #define WEFT_HOST_CONFIG_STORE_H
 
 #include "config/config.h"
 #include "config/value.h"
 
-/* A line of the file, or an override, as the user gave it. */
+/* A line of the file or an override. */
 typedef struct weft_item {
     char *section;
     char *key;
     char *value;
     char *source;          /* "run.ini:14" or "command line" */
-    const char *directory; /* where its relative paths start */
+    const char *directory; /* base of its relative paths */
     bool claimed;          /* a table declared its key */
-    bool passed_over;      /* it counts as if it were not there */
+    bool passed_over;      /* ignored, as if unset */
 } weft_item;
 
 /* A section that the user named. */
 typedef struct weft_mention {
     char *section;
     char *source;
-    bool known; /* it is a plugin's own, of one that exists */
-    bool idle;  /* ... which is not the chosen one */
+    bool known; /* a plugin's own section, of a plugin that exists */
+    bool idle;  /* of an unselected plugin */
 } weft_mention;
 
-/* A section whose plugin is known, and that plugin's own: "strategy", "strategy.fsdp". */
+/* A section with a known plugin, and that plugin's own section: "strategy", "strategy.fsdp". */
 typedef struct weft_owner {
     char *section;
     char *own;
@@ -44,10 +44,10 @@ typedef struct weft_entry {
     const weft_item *item; /* NULL: the default */
 } weft_entry;
 
-/* What an idle section holds. */
+/* A value of an idle section. */
 typedef struct weft_idle {
     const weft_item *item;
-    const weft_key *row; /* NULL: its plugin could not be asked, and the value is not judged */
+    const weft_key *row; /* NULL: its plugin could not be described, and the value is not validated */
     weft_value value;
 } weft_idle;
 
@@ -55,11 +55,11 @@ struct weft_config {
     char *name;       /* of the file as given, or "command line" */
     char *home;       /* absolute directory of the file */
     char *here;       /* working directory when it was read */
-    weft_item *items; /* never moves once loaded; a later one counts more */
+    weft_item *items; /* never moves once loaded; later items win */
     size_t n_items;
     weft_mention *mentions;
     size_t n_mentions;
-    weft_declared_key *keys; /* in the order of their tables; removed ones are none */
+    weft_declared_key *keys; /* in the order of their tables, without removed keys */
     size_t n_keys;
     weft_entry *entries;
     size_t n_entries;
@@ -67,42 +67,42 @@ struct weft_config {
     size_t n_owners;
     weft_idle *idle;
     size_t n_idle;
-    weft_value *lent; /* defaults that weft_config_fill_idle has given away */
+    weft_value *lent; /* defaults returned by weft_config_fill_idle */
     size_t n_lent;
 };
 
-/* The id in "strategy.fsdp" if the section is one of that kind's; NULL: it is not. */
+/* Returns the id in "strategy.fsdp" if the section belongs to a plugin of that kind, else NULL. */
 const char *weft_section_id(const char *section, const char *kind);
 
-/* "strategy.fsdp", where fsdp is the chosen plugin; NULL: that is not known. */
+/* Returns "strategy.fsdp" if fsdp is the selected plugin; NULL: unknown. */
 const char *weft_config_own(const weft_config *self, const char *section);
 
-/* The same if the key may stand in its own section; else NULL. */
+/* Returns the same if the key is allowed in the plugin's own section, else NULL. */
 const char *weft_config_own_section(const weft_config *self, const char *section, const char *key);
 
-/* Whether the key is one of the host's that the section's plugin, which is known, does not offer. */
+/* Returns whether the key is a host key that the section's known plugin does not offer. */
 bool weft_config_is_moot(const weft_config *self, const char *section, const weft_key *row);
 
-/* The item that counts, in the section or its plugin's own, or NULL. */
+/* Returns the effective item, in the section or its plugin's own, or NULL. */
 const weft_item *weft_config_item(const weft_config *self, const char *section, const char *key);
 
-/* Notes a key as declared, and marks its items. */
+/* Marks a key and its items as declared. */
 weft_status weft_config_claim(weft_config *self, const char *section, const weft_key *row, weft_error *err);
 
 const weft_entry *weft_config_entry(const weft_config *self, const char *section, const char *key);
 
-/* "run.ini:14: [train] clip = -1 ", or with (its default) where no item is there. */
+/* Formats "run.ini:14: [train] clip = -1 ", or with (its default) without an item. */
 void weft_config_subject(const weft_config *self, const char *section, const char *key, char *out, size_t size);
 
-/* Judges the entry's text and reads its value. */
+/* Validates and parses the entry's text. */
 weft_status weft_config_parse(const weft_config *self, weft_entry *entry, weft_error *err);
 
-/* One of the arrays above with room for one more; false: no memory. */
+/* Grows one of the arrays above by at least one element; false: no memory. */
 bool weft_config_grow(void *array, size_t n, size_t element);
-/* The sentence for that. */
+/* Sets the out-of-memory error. */
 weft_status weft_config_no_memory(weft_error *err);
 
-/* Row i of a table whose rows may be larger than ours. */
+/* Returns row i of a table that may have larger rows than ours. */
 static inline const weft_key *weft_key_row(const weft_key *keys, uint64_t i, uint32_t stride) {
     return (const weft_key *)(const void *)((const char *)keys + i * stride);
 }

@@ -21,7 +21,7 @@ bool weft_text_is_clean(const char *text, size_t n) {
         const unsigned char c = (unsigned char)text[i];
         if ((c < 0x20 && c != '\t') || c == 0x7f) return false;
     }
-    string = json_stringn(text, n); /* judges UTF-8 */
+    string = json_stringn(text, n); /* validates UTF-8 */
     json_decref(string);
     return string != NULL;
 }
@@ -49,7 +49,7 @@ static weft_status keep_value(weft_value *out, const void *bytes, const char *te
     return WEFT_OK;
 }
 
-/* The same where the bytes are a pointer to the text; takes text, which may be NULL. */
+/* Stores a value with bytes that are a pointer to the text; takes ownership of text, which may be NULL. */
 static weft_status keep_text_value(weft_value *out, char *text, weft_error *err) {
     if (text == NULL) return refuse_no_memory(err);
     memcpy(out->bytes, &text, sizeof out->bytes);
@@ -63,13 +63,13 @@ static weft_status refuse_outside(const weft_key *key, const weft_bounds *range,
     return weft_error_set(err, WEFT_E_USER, "is outside %s: give %s", key->range, advice);
 }
 
-/* A whole number may have a suffix, and this text has one that there is not: "20K". */
+/* Returns whether a whole number has an unknown suffix: "20K". */
 static bool has_odd_suffix(const char *text) {
     const size_t n = strspn(text, "0123456789");
     return n > 0 && text[n + strspn(text + n, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")] == '\0';
 }
 
-/* 1e308 and what is beyond. */
+/* Returns true for numbers from 1e308 on. */
 static bool is_too_large(const char *text) {
     char *end = NULL;
     const double value = strtod(text, &end);
@@ -77,7 +77,7 @@ static bool is_too_large(const char *text) {
     return first >= '0' && first <= '9' && *end == '\0' && fabs(value) > 1e299;
 }
 
-/* "; 5% is 0.05"; "": the text is no percentage. */
+/* Formats "; 5% is 0.05"; "": the text is not a percentage. */
 static void advise_percent(char *out, size_t size, const char *text) {
     char number[32], *end = number;
     double value = 0;
@@ -105,7 +105,7 @@ static weft_status refuse_number(const char *text, const weft_bounds *range, wef
                                                         : percent);
 }
 
-/* "none" and "auto" where the range allows them: -1, +1; 0 otherwise. */
+/* Returns -1 for "none" and +1 for "auto" if the range allows them, else 0. */
 static int number_word(const weft_bounds *range, const char *text) {
     if (range->allows_none && strcmp(text, "none") == 0) return -1;
     if (range->allows_auto && strcmp(text, "auto") == 0) return 1;
@@ -173,7 +173,7 @@ static weft_status parse_enum(weft_value *out, const weft_key *key, const char *
 
 static weft_status parse_path(weft_value *out, const weft_key *key, const char *text, const char *directory,
                               weft_error *err) {
-    const bool numbers = weft_words_have(key->range, "number"); /* the word stands for all numbers, not for itself */
+    const bool numbers = weft_words_have(key->range, "number"); /* the word means all numbers, not itself */
     double number = 0;
     if (numbers && weft_number_f64(&number, text)) return keep_text_value(out, strdup(text), err);
     if (strcmp(text, "number") != 0 && weft_words_have(key->range, text))
@@ -181,8 +181,8 @@ static weft_status parse_path(weft_value *out, const weft_key *key, const char *
     return keep_text_value(out, weft_path_absolute(directory, text), err);
 }
 
-/* Appends an element to the list; as an absolute path where directory is given. */
-/* named: what stands before the first colon is a name. */
+/* Appends an element to the list, as an absolute path if directory is set. */
+/* named: the text before the first colon is a name. */
 static char *absolute_element(const char *directory, const char *element, bool named) {
     const char *colon = named ? strchr(element, ':') : NULL;
     char *path = weft_path_absolute(directory, colon == NULL ? element : colon + 1), *whole = NULL;

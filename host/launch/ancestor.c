@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* "...\nlaunch=/usr/bin/mpiexec -n {ranks}\n...": the path. */
+/* Reads the path in "...\nlaunch=/usr/bin/mpiexec -n {ranks}\n...". */
 static bool read_launcher(char out[PATH_MAX], const char *note) {
     const char *at = note;
     while (at != NULL && strncmp(at, "launch=", 7) != 0) {

@@ -22,8 +22,8 @@ void weft_launch_want(weft_launch_use use, int32_t asked) {
 
 typedef struct search {
     weft_config *config;
-    const char *named; /* [comm] plugin as written; NULL: nobody wrote it */
-    weft_noted *all;   /* every communicator that there is */
+    const char *named; /* [comm] plugin as written; NULL: unset */
+    weft_noted *all;   /* every available communicator */
     size_t n;
 } search;
 
@@ -35,7 +35,8 @@ static const weft_noted *find_id(const search *self, const char *id) {
     return NULL;
 }
 
-/* "mpi" for mpi-mpich and mpi-openmpi, where there is no communicator mpi. */
+/* Returns whether the plugin belongs to the family: "mpi" for mpi-mpich and mpi-openmpi, unless a communicator mpi
+ * exists. */
 static bool in_family(const weft_noted *one, const char *family) {
     const size_t n = strlen(family);
     return strncmp(one->id, family, n) == 0 && one->id[n] == '-';
@@ -45,7 +46,7 @@ static bool is_path(const char *name) {
     return strchr(name, '/') != NULL;
 }
 
-/* A family is asked for: nobody named a communicator, or none has that name itself. */
+/* Returns the requested family if no communicator was named, or the name is not a communicator's. */
 static const char *family_of(const search *self) {
     if (self->named == NULL) return WEFT_RANKS_FAMILY;
     if (is_path(self->named) || find_id(self, self->named) != NULL) return NULL;
@@ -58,14 +59,14 @@ static bool is_meant(const search *self, const weft_noted *one) {
     return strcmp(is_path(self->named) ? one->path : one->id, self->named) == 0;
 }
 
-/* ---- those that wrap others ---- */
+/* ---- wrapping communicators ---- */
 
 static const char *wrapped_name(const weft_noted *one) {
     const size_t n = sizeof WEFT_LAUNCH_AS - 1;
     return strncmp(one->launch, WEFT_LAUNCH_AS, n) == 0 ? one->launch + n : NULL;
 }
 
-/* What it can be started as, one entry each; out has room for as many as there are. */
+/* Lists the forms in which a wrapper can be started, one entry each; out has capacity for all communicators. */
 static size_t spread(weft_noted *out, const search *self, const weft_noted *wrapper) {
     const char *name = wrapped_name(wrapper);
     size_t n = 0;
@@ -86,7 +87,7 @@ static size_t spread(weft_noted *out, const search *self, const weft_noted *wrap
     return 1;
 }
 
-/* A communicator that wraps others is started as they are: it gets an entry for each of them. */
+/* Adds an entry for each communicator that a wrapper can be started as. */
 static weft_status spread_wrappers(search *self, weft_error *err) {
     weft_noted *all = NULL;
     size_t n = 0, room = self->n;
@@ -105,7 +106,7 @@ static weft_status spread_wrappers(search *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* ---- launched already? ---- */
+/* ---- detection of a launcher ---- */
 
 typedef struct place {
     const weft_noted *by;
@@ -113,7 +114,7 @@ typedef struct place {
     int64_t rank, size;
 } place;
 
-/* The next pair of "A B C D"; false: there is none. */
+/* Reads the next pair of "A B C D"; false at the end. */
 static bool next_pair(const char **list, place *out) {
     int n = 0;
     if (sscanf(*list, "%63s %63s%n", out->rank_name, out->size_name, &n) != 2) return false;
@@ -121,7 +122,7 @@ static bool next_pair(const char **list, place *out) {
     return true;
 }
 
-/* Both variables of one of its pairs are there. */
+/* Returns whether both variables of one of its pairs are set. */
 static bool was_launched(const weft_noted *by, place *out) {
     const char *list = by->launched;
     out->by = by;
@@ -141,7 +142,8 @@ static weft_status read_place(place *self, weft_error *err) {
                           self->rank_name, rank, self->size_name, size);
 }
 
-/* by NULL: no launcher started this process. What is meant goes before what else there is. */
+/* Finds this process's rank. by NULL: no launcher started this process. The configured communicator has priority over
+ * others. */
 static weft_status find_place(const search *self, place *out, weft_error *err) {
     for (int meant = 1; meant >= 0; meant--)
         for (size_t i = 0; i < self->n; i++)
@@ -152,9 +154,9 @@ static weft_status find_place(const search *self, place *out, weft_error *err) {
     return WEFT_OK;
 }
 
-/* ---- what can start ranks ---- */
+/* ---- starting ranks ---- */
 
-/* Why the ranks of a communicator cannot be started from here; NULL: they can. */
+/* Returns the reason why the communicator's ranks cannot be started here; NULL: they can. */
 static const char *find_hindrance(const weft_noted *one, char *text, size_t size) {
     const int program = (int)strcspn(one->launch, " ");
     if (one->reason[0] != '\0') return one->reason;
@@ -166,7 +168,7 @@ static const char *find_hindrance(const weft_noted *one, char *text, size_t size
     return text;
 }
 
-/* The first that can start ranks, and in `why` what became of the others. NULL: none. */
+/* Returns the first communicator that can start ranks, or NULL, with the reasons against the others in `why`. */
 static const weft_noted *find_starter(const search *self, char *why, size_t size) {
     const weft_noted *found = NULL;
     for (size_t i = 0; i < self->n; i++) {
@@ -181,7 +183,7 @@ static const weft_noted *find_starter(const search *self, char *why, size_t size
     return found;
 }
 
-/* The family has no member. */
+/* Sets the error for a family without members. */
 static weft_status no_member(const search *self, const char *family, weft_error *err) {
     char all[600] = "";
     for (size_t i = 0; i < self->n; i++)
@@ -210,9 +212,9 @@ static weft_status no_starter(const search *self, const char *why, weft_error *e
                           family, why);
 }
 
-/* ---- the answer ---- */
+/* ---- result ---- */
 
-/* The command runs on several ranks. */
+/* Returns whether the command runs on several ranks. */
 static bool takes_ranks(void) {
     return wanted.use == WEFT_RANKS_TRAINED || wanted.use == WEFT_RANKS_OFFERED;
 }
@@ -223,7 +225,7 @@ static void take_place(weft_world *out, const place *at) {
     (void)snprintf(out->launched_by, sizeof out->launched_by, "%s", at->rank_name);
 }
 
-/* A rank that a launcher started. */
+/* Joins the world as a rank that a launcher started. */
 static weft_status join_place(const search *self, weft_launch *out, const place *at, weft_error *err) {
     const char *family = family_of(self);
     take_place(&out->world, at);
@@ -250,7 +252,7 @@ static weft_status join_place(const search *self, weft_launch *out, const place 
     return WEFT_OK;
 }
 
-/* For whoever has named one of one rank: "mpi, or to nccl". */
+/* Lists the communicators for several ranks, "mpi, or to nccl", for a user who has named one for one rank. */
 static const char *those_of_several(const search *self, char *text, size_t size) {
     (void)snprintf(text, size, "%s", WEFT_RANKS_FAMILY);
     for (size_t i = 0; i < self->n; i++) {
@@ -262,7 +264,7 @@ static const char *those_of_several(const search *self, char *text, size_t size)
     return text;
 }
 
-/* Ranks that are still to be started. */
+/* Prepares to launch ranks, or fails. */
 static weft_status launch_or_refuse(const search *self, weft_launch *out, weft_error *err) {
     char why[1000] = "";
     const weft_noted *by = NULL;
@@ -286,14 +288,14 @@ static weft_status launch_or_refuse(const search *self, weft_launch *out, weft_e
     return WEFT_OK;
 }
 
-/* The communicator that is named wraps others. */
+/* Returns whether the named communicator wraps others. */
 static bool is_wrapper(const search *self) {
     for (size_t i = 0; i < self->n; i++)
         if (self->all[i].wraps[0] != '\0' && is_meant(self, &self->all[i])) return true;
     return false;
 }
 
-/* One rank, with a communicator that was asked for all the same. */
+/* Runs one rank, even if a communicator was requested. */
 static weft_status stay_alone(const search *self, weft_launch *out, weft_error *err) {
     const char *family = self->named == NULL ? NULL : family_of(self);
     char why[1000] = "";
@@ -302,7 +304,7 @@ static weft_status stay_alone(const search *self, weft_launch *out, weft_error *
     if (by != NULL) memcpy(out->world.wrapped, by->wraps, sizeof out->world.wrapped);
     if (family == NULL) return WEFT_OK;
     if (by == NULL && why[0] == '\0' && strcmp(family, WEFT_RANKS_FAMILY) != 0)
-        return WEFT_OK; /* no family either: the search for the plugin says so, with all that it tried */
+        return WEFT_OK; /* unknown family too: the plugin search reports it with all searched paths */
     if (by == NULL) {
         const weft_status status = no_starter(self, why, err);
         if (err != NULL) weft_words_append(err->text, sizeof err->text, ". One rank needs none: [comm] plugin = self");
@@ -312,13 +314,14 @@ static weft_status stay_alone(const search *self, weft_launch *out, weft_error *
     return WEFT_OK;
 }
 
-/* The one rank of a launcher is a rank where several were asked for, which is then refused, or its communicator was. */
+/* Returns whether a launcher's single rank is still a rank: if several were requested, which then fails, or if its
+ * communicator was requested. */
 static bool joins_alone(const search *self, const place *at) {
     if (!takes_ranks()) return false;
     return (wanted.use == WEFT_RANKS_TRAINED && wanted.asked > 1) || (self->named != NULL && is_meant(self, at->by));
 }
 
-/* Ranks that are started if they can be. */
+/* Launches ranks if possible. */
 static weft_status launch_if_possible(const search *self, weft_launch *out, const place *at, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     char others[300];
@@ -353,7 +356,7 @@ static weft_status join_or_launch(const search *self, weft_launch *out, weft_err
     return status;
 }
 
-/* [comm] plugin, not yet declared to the configuration. */
+/* Reads [comm] plugin before it is declared. */
 static weft_status read_name(search *self, weft_error *err) {
     if (!weft_config_has_key(self->config, "comm", "plugin")) return WEFT_OK;
     return weft_config_plugin(self->config, &self->named, "comm", "self", err);

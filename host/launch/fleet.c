@@ -14,7 +14,7 @@
 
 enum { SILENCE = 5000, CONNECT = 2000, WHY = 1500, NEVER = -1 }; /* milliseconds; bytes */
 
-/* What a watcher says first; then its views, again and again. Both sides are the same program. */
+/* First message of a watchdog; its rank states follow repeatedly. Both sides run the same program. */
 typedef struct hello {
     uint64_t word[2];
     uint32_t view_size;
@@ -54,7 +54,7 @@ int weft_fleet_listen(weft_fleet_address *out) {
     return -1;
 }
 
-/* What is not taken within so long has nobody at its other end. */
+/* Limits the time for sending and receiving, so that a dead peer is detected. */
 static void limit_time(int file, int ms) {
     const struct timeval time = {ms / 1000, ms % 1000 * 1000};
     const unsigned unanswered = (unsigned)ms;
@@ -92,9 +92,10 @@ int weft_fleet_reach(const weft_fleet_address *to, int32_t n) {
     return -1;
 }
 
-/* ---- a watcher that follows ---- */
+/* ---- a following watchdog ---- */
 
-/* 1: the chief has told to stop, 0: not yet, -1: it is out of reach. Its word comes in one piece or in none. */
+/* Receives the chief's command. Returns 1 for stop, 0 for no command yet, -1 if the chief is unreachable. A command is
+ * complete or ignored. */
 static int hear_chief(int file, char *why, size_t *got) {
     const ssize_t n = recv(file, why + *got, WHY - *got, MSG_DONTWAIT);
     if (n < 0) return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
@@ -123,10 +124,10 @@ bool weft_fleet_follow(weft_watch *watch, char *why, size_t size, int socket) {
 /* ---- the chief ---- */
 
 typedef struct follower {
-    int file;           /* NEVER: the place is free */
-    hello first;        /* judged once `in` is there */
-    int32_t at;         /* in watch->ranks: its ranks */
-    weft_rank_view *in; /* [first.n] what comes; NULL: has not greeted */
+    int file;           /* NEVER: unused slot */
+    hello first;        /* valid once `in` is set */
+    int32_t at;         /* index of its ranks in watch->ranks */
+    weft_rank_view *in; /* [first.n] received states; NULL: no greeting yet */
     size_t got;         /* bytes, of first or of in */
     int64_t silent;     /* milliseconds */
 } follower;
@@ -135,13 +136,13 @@ typedef struct chief {
     weft_watch *watch;
     const weft_fleet_address *address;
     int listener;
-    follower *followers; /* [n]: no more machines than ranks */
+    follower *followers; /* [n]: at most one machine per rank */
     int32_t n, used;     /* used: of watch->ranks */
 } chief;
 
 static void drop_follower(chief *self, follower *one, bool lost) {
     weft_rank_view *ranks = &self->watch->ranks[one->at];
-    for (int32_t i = 0; lost && one->in != NULL && i < one->first.n; i++) /* what did not greet has no ranks */
+    for (int32_t i = 0; lost && one->in != NULL && i < one->first.n; i++) /* without a greeting it has no ranks */
         if (!weft_ranks_are_over(&ranks[i], 1)) ranks[i].condition = WEFT_RANK_LOST;
     (void)close(one->file);
     free(one->in);
@@ -162,7 +163,7 @@ static void admit_follower(chief *self) {
     self->followers[i].file = file;
 }
 
-/* Whoever does not know the word is no watcher of ours. */
+/* Rejects a connection without the secret. */
 static bool check_greeting(chief *self, follower *one) {
     const hello *first = &one->first;
     const uint64_t *word = self->address->word;
@@ -176,7 +177,7 @@ static bool check_greeting(chief *self, follower *one) {
     return true;
 }
 
-/* Other machines' words are not taken on trust: a text ends where its room does. */
+/* Copies received states and terminates their strings: data of other machines is not trusted. */
 static void take_views(const chief *self, const follower *one) {
     weft_rank_view *ranks = &self->watch->ranks[one->at];
     memcpy(ranks, one->in, (size_t)one->first.n * sizeof *ranks);
@@ -187,7 +188,7 @@ static void take_views(const chief *self, const follower *one) {
     }
 }
 
-/* One piece of what a follower sends; false: nothing more for now. */
+/* Receives one part of a message; false: no data for now. */
 static bool take_message(chief *self, follower *one) {
     const bool greeted = one->in != NULL;
     char *to = greeted ? (char *)one->in : (char *)&one->first;
@@ -242,7 +243,7 @@ bool weft_fleet_lead(weft_watch *watch, char *why, size_t size, int socket, cons
     chief self = {.watch = watch, .address = address, .listener = socket};
     bool stop = false;
     (void)snprintf(why, size, "no memory to watch the ranks of other machines");
-    stop = !open_chief(&self); /* the watchers of the others see their connection end, and stop theirs */
+    stop = !open_chief(&self); /* the other watchdogs detect the closed connection and stop their ranks */
     while (!stop && !weft_ranks_are_over(watch->ranks, self.used)) {
         int64_t ms = 0;
         weft_watch_wait(watch);

@@ -65,7 +65,7 @@ static weft_status file_fails(const char *path, const char *what, weft_error *er
                           path, what, strerror(errno), LEAST);
 }
 
-/* Whole or not at all: ranks of several machines may create it at once, and the first one's stays. */
+/* Creates the file atomically: ranks of several machines may create it at once, and the first one wins. */
 static bool create_file(const char *path) {
     unsigned char random[WEFT_HASH_BYTES];
     char text[65], hidden[PATH_MAX + 32];
@@ -74,7 +74,7 @@ static bool create_file(const char *path) {
     if (!weft_job_random(random)) return false;
     weft_hash_hex(text, random);
     (void)snprintf(hidden, sizeof hidden, "%s.%d.%.8s.tmp", path, (int)getpid(), text);
-    if (!weft_job_random(random)) return false; /* a part of the first is in a name */
+    if (!weft_job_random(random)) return false; /* the first bytes are part of a file name */
     weft_hash_hex(text, random);
     file = open(hidden, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0) return false;

@@ -1,4 +1,4 @@
-/* host/launch/judge.c: what the watcher makes of the ranks that it sees (watch.h). */
+/* host/launch/judge.c: diagnosis of the ranks that the watchdog observes (watch.h). */
 #include "launch/watch.h"
 
 #include "base/tree.h"
@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 enum {
-    NAMED = 4,           /* ranks of which a sentence speaks one by one */
+    NAMED = 4,           /* ranks that a message describes individually */
     STOPPED_BY_USER = 75 /* exit status */
 };
 
@@ -35,7 +35,8 @@ static void say_place(char *out, size_t size, const weft_rank_view *rank) {
     weft_pulse_say_place(out, size, rank->evaluates, rank->step, rank->event, rank->text);
 }
 
-/* No signal is a plugin's by itself: what it was in is told of one that has ended by itself, or as nobody knows. */
+/* Describes a rank's end. A signal is not attributed to a plugin; the plugin call is printed only for an exit by itself
+ * or an unknown end. */
 static void say_end(char *out, size_t size, const weft_rank_view *rank) {
     const int32_t status = rank->status;
     const bool was_called = rank->call.what[0] != '\0';
@@ -57,7 +58,8 @@ bool weft_rank_has_failed(const weft_rank_view *rank) {
     return rank->condition == WEFT_RANK_GONE;
 }
 
-/* It has told its failure itself, or somebody has asked it to end: no news, unless others do not follow. */
+/* Returns true if the rank has printed its failure, or a user stopped it: not reported unless other ranks do not stop.
+ */
 static bool is_known(const weft_rank_view *rank) {
     const int32_t status = rank->status;
     if (rank->condition == WEFT_RANK_ENDED) return true;
@@ -69,7 +71,7 @@ static bool is_before(const weft_rank_view *a, const weft_rank_view *b) {
     return a->followed != b->followed ? b->followed != 0 : a->over_at < b->over_at;
 }
 
-/* The one that failed first: a launcher ends the others soon after, and peers of a rank that is gone fail, too. */
+/* Returns the rank that failed first: a launcher ends the others soon after, and peers of a dead rank fail, too. */
 static const weft_rank_view *find_failed(const weft_rank_view *ranks, int32_t n) {
     const weft_rank_view *first = NULL;
     for (int32_t i = 0; i < n; i++)
@@ -119,7 +121,7 @@ static bool judge_lost(char *out, size_t size, const weft_rank_view *ranks, int3
     return true;
 }
 
-/* All of them stopped at once is a job that was suspended. */
+/* Reports stopped ranks. All of them stopped at once is a suspended job. */
 static bool judge_stopped(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t patience) {
     const int64_t soon = patience < WEFT_WATCH_SOON ? patience : WEFT_WATCH_SOON;
     char place[256];
@@ -143,7 +145,7 @@ static void say_rank(char *out, size_t size, const weft_rank_view *rank) {
     else weft_words_append(out, size, "waits %s", place);
 }
 
-/* Each waits for others, and nobody is left for whom. */
+/* Reports a deadlock: each rank waits for others, and all are waiting. */
 static bool judge_waiting(char *out, size_t size, const weft_rank_view *ranks, int32_t n, int64_t quiet,
                           int64_t patience) {
     const int32_t waiting = count_ranks_in(ranks, n, WEFT_RANK_WAITS);

@@ -20,12 +20,12 @@ static struct {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ended;
-    double seconds; /* that a call lasts before it is told or given up */
+    double seconds; /* duration before a call is reported or given up */
     int32_t users;
     bool is_begun, is_over, tells;
-    weft_doing told; /* the last one */
+    weft_doing told; /* the last reported call */
     void (*give_up)(bool stopped, const char *call);
-    double until; /* it is given up without a signal */
+    double until; /* time at which a call is given up without a signal */
 } self = {.lock = PTHREAD_MUTEX_INITIALIZER, .until = INFINITY};
 
 static double now(void) {
@@ -34,8 +34,8 @@ static double now(void) {
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12, at
- * event 33, STEP" */
+/* Formats "optimizer:lion (/home/you/weft-optimizer-lion.so) has been in its prepare for 60 s, in training, in step 12,
+ * at event 33, STEP". */
 static void describe(char *line, size_t size, const weft_doing *call) {
     const char *const mode = weft_crash_current_mode(), *const arm = weft_crash_current_arm();
     char place[WEFT_PULSE_TEXT + 96] = "";
@@ -51,16 +51,16 @@ static void tell(const weft_doing *call) {
     describe(said, sizeof said, call);
     (void)snprintf(line, sizeof line,
                    "%s, " WEFT_LASTING_WORDS ". [plugins] call_seconds says after how long that is told", said);
-    weft_services_say(WEFT_LOG_WARN, line); /* also of a rank that says nothing else */
+    weft_services_say(WEFT_LOG_WARN, line); /* also on ranks that print no other lines */
     self.told = *call;
 }
 
-/* What waits for another rank is not the one to name. */
+/* Returns whether the call is a plugin's own work: a rank that waits for another is not the cause. */
 static bool is_plugins(const weft_doing *call) {
     return call->kind != NULL && call->what != NULL && !weft_pulse_waits();
 }
 
-/* Not again of each step. */
+/* Returns whether the call is not yet reported, to avoid a line in each step. */
 static bool is_news(const weft_doing *call) {
     return self.tells && (call->id != self.told.id || call->what != self.told.what);
 }
@@ -83,7 +83,8 @@ static void wait_a_little(double seconds) {
     (void)pthread_cond_timedwait(&self.ended, &self.lock, &time);
 }
 
-/* By a system call, which no handler of its thread hears of; the process stays for the others. */
+/* Returns whether the main thread has ended by a system call, which runs no handler. The process continues with its
+ * other threads. */
 static bool is_main_gone(void) {
     return weft_proc_read((int32_t)getpid()).state == 'Z';
 }
@@ -107,7 +108,7 @@ static void *look(void *unused) {
     return NULL;
 }
 
-/* Signals are for the threads that there were. */
+/* Starts the thread with all signals blocked: other threads handle them. */
 static void start(void) {
     pthread_condattr_t by_clock;
     sigset_t all, before;

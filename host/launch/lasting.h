@@ -1,24 +1,25 @@
-/* host/launch/lasting.h: a call of a plugin that does not come back says so while it lasts.
+/* host/launch/lasting.h: slow-call warning for plugin calls of a run, printed while the call is still running.
  *
- * Whoever waits for this process, a rank or a person, sees nothing but silence else: the watcher of ranks takes none
- * that computes for one that hangs. One thread looks at what the main thread is doing (crash.h) and where the pass is
- * (pulse.h); the calls themselves cost two stores more, and a name where another process reads along. Nothing is
- * stopped, unless who has nothing to lose asks for it; but where a call has ended the main thread nothing is left to
- * wait for, and the process ends with a sentence. */
+ * Without it a hanging call would be silent: the watchdog never treats a computing rank as hung. A thread observes the
+ * main thread's current call (crash.h) and its position in the pass (pulse.h). The calls themselves cost two additional
+ * stores, and a name copy if another process reads the record. No call is stopped, unless the caller enables a timeout.
+ * If a call has ended the main thread, the process ends with an error message. */
 #ifndef WEFT_HOST_LAUNCH_LASTING_H
 #define WEFT_HOST_LAUNCH_LASTING_H
 
 #include <stdbool.h>
 
-/* In each such line, and in no other one. */
+/* Part of each such line and of no other line. */
 #define WEFT_LASTING_WORDS "and goes on; whoever needs this process waits"
 
-/* From now on a call that has lasted `seconds` is told, the same slot of a plugin once; 0: none is. Each begin has its
- * end; of several the first one's seconds count. Without a thread for it nothing is told. [main] */
+/* Starts the warnings: a call that has lasted `seconds` is reported, each slot of a plugin once; 0: disabled. Each
+ * begin needs an end; for nested begins the first one's seconds count. Without a thread there are no warnings. [main]
+ */
 void weft_lasting_begin(double seconds);
-/* A call that is told, or 60 s long where none is, is given up from now on when a signal has asked to stop, or when
- * `most` seconds from now are over: end(stopped, "optimizer:lion (/home/you/...) has been in its prepare for 60 s, in
- * training, in step 12") has to end the process, and is called by the thread that looks. NULL: never, as at first. */
+/* Enables giving up a call that was reported, or that has lasted 60 s if reports are disabled. It happens after a
+ * signal has requested a stop, or `most` seconds from now. end(stopped, "optimizer:lion (/home/you/...) has been in its
+ * prepare for 60 s, in training, in step 12") must end the process; the observing thread calls it. NULL, the default:
+ * never. */
 void weft_lasting_gives_up(void (*end)(bool stopped, const char *call), double most);
 void weft_lasting_end(void);
 

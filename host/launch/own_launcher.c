@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { TICK = 50, CANNOT_START = 127 }; /* milliseconds; as shells say it */
+enum { TICK = 50, CANNOT_START = 127 }; /* milliseconds; the exit status of shells */
 
 bool weft_launch_is_own(const char *launch) {
     return strcmp(launch, WEFT_LAUNCH_BY_HOST) == 0;
@@ -24,7 +24,7 @@ static bool set_number(const char *name, int32_t value) {
     return setenv(name, text, 1) == 0;
 }
 
-/* In the child. A rank does not outlive its launcher. */
+/* Runs in the child. A rank ends with its launcher. */
 static void become_rank(int32_t rank, int32_t n, int store, const char *program, char *const *words, pid_t launcher) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(1);
@@ -34,7 +34,7 @@ static void become_rank(int32_t rank, int32_t n, int store, const char *program,
     _exit(CANNOT_START);
 }
 
-/* Its end of the connection is the rank's alone; that of the store stays here. */
+/* Starts one rank. Only the rank keeps its end of the connection, and only this process the store's end. */
 static bool start_rank(weft_store *store, int32_t rank, int32_t n, const char *program, char *const *words) {
     int ends[2];
     const pid_t launcher = getpid();
@@ -42,7 +42,7 @@ static bool start_rank(weft_store *store, int32_t rank, int32_t n, const char *p
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
     pid = fork();
     if (pid == 0) {
-        (void)fcntl(ends[1], F_SETFD, 0); /* stays open in the program */
+        (void)fcntl(ends[1], F_SETFD, 0); /* inherited by the program */
         become_rank(rank, n, ends[1], program, words, launcher);
     }
     (void)close(ends[1]);
@@ -54,7 +54,7 @@ static int status_of(int ended) {
     return WIFSIGNALED(ended) ? 128 + WTERMSIG(ended) : WEXITSTATUS(ended);
 }
 
-/* Serves and waits until no rank is left. */
+/* Serves the store until all ranks have ended. */
 static int wait_for_ranks(weft_store *store, int32_t n) {
     int first = 0, ended = 0;
     while (n > 0) {
@@ -81,5 +81,5 @@ int weft_own_launcher_run(int32_t n, const char *program, char *const *words) {
         (void)fprintf(stderr, "weft: only %d of %d ranks could be started: %s\n", (int)started, (int)n,
                       strerror(errno));
     weft_store_destroy(store);
-    return status; /* ranks that are left when this process ends, end with it */
+    return status; /* remaining ranks end with this process */
 }

@@ -27,13 +27,13 @@ static void write_or_discard(weft_pipe_copy *self, const char *bytes, size_t n) 
             n -= (size_t)written;
         } else if (errno != EINTR) {
             atomic_store(&self->lost, errno);
-            if (errno == EPIPE) (void)kill(getpid(), SIGPIPE); /* the thread's own one is blocked */
+            if (errno == EPIPE) (void)kill(getpid(), SIGPIPE); /* in the thread the signal is blocked */
         }
     }
 }
 
-/* A process that a rank has left behind may hold the pipe open for ever: after the launcher's end, an empty pipe is the
- * end, too. */
+/* Copies until the end. A process that a rank has left running may keep the pipe open for ever: after the launcher's
+ * end, an empty pipe is the end, too. */
 static void *copy_all(void *argument) {
     weft_pipe_copy *self = argument;
     struct pollfd pipe = {self->ends[0], POLLIN, 0};
@@ -85,7 +85,7 @@ bool weft_pipe_copy_drain(weft_pipe_copy *self, int ms) {
     return !self->copies;
 }
 
-/* A thread that still writes to a stream whose reader does not read keeps its end. */
+/* Closes the pipe. A thread that is blocked on a stream without a reading consumer keeps its end. */
 void weft_pipe_copy_close(weft_pipe_copy *self) {
     close_end(self, 1);
     if (!self->copies) close_end(self, 0);

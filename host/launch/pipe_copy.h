@@ -1,8 +1,8 @@
 /* host/launch/pipe_copy.h: copies the output of a launcher to a stream of this process.
  *
- * A launcher that writes to the caller's stdout itself ends its ranks when that write fails. So it writes into a pipe,
- * which a thread of the parent reads until its end, whatever becomes of the stream: once a write to the stream has
- * failed, the rest is discarded. */
+ * A launcher that writes directly to the caller's stdout ends its ranks when that write fails. Therefore it writes to a
+ * pipe, which a thread of the parent reads to its end. After a failed write to the stream, the thread discards the
+ * rest. */
 #ifndef WEFT_HOST_LAUNCH_PIPE_COPY_H
 #define WEFT_HOST_LAUNCH_PIPE_COPY_H
 
@@ -13,21 +13,20 @@
 typedef struct weft_pipe_copy {
     int to;      /* the stream's descriptor */
     int ends[2]; /* of the pipe; -1: closed */
-    bool copies; /* the thread has been started */
+    bool copies; /* the thread was started */
     pthread_t thread;
-    atomic_bool over; /* the launcher has ended: what the pipe holds now is the rest */
-    atomic_int lost;  /* errno of the write that failed; 0: none has */
+    atomic_bool over; /* the launcher has ended: the data in the pipe is the rest */
+    atomic_int lost;  /* errno of the failed write; 0: no failure */
 } weft_pipe_copy;
 
-/* Makes the pipe. False, with errno: the system gives none. */
+/* Creates the pipe. Returns false, with errno, if the system call fails. */
 bool weft_pipe_copy_open(weft_pipe_copy *self, int to);
-/* Starts to copy; the launcher has its end by now. Signals are blocked in the thread: a stream without a reader becomes
- * a SIGPIPE of the process, as it would be if this process had written itself. [main] */
+/* Starts the copy thread, after the launcher has received its end. Signals are blocked in the thread: a write without a
+ * reader raises SIGPIPE in the process, as if this process had written itself. [main] */
 bool weft_pipe_copy_start(weft_pipe_copy *self);
-/* The stream receives no more. */
+/* Stops writing to the stream. */
 void weft_pipe_copy_discard(weft_pipe_copy *self);
-/* After the launcher has ended. True: all that it wrote has been copied or discarded, which is waited for as long as
- * `ms` says. [main] */
+/* Waits at most `ms` after the launcher has ended. Returns true if all its output was copied or discarded. [main] */
 bool weft_pipe_copy_drain(weft_pipe_copy *self, int ms);
 void weft_pipe_copy_close(weft_pipe_copy *self);
 

@@ -19,7 +19,7 @@ weft_proc weft_proc_read(int32_t pid) {
     (void)fclose(file);
     while (n > 0 && text[n - 1] == '\n') n--;
     text[n] = '\0';
-    at = strrchr(text, ')'); /* the name in front of it may hold anything */
+    at = strrchr(text, ')'); /* the preceding name may contain any character */
     last = strrchr(text, ' ');
     if (at == NULL || strlen(at) < 4 || last == NULL) return out;
     out.state = at[2];

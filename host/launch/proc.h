@@ -1,4 +1,4 @@
-/* host/launch/proc.h: what the system says of a process of this machine, in /proc. */
+/* host/launch/proc.h: reads the state of a process of this machine from /proc. */
 #ifndef WEFT_HOST_LAUNCH_PROC_H
 #define WEFT_HOST_LAUNCH_PROC_H
 
@@ -6,14 +6,14 @@
 #include <stdint.h>
 
 typedef struct weft_proc {
-    int32_t parent; /* 0: there is no such process, or it has none */
-    int32_t status; /* of one that is dead and that nobody has asked for yet, as waitpid gives it; -1: any other */
-    char state;     /* the letter of its state; ' ': there is no such process */
+    int32_t parent; /* 0: the process does not exist or has no parent */
+    int32_t status; /* wait status of a zombie, in the format of waitpid; -1: any other process */
+    char state;     /* the letter of its state; ' ': the process does not exist */
 } weft_proc;
 
 weft_proc weft_proc_read(int32_t pid);
 
-/* Its program is that file, by whatever path; false where it cannot be seen. */
+/* Returns true if the process runs this file, through any path; false if it cannot be determined. */
 bool weft_proc_runs(int32_t pid, const char *program);
 
 #endif

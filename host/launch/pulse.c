@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static weft_pulse nobodys = {.event = -1}; /* the record of a rank that nobody watches */
+static weft_pulse nobodys = {.event = -1}; /* the record of an unwatched rank */
 static weft_pulse *own = &nobodys;
-static int parent = -1; /* the connection to the parent that watches; -1: there is none */
+static int parent = -1; /* connection to the watching parent; -1: closed */
 
 static void store_relaxed(_Atomic int32_t *to, int32_t value) {
     atomic_store_explicit(to, value, memory_order_release);
@@ -60,21 +60,24 @@ weft_pulse *weft_pulse_map(const char *path, int32_t n) {
     return records == MAP_FAILED ? NULL : records;
 }
 
-/* By on_exit, so that no program has to think of it. A child of the rank may exit, too; and what calls exit in the
- * midst of the work is told by ending.c, with another status. */
+/* Records the end, through on_exit, so that no command needs to call it. A child of the rank may exit, too. ending.c
+ * reports an exit during plugin work, with another status. */
 static void tell_end(int status, void *unused) {
     (void)unused;
     if (atomic_load(&own->pid) != (int32_t)getpid() || weft_ending_is_early()) return;
-    if (parent >= 0) (void)fcntl(parent, F_SETFL, 0); /* which closes the connection once it knows */
+    if (parent >= 0)
+        (void)fcntl(parent, F_SETFL, 0); /* the watchdog closes the connection after it has read the
+                                                       * record */
     store_relaxed(&own->status, status & 0xFF);
     store_relaxed(&own->state, WEFT_PULSE_ENDED);
 }
 
-/* The parent writes nothing: its end of the connection only ever closes, and the kernel signals that at once. */
+/* Ends this process when the parent dies. The parent never writes: its end of the connection only closes, and the
+ * kernel signals that immediately. */
 static bool die_with(int file) {
     struct pollfd closed = {file, POLLIN, 0};
     return fcntl(file, F_SETSIG, SIGKILL) == 0 && fcntl(file, F_SETOWN, getpid()) == 0 &&
-           fcntl(file, F_SETFL, O_ASYNC) == 0 && poll(&closed, 1, 0) == 0; /* it may have been closed before */
+           fcntl(file, F_SETFL, O_ASYNC) == 0 && poll(&closed, 1, 0) == 0; /* it may be closed already */
 }
 
 static _Noreturn void end_without_parent(const char *path) {
@@ -99,7 +102,7 @@ void weft_pulse_begin(int32_t rank) {
     if (parent < 0 || !die_with(parent)) end_without_parent(path);
 }
 
-/* Of no file: it goes with the watcher. */
+/* Uses the abstract namespace: the name disappears with the watchdog. */
 uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path) {
     memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
@@ -107,18 +110,19 @@ uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path) {
            (uint32_t)snprintf(out->sun_path + 1, sizeof out->sun_path - 1, "weft-watch:%.80s", path);
 }
 
-/* The kernel closes what a dead process had open from the highest number down, and the launcher and other ranks, who
- * see their connections close, end others at once: the watcher is to hear of it before them. */
+/* Moves the descriptor to a high number. The kernel closes a dead process's descriptors from the highest number down.
+ * The launcher and other ranks end others as soon as their connections close, so the watchdog must be notified first.
+ */
 enum { HIGH = 512 };
 
 static int raise_descriptor(int file) {
     const int high = fcntl(file, F_DUPFD_CLOEXEC, HIGH);
-    if (high < 0) return file; /* few descriptors are allowed: it stays where it is */
+    if (high < 0) return file; /* few descriptors are allowed: keep the number */
     (void)close(file);
     return high;
 }
 
-/* Without it the watcher sees the end all the same, a little later. */
+/* Connects to the watchdog. Without the connection it detects the end too, a little later. */
 int weft_pulse_link(const char *path) {
     struct sockaddr_un address;
     const uint32_t size = weft_pulse_address(&address, path);
@@ -143,10 +147,10 @@ void weft_pulse_move(weft_pulse *to) {
     own = to;
     weft_crash_note(&to->crash);
     weft_crash_crumb(&to->call);
-    store_relaxed(&to->pid, (int32_t)getpid()); /* the rest is there now */
+    store_relaxed(&to->pid, (int32_t)getpid()); /* all other fields are set now */
 }
 
-/* The text that counts stays whole while the other one is written. */
+/* Updates the record. The current text stays valid while the other one is written. */
 void weft_pulse_event(uint64_t step, int32_t event, const char *text) {
     const int32_t next = 1 - atomic_load_explicit(&own->text, memory_order_relaxed);
     size_t n = strlen(text);

@@ -1,7 +1,7 @@
-/* host/launch/pulse.h: where a rank is, for whoever watches it from outside.
+/* host/launch/pulse.h: heartbeat of a rank, for the watchdog.
  *
- * Each rank keeps a small record in memory that it shares with the watcher of its machine (watch.h): what it does, in
- * which step, at which event. Writing it is a few plain stores. Without a watcher the stores go nowhere. */
+ * Each rank has a small record in memory that it shares with the watchdog of its machine (watch.h): its state, step and
+ * instruction. An update is a few plain stores. Without a watchdog the stores have no reader. */
 #ifndef WEFT_HOST_LAUNCH_PULSE_H
 #define WEFT_HOST_LAUNCH_PULSE_H
 
@@ -12,13 +12,13 @@
 
 #include "plugin/crash.h"
 
-/* Set for the ranks by the parent that watches them: the file in which rank r has the r-th record. */
+/* The watching parent sets this for the ranks: the file that contains the record of rank r at index r. */
 #define WEFT_WATCHED "WEFT_WATCHED_BY"
 
 enum { WEFT_PULSE_TEXT = 160 };
 
 typedef enum weft_pulse_state {
-    WEFT_PULSE_COMPUTES = 0, /* whatever it does, it needs nobody for it */
+    WEFT_PULSE_COMPUTES = 0, /* depends on no other rank */
     WEFT_PULSE_WAITS = 1,    /* for another rank */
     WEFT_PULSE_ENDED = 2     /* its main has returned, or it has called exit */
 } weft_pulse_state;
@@ -26,45 +26,44 @@ typedef enum weft_pulse_state {
 typedef struct weft_pulse {
     _Alignas(64) _Atomic int32_t pid; /* 0: the rank has not begun */
     _Atomic int32_t state;            /* weft_pulse_state */
-    _Atomic int32_t status;           /* once ENDED: of the process */
-    _Atomic int32_t crash;            /* the signal of which it is dying; 0: none that it knows of */
+    _Atomic int32_t status;           /* once ENDED: the exit status */
+    _Atomic int32_t crash;            /* the fatal signal; 0: no known crash */
     _Atomic int32_t rank;
     _Atomic int32_t patience; /* seconds; 0: not read yet */
-    _Atomic int32_t event;    /* -1: between two passes */
+    _Atomic int32_t event;    /* -1: between passes */
     _Atomic int32_t evaluates;
-    _Atomic int32_t listens;   /* its signal handlers are installed: a signal makes it save and stop */
-    _Atomic uint64_t step;     /* the last one that began; 0: none yet */
-    _Atomic uint64_t progress; /* grows with each event that begins and each wait that ends */
-    _Atomic int32_t text;      /* which of the two is whole */
+    _Atomic int32_t listens;   /* its signal handlers are installed: after a signal it saves and stops */
+    _Atomic uint64_t step;     /* the last one that began; 0: no step yet */
+    _Atomic uint64_t progress; /* increments at the start of each instruction and the end of each wait */
+    _Atomic int32_t text;      /* index of the valid text */
     char texts[2][WEFT_PULSE_TEXT];
-    weft_crumb call; /* the plugin's slot that it is in */
+    weft_crumb call; /* the current plugin call */
 } weft_pulse;
 
-/* This process is a rank. Where WEFT_WATCHED_BY is set, its record is there from now on, and the kernel kills this
- * process when the parent dies; where the parent is dead already, this process ends. When the process ends by exit or
- * by the end of main, the record says so; an end that it does not tell is none of its own. [main] */
+/* Registers this process as a rank. If WEFT_WATCHED_BY is set, the record is shared from now on, and the kernel kills
+ * this process when the parent dies. If the parent is dead already, this process ends. An exit or the end of main is
+ * recorded; any other end is abnormal. [main] */
 void weft_pulse_begin(int32_t rank);
-/* True: somebody watches already. */
+/* Returns true if a watchdog is attached. */
 bool weft_pulse_is_watched(void);
 
-/* n records in memory that other processes of this machine can share; *file: a descriptor for weft_pulse_path. NULL:
- * the system gives none. Both stay as long as the process: others open the memory by the descriptor's number, which is
- * in the name of the watcher's socket, too. */
+/* Creates n records in memory that other processes of this machine can share. *file: a descriptor for weft_pulse_path.
+ * Returns NULL if the system call fails. Both live as long as the process: others open the memory by the descriptor's
+ * number, which is also part of the name of the watchdog's socket. */
 weft_pulse *weft_pulse_create(int32_t *file, int32_t n);
-/* How another process of this user opens the descriptor of a process. */
+/* Writes the path by which another process of this user opens a descriptor of process pid. */
 void weft_pulse_path(char *out, size_t size, int32_t pid, int32_t file);
-/* The same records by that path; NULL: there are no n. */
+/* Maps the records at that path; NULL: there are fewer than n. */
 weft_pulse *weft_pulse_map(const char *path, int32_t n);
-/* Connects to the watcher of the records at this path, for as long as the process lives: the kernel closes connections
- * in the order in which processes die, before whatever a launcher does about it. Returns the descriptor; -1: it cannot
- * be reached. [main] */
+/* Connects to the watchdog of the records at this path, for the life of the process. The kernel closes connections in
+ * the order in which processes die, before a launcher can react. Returns the descriptor; -1: unreachable. [main] */
 int weft_pulse_link(const char *path);
-/* The socket's name, of a watcher and its ranks. */
+/* Writes the name of the socket between a watchdog and its ranks. */
 uint32_t weft_pulse_address(struct sockaddr_un *out, const char *path);
-/* The record moves to another place, with all that it says. [main] */
+/* Moves the record, with its contents, to other memory. [main] */
 void weft_pulse_move(weft_pulse *to);
 
-/* What the rank does. [main] [hot] */
+/* Update the rank's record. [main] [hot] */
 void weft_pulse_event(uint64_t step, int32_t event, const char *text); /* step 0: of an evaluation */
 void weft_pulse_rest(void);                                            /* the pass has ended */
 void weft_pulse_wait(void);
@@ -72,11 +71,11 @@ void weft_pulse_go(void); /* the wait has ended */
 void weft_pulse_patience(int64_t seconds);
 void weft_pulse_listens(void); /* signal handlers are installed */
 
-/* Where it is, "in step 12, at event 33, REDUCE model.layers.1 leaf 2", and whether it waits for another. [any-thread]
- */
+/* Writes the position, "in step 12, at event 33, REDUCE model.layers.1 leaf 2", and whether the rank waits for another.
+ * [any-thread] */
 void weft_pulse_place(char *out, size_t size);
 bool weft_pulse_waits(void);
-/* The same of what a record says. event: -1: between two passes. [any-thread] */
+/* Formats the position of a record. event: -1: between passes. [any-thread] */
 void weft_pulse_say_place(char *out, size_t size, bool evaluates, uint64_t step, int32_t event, const char *text);
 
 #endif

@@ -20,7 +20,7 @@
 
 enum { CLOSED = -1, RETRY_MS = 20, FIRST_PORT = 20000, N_PORTS = 20000 };
 
-/* Where the store is: a machine and a port, or a name on this machine. */
+/* Address of the store: a machine and a port, or a name on this machine. */
 typedef struct meeting_place {
     char host[256], port[16];
     char name[64]; /* "": by host and port */
@@ -31,7 +31,7 @@ static struct {
     weft_host_exchange table;
     int32_t patience;
     int file; /* this rank's connection */
-    /* of rank 0, where it serves */
+    /* the server's side, on rank 0 */
     int listener;
     weft_store *store;
     pthread_t thread;
@@ -39,7 +39,7 @@ static struct {
     atomic_bool ends;
 } own = {.file = CLOSED, .listener = CLOSED};
 
-/* ---- where ---- */
+/* ---- the address ---- */
 
 bool weft_rendezvous_first_host(char *out, size_t size, const char *list) {
     const size_t plain = strcspn(list, "[,");
@@ -62,14 +62,14 @@ static bool cut_address(meeting_place *out, const char *text) {
     return true;
 }
 
-/* The launcher's process on this machine is the parent of all of its ranks here. */
+/* Derives the name from the launcher's process, the parent of all of its ranks on this machine. */
 static void name_by_parent(meeting_place *out) {
     const int32_t parent = (int32_t)getppid();
     (void)snprintf(out->name, sizeof out->name, "weft-rendezvous-%d-%d", (int)getuid(), (int)parent);
     (void)snprintf(out->source, sizeof out->source, "the process %d that started this one", (int)parent);
 }
 
-/* Launchers say how many of their ranks are on this machine. */
+/* Returns whether all ranks are on one machine, from the launcher's local rank count. */
 static bool is_one_machine(int32_t ranks) {
     static const char *const names[] = {"MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -198,7 +198,7 @@ static int64_t read_clock_ms(void) {
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* A connection on which both sides have proved that they have the key. *again: there is none yet. */
+/* Connects and authenticates in both directions. *again: the server is not ready yet. */
 static weft_status connect_and_greet(const meeting_place *at, const weft_job_key *key, bool *again, weft_error *err) {
     const int file = at->name[0] != '\0' ? connect_by_name(at) : connect_to_port(at);
     weft_status status = WEFT_OK;
@@ -214,7 +214,7 @@ static weft_status connect_and_greet(const meeting_place *at, const weft_job_key
     return status;
 }
 
-/* Rank 0 may be later than this one. */
+/* Retries until rank 0 serves, which may start later. */
 static weft_status reach_store(const meeting_place *at, const weft_job_key *key, weft_error *err) {
     const struct timespec pause = {0, RETRY_MS * 1000000L};
     const int64_t until = read_clock_ms() + (int64_t)own.patience * 1000;
@@ -235,7 +235,7 @@ static weft_status reach_store(const meeting_place *at, const weft_job_key *key,
 static weft_status connect_once(weft_error *err) {
     const char *given = getenv(WEFT_OWN_STORE);
     meeting_place at;
-    weft_job_key key = {{0}}; /* on this machine the user of the socket is proof enough */
+    weft_job_key key = {{0}}; /* on this machine the socket's user is sufficient proof */
     weft_status status = WEFT_OK;
     if (own.file != CLOSED) return WEFT_OK;
     if (given != NULL) {
@@ -249,7 +249,7 @@ static weft_status connect_once(weft_error *err) {
     return status == WEFT_OK ? reach_store(&at, &key, err) : status;
 }
 
-/* ---- what plugins see ---- */
+/* ---- the exchange for plugins ---- */
 
 static weft_store_line line_to_store(void) {
     const char *started = getenv(WEFT_OWN_STORE);

@@ -14,23 +14,24 @@
 
 typedef struct order {
     char path[64];
-    int32_t n; /* 0: listen, and answer with the address; another order follows */
+    int32_t n; /* 0: listen, and return the address; another order follows */
     int32_t total;
     bool follow;
-    weft_fleet_address chief; /* of which one to follow */
+    weft_fleet_address chief; /* address to connect to */
 } order;
 
-static int orders = -1; /* where the process is told; -1: there is none */
+static int orders = -1; /* socket to the sidecar; -1: closed */
 
-/* ---- the watcher ---- */
+/* ---- the watchdog ---- */
 
 enum { ORDERS = 10, LAUNCHER = 11, GIVEN = 3000 }; /* descriptors of the new process; milliseconds */
 
-/* A launcher takes note of descriptors that its ranks leave open, and ends what is in their group. */
+/* Detaches from the launcher, which tracks inherited descriptors and ends all processes of the ranks' group. */
 static void stand_apart(int from, const weft_ancestor *launcher) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE};
     const int nothing = open("/dev/null", O_RDWR);
-    const int high[] = {fcntl(from, F_DUPFD, 20), fcntl(launcher->process, F_DUPFD, 20)}; /* out of each other's way */
+    const int high[] = {fcntl(from, F_DUPFD, 20), fcntl(launcher->process, F_DUPFD, 20)}; /* numbers that do not
+                                                                                           * collide */
     (void)setsid();
     (void)prctl(PR_SET_NAME, "weft-watch");
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) (void)signal(numbers[i], SIG_IGN);
@@ -47,11 +48,11 @@ static void stand_apart(int from, const weft_ancestor *launcher) {
 static void say_to_starter(const char *what) {
     char line[2000];
     const int n = snprintf(line, sizeof line, "weft: %s\n", what);
-    if (write(STDERR_FILENO, line, (size_t)n) < 0) { /* nobody is there to read it */
+    if (write(STDERR_FILENO, line, (size_t)n) < 0) { /* no reader */
     }
 }
 
-/* After the launcher's own last words, which in a file would be written over these. */
+/* Prints the reason after the launcher's own last output, which in a file would overwrite it. */
 static void say_stop(const char *why) {
     struct pollfd launcher = {LAUNCHER, POLLIN, 0};
     char text[1800];
@@ -70,7 +71,7 @@ static bool watch_here(weft_watch *self, char *why, size_t size) {
     return stop;
 }
 
-/* own: of the chief, which has this socket; NULL: this is none. */
+/* Runs the watchdog. own: the chief's address, for its listening socket; NULL: not the chief. */
 static void watch_machine(const order *what, int socket, const weft_fleet_address *own) {
     weft_pulse *pulses = weft_pulse_map(what->path, what->n);
     weft_watch self;
@@ -81,7 +82,7 @@ static void watch_machine(const order *what, int socket, const weft_fleet_addres
         say_to_starter("the ranks of this machine cannot be watched");
         return;
     }
-    if (send(ORDERS, "", 1, MSG_NOSIGNAL) != 1) return; /* the rank is gone already, and with it its world */
+    if (send(ORDERS, "", 1, MSG_NOSIGNAL) != 1) return; /* the rank has ended already, and its world with it */
     (void)close(ORDERS);
     if (what->follow) socket = weft_fleet_reach(&what->chief, what->n);
     if (what->follow && socket < 0)
@@ -93,7 +94,7 @@ static void watch_machine(const order *what, int socket, const weft_fleet_addres
     if (stop && why[0] != '\0') say_stop(why);
 }
 
-/* In the new process. An end without an order: the rank has gone, or needs none. */
+/* Runs in the new process. Without an order the rank has ended, or needs no watchdog. */
 static _Noreturn void be_watcher(int from, const weft_ancestor *launcher) {
     weft_fleet_address own;
     order what;
@@ -112,7 +113,8 @@ static _Noreturn void be_watcher(int from, const weft_ancestor *launcher) {
 
 /* ---- the rank ---- */
 
-/* By a child that ends at once, so that the watcher is no child of the rank: whoever waits for children meets none. */
+/* Starts the watchdog through a short-lived child, so that it is not a child of the rank: a wait for any child never
+ * sees it. */
 weft_status weft_sidecar_start(const char *note, weft_error *err) {
     int ends[2] = {-1, -1};
     weft_ancestor launcher = {-1, -1};

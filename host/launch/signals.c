@@ -11,43 +11,43 @@
 
 static volatile sig_atomic_t asked;
 
-enum { ALONE, FIRST, OTHER }; /* of several */
+enum { ALONE, FIRST, OTHER }; /* single process, rank 0, other rank */
 static volatile sig_atomic_t speaker = ALONE;
 
-/* What is told, by why; written when the handlers are installed, for they may format nothing. */
+/* Notices by reason, formatted when the handlers are installed, because handlers must not format text. */
 enum { BY_STOP, BY_PIPE, BY_TERMINAL, BY_LIMIT, REASONS };
-static char notices[REASONS][2][160]; /* as ALONE and as FIRST */
+static char notices[REASONS][2][160]; /* for ALONE and for FIRST */
 
-/* Only async-signal-safe calls, and errno as it was: it may be read next by what is interrupted. */
+/* Requests a stop. Uses only async-signal-safe calls and restores errno, which the interrupted code may read next. */
 static void ask_to_stop(int why) {
     const char *text = notices[why][speaker == FIRST];
     const int before = errno;
-    if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* nobody is there to read it */
+    if (speaker != OTHER && write(STDERR_FILENO, text, strlen(text)) < 0) { /* no reader */
     }
     asked = 1;
     errno = before;
 }
 
-/* SA_RESETHAND: the next signal of the same kind finds the default action, which ends the process; the other kind is
- * reset here. */
+/* Handles SIGINT and SIGTERM. SA_RESETHAND restores the default action, which ends the process, for the next signal of
+ * the same kind; this function resets the other kind. */
 static void on_stop(int number) {
     ask_to_stop(BY_STOP);
     (void)signal(number == SIGINT ? SIGTERM : SIGINT, SIG_DFL);
 }
 
-/* Slurm's --signal=USR1, `ulimit -t` and `timeout -s ALRM` announce the end of the time; the rest is in on_repeated. */
+/* Slurm's --signal=USR1, `ulimit -t` and `timeout -s ALRM` announce a time limit; on_repeated explains the others. */
 static const int repeated[] = {SIGHUP, SIGPIPE, SIGUSR1, SIGALRM, SIGXCPU};
 enum { N_REPEATED = sizeof repeated / sizeof *repeated };
 
-/* A terminal that closes sends SIGHUP more than once, the kernel sends SIGXCPU each second, and a process that prints
- * into a closed pipe gets SIGPIPE for each line: a second one must not end the process before it has saved. */
+/* Handles repeatable signals. A closing terminal sends SIGHUP more than once, the kernel sends SIGXCPU each second, and
+ * each line printed to a closed pipe raises SIGPIPE. A second one must not end the process before it has saved. */
 static void on_repeated(int number) {
     if (asked != 0) return;
     ask_to_stop(number == SIGPIPE ? BY_PIPE : number == SIGHUP ? BY_TERMINAL : BY_LIMIT);
 }
 
-/* On the stack that weft_crash_install has made, never on the one at hand: oneDNN 2.6's products keep a pointer into
- * their panels in the stack pointer, and what the kernel puts there for a handler lands in the heap. */
+/* Installs a handler on the stack of weft_crash_install, never on the current one. oneDNN 2.6's GEMMs keep a pointer
+ * into their panels in the stack pointer, so a signal frame would corrupt the heap. */
 static void set_handler(int number, void (*handler)(int), int flags) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
@@ -57,7 +57,7 @@ static void set_handler(int number, void (*handler)(int), int flags) {
     (void)sigaction(number, &action, NULL);
 }
 
-/* By nohup and the like: the run is to go on. */
+/* Returns whether nohup or similar ignores the signal: then the run continues. */
 static bool is_ignored(int number) {
     struct sigaction action;
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -71,7 +71,7 @@ void weft_signals_list(sigset_t *out) {
         if (!is_ignored(repeated[i])) (void)sigaddset(out, repeated[i]);
 }
 
-/* Alone it may follow a line of progress and the ^C of a terminal. */
+/* Writes a notice; a single process starts with a newline, after a progress line or the ^C of a terminal. */
 static void write_notice(int why, const char *head, const char *what, const char *tail) {
     static const char *const begins[] = {"\n", "[0] "};
     for (int i = 0; i < 2; i++)

@@ -26,12 +26,12 @@ enum { WORDS_MAX = 4096, PROCESSES_MAX = 8192 };
 /* ---- the command ---- */
 
 typedef struct command {
-    char launch[1024]; /* with the number in it, cut into words */
+    char launch[1024]; /* with the number inserted, split into words */
     char program[PATH_MAX];
-    char *arguments; /* of this process, one text behind the other */
+    char *arguments; /* of this process, concatenated strings */
     char *words[WORDS_MAX];
     size_t n;
-    int32_t own_ranks; /* > 0: the words are those of a rank, and so many are started without a launcher's program */
+    int32_t own_ranks; /* > 0: the command is a rank's, started that many times without an external launcher */
 } command;
 
 static weft_status add_word(command *self, char *word, weft_error *err) {
@@ -42,7 +42,7 @@ static weft_status add_word(command *self, char *word, weft_error *err) {
     return WEFT_OK;
 }
 
-/* "/usr/bin/mpiexec -n {ranks}": the number, then the words. Of ranks that this program starts, nothing. */
+/* Adds "/usr/bin/mpiexec -n {ranks}": the number, then the words. Adds no words for the built-in launcher. */
 static weft_status add_launch(command *self, const weft_launch *ranks, weft_error *err) {
     const char *place = strstr(ranks->launch, "{ranks}");
     char *rest = NULL;
@@ -59,7 +59,7 @@ static weft_status add_launch(command *self, const weft_launch *ranks, weft_erro
     return status;
 }
 
-/* All of a file of /proc, with a 0 behind it; the caller frees. NULL: it cannot be read. */
+/* Reads a file of /proc and appends a 0; the caller frees it. NULL: unreadable. */
 static char *read_whole_file(const char *path, size_t *n) {
     FILE *file = fopen(path, "re");
     char *text = NULL;
@@ -79,7 +79,7 @@ static char *read_whole_file(const char *path, size_t *n) {
     return text;
 }
 
-/* The program by its absolute path and the words behind its name as they were given. */
+/* Adds the program by its absolute path and its original arguments. */
 static weft_status add_program(command *self, weft_error *err) {
     const ssize_t length = readlink("/proc/self/exe", self->program, sizeof self->program - 1);
     size_t n = 0;
@@ -125,7 +125,7 @@ static bool is_below(const process *all, size_t n, pid_t pid, pid_t ancestor) {
     return false;
 }
 
-/* Sends a signal to each rank below the launcher, also to those that have not begun. */
+/* Sends a signal to each rank below the launcher, including ranks that have not begun. */
 static void signal_ranks(pid_t launcher, int number) {
     process *all = calloc(PROCESSES_MAX, sizeof *all);
     const size_t n = all == NULL ? 0 : list_processes(all, PROCESSES_MAX);
@@ -142,22 +142,22 @@ static void signal_ranks(pid_t launcher, int number) {
 typedef struct parent {
     pid_t launcher;
     int signals;  /* a signalfd */
-    int stops;    /* SIGINT and SIGTERM that have come */
-    int ended_by; /* the signal that ends the job at once; 0: none has */
+    int stops;    /* number of SIGINT and SIGTERM received */
+    int ended_by; /* the signal that ends the job immediately; 0: running */
     weft_pulse *pulses;
     weft_watch watch;
-    char why[1500];            /* the watch ends the job; "": it does not */
-    int64_t stopped_ms;        /* since when ranks and launcher are being ended; 0: they are not */
-    weft_pipe_copy streams[2]; /* stdout, stderr; where both are one file, the first serves both */
+    char why[1500];            /* the watchdog's reason to end the job; "": running */
+    int64_t stopped_ms;        /* start of ending ranks and launcher; 0: running */
+    weft_pipe_copy streams[2]; /* stdout, stderr; if both are one file, the first serves both */
     int n_streams;
 } parent;
 
-/* In the child: a group of its own, so that a terminal's Ctrl-C reaches the parent only, no input, and the parent's
+/* Runs in the child: its own group, so that a terminal's Ctrl-C only reaches the parent, no input, and the parent's
  * pipes as output. */
 static void become_launcher(const command *self, const parent *from, const sigset_t *mask, pid_t pid) {
     const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Open MPI's may miss a SIGTERM; ranks end by pulse.h */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Open MPI's launcher may miss a SIGTERM; ranks end by pulse.h */
     if (getppid() != pid) _exit(1);
     if (input >= 0) (void)dup2(input, STDIN_FILENO);
     (void)dup2(from->streams[0].ends[1], STDOUT_FILENO);
@@ -175,11 +175,11 @@ static int64_t now_ms(void) {
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-/* The launcher is told, too: it may have ranks that it has not started yet. */
+/* Ends the job. Signals the launcher, too, because it may not have started all ranks yet. */
 static void end_job(parent *self) {
     weft_watch_stop(&self->watch);
     signal_ranks(self->launcher, SIGKILL);
-    if (self->stopped_ms == 0 && self->ended_by != 0) { /* what it reports of that is no news */
+    if (self->stopped_ms == 0 && self->ended_by != 0) { /* its report of that is not printed */
         for (int i = 0; i < self->n_streams; i++) weft_pipe_copy_discard(&self->streams[i]);
         (void)kill(self->launcher, SIGTERM);
     }
@@ -187,8 +187,8 @@ static void end_job(parent *self) {
     else if (now_ms() - self->stopped_ms > WEFT_WATCH_SOON) (void)kill(self->launcher, SIGKILL);
 }
 
-/* As one process does: a signal before the ranks have their handlers, and the second SIGINT or SIGTERM, ends the job at
- * once; any other one is for the ranks, which save and stop. */
+/* Handles signals like a single process. A signal before the ranks have their handlers, and the second SIGINT or
+ * SIGTERM, end the job immediately. Any other signal is forwarded to the ranks, which save and stop. */
 static void take_signals(parent *self) {
     struct signalfd_siginfo one;
     while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one) {
@@ -207,15 +207,15 @@ static void watch_once(parent *self) {
     if (self->ended_by != 0 || self->why[0] != '\0') end_job(self);
 }
 
-/* A rank that the last look left for the next one: it may be what the launcher ended of. */
+/* Checks for a rank that the last check deferred: it may be the cause of the launcher's end. */
 static void look_once_more(parent *self) {
     if (self->ended_by != 0 || self->why[0] != '\0') return;
     weft_watch_wait(&self->watch);
     watch_once(self);
 }
 
-/* The rest of the output. A stream whose reader does not read holds this process up, as it would hold up one rank,
- * until a signal ends it. */
+/* Copies the rest of the output. A stream without a reading consumer blocks this process, like it would block a single
+ * rank, until a signal ends it. */
 static void drain_streams(parent *self) {
     for (int i = 0; i < self->n_streams && self->ended_by == 0; i++) {
         while (self->ended_by == 0 && !weft_pipe_copy_drain(&self->streams[i], WEFT_WATCH_TICK)) {
@@ -258,7 +258,7 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
 
 /* ---- the parent ---- */
 
-/* Both streams are one file: one pipe keeps the order of what is written to them. */
+/* Counts the pipes: if both streams are one file, one pipe keeps the order of their output. */
 static int count_streams(void) {
     struct stat out, err;
     if (fstat(STDOUT_FILENO, &out) != 0 || fstat(STDERR_FILENO, &err) != 0) return 2;
@@ -308,7 +308,7 @@ static weft_status run_launcher(parent *self, int *status, const command *what, 
     return done;
 }
 
-/* The ranks find their records by the environment. */
+/* Opens the watch; the ranks find their records through the environment. */
 static weft_status open_watch(parent *self, int32_t n, weft_error *err) {
     char path[64];
     int32_t file = -1;

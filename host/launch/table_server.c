@@ -11,15 +11,15 @@
 enum { PUT = 1, GET = 2, MAGIC = 0x57656674, GONE = -1 };
 enum { TAKEN = 0, TWICE = 1, FULL = 2 };
 enum { WELCOME = 0, WRONG_KEY = 1, NO_PLACE = 2 };
-enum { STRANGERS = 32 }; /* connections that have proved nothing yet; a further one ends the oldest of them */
+enum { STRANGERS = 32 }; /* unauthenticated connections; one more closes the oldest of them */
 
-/* What a rank says first; the bytes of a PUT follow. Both ends run on machines of one byte order. */
+/* A rank's request; the bytes of a PUT follow. Both ends have the same byte order. */
 typedef struct request {
     uint32_t magic, what, n;
     char key[WEFT_STORE_KEY];
 } request;
 
-/* What it hears; the bytes of a GET follow. */
+/* The server's reply; the bytes of a GET follow. */
 typedef struct answer {
     uint32_t code, n;
 } answer;
@@ -47,9 +47,9 @@ bool weft_store_takes_key(const char *key) {
     return n > 0 && key[n] == '\0' && n < WEFT_STORE_KEY;
 }
 
-/* ---- whole messages ---- */
+/* ---- complete messages ---- */
 
-/* more: something follows at once, which is sent with it. */
+/* Sends bytes. more: further data follows immediately and is sent together. */
 static bool send_part(int file, const void *bytes, size_t n, bool more) {
     const char *at = bytes;
     while (n > 0) {
@@ -62,7 +62,7 @@ static bool send_part(int file, const void *bytes, size_t n, bool more) {
     return true;
 }
 
-/* errno 0: whoever is at the other end has closed it. */
+/* Receives n bytes. errno 0: the peer has closed the connection. */
 static bool receive_whole(int file, void *bytes, size_t n) {
     char *at = bytes;
     while (n > 0) {
@@ -187,20 +187,20 @@ typedef struct entry {
 } entry;
 
 typedef struct client {
-    int file;      /* GONE: it has closed */
-    request first; /* what it asks; whole once got >= sizeof first */
-    size_t got;    /* bytes of its request and what follows */
+    int file;      /* GONE: closed */
+    request first; /* its request; complete once got >= sizeof first */
+    size_t got;    /* received bytes of the request and its data */
     char bytes[WEFT_EXCHANGE_MOST];
     bool waits;                            /* for the key of its request */
     bool has_begun;                        /* the rank has been connected */
-    unsigned char random[WEFT_HASH_BYTES]; /* sent to a stranger */
+    unsigned char random[WEFT_HASH_BYTES]; /* sent to an unauthenticated client */
 } client;
 
 struct weft_store {
     entry *entries;
     client *clients;           /* [n + STRANGERS] */
     struct pollfd *files;      /* [1 + n + STRANGERS] */
-    int32_t n, next, listener; /* next: the stranger's place that is taken next */
+    int32_t n, next, listener; /* next: the unauthenticated slot that is used next */
     weft_job_key key;
 };
 
@@ -259,7 +259,7 @@ static entry *find_entry(const weft_store *self, const char *key) {
     return one;
 }
 
-/* Nobody who listens is left without an answer; who does not is dropped. */
+/* Sends a reply to a client that is listening; drops any other. */
 static void tell_client(client *to, uint32_t code, const void *bytes, size_t n) {
     const answer a = {code, (uint32_t)n};
     to->waits = false;
@@ -309,14 +309,14 @@ static void answer_request(weft_store *self, client *one) {
     else one->waits = true;
 }
 
-/* Bytes that are still to come of what a client says. */
+/* Returns the missing bytes of a client's message. */
 static size_t bytes_missing(const client *one) {
     const size_t head = sizeof one->first;
     if (one->got < head) return head - one->got;
     return head + (one->first.what == PUT ? one->first.n : 0) - one->got;
 }
 
-/* What has come; whoever says something else, or while it waits, is no rank. */
+/* Receives data; drops a client with an invalid request, or one that sends while it waits. */
 static void hear_client(weft_store *self, client *one) {
     const size_t head = sizeof one->first;
     char *to = one->got < head ? (char *)&one->first + one->got : one->bytes + (one->got - head);
@@ -331,9 +331,9 @@ static void hear_client(weft_store *self, client *one) {
     else if (bytes_missing(one) == 0) answer_request(self, one);
 }
 
-/* ---- connections that have proved nothing yet ---- */
+/* ---- unauthenticated connections ---- */
 
-/* Sends the verdict. A connection that has the key becomes the rank's; every other one ends. */
+/* Sends the verdict. A connection with the key becomes the rank's; every other one is closed. */
 static void judge_greeting(weft_store *self, client *one) {
     greeting from;
     verdict v = {.code = WRONG_KEY};
@@ -375,7 +375,7 @@ bool weft_store_is_own_user(int file) {
     struct sockaddr_storage address;
     socklen_t length = sizeof address;
     if (getsockname(file, (struct sockaddr *)&address, &length) != 0) return false;
-    if (address.ss_family != AF_UNIX) return true; /* it has no user */
+    if (address.ss_family != AF_UNIX) return true; /* no user information */
     return getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == geteuid();
 }
 
@@ -398,7 +398,7 @@ static void meet_stranger(weft_store *self) {
 
 void weft_store_serve(weft_store *self, int ms) {
     const int32_t n = count_clients(self);
-    self->files[0] = (struct pollfd){self->listener, POLLIN, 0}; /* below zero: passed over */
+    self->files[0] = (struct pollfd){self->listener, POLLIN, 0}; /* negative: ignored */
     for (int32_t i = 0; i < n; i++) self->files[1 + i] = (struct pollfd){self->clients[i].file, POLLIN, 0};
     if (poll(self->files, (nfds_t)n + 1, ms) <= 0) return;
     for (int32_t i = 0; i < n; i++)

@@ -1,5 +1,5 @@
-/* host/launch/voice.c: see voice.h. stdout and stderr become streams that put the rank in front of each line. What
- * writes to the descriptors itself (the line of a crash, libraries) is not changed by that. */
+/* host/launch/voice.c: see voice.h. Replaces stdout and stderr by streams that prefix each line with the rank. Direct
+ * writes to the descriptors (crash reports, libraries) are unchanged. */
 #include "launch/voice.h"
 
 #include "base/terminal.h"
@@ -12,19 +12,19 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A line goes out in one piece, so that those of several ranks do not mix; on a terminal as it comes, for it may be
- * one that renews itself. */
+/* A line is written at once, so that lines of several ranks do not mix. On a terminal it is written immediately,
+ * because a progress line has no end. */
 typedef struct voice {
     int descriptor;
-    bool within;     /* a line */
-    bool holds;      /* until it ends */
+    bool within;     /* inside a line */
+    bool holds;      /* buffers until the end of the line */
     char line[4096]; /* its beginning */
     size_t n;
 } voice;
 
 static voice to_out = {.descriptor = STDOUT_FILENO}, to_err = {.descriptor = STDERR_FILENO};
 static char prefix[16];
-static FILE *plain; /* stdout before it was given a voice; NULL: it has none */
+static FILE *plain; /* stdout before the replacement; NULL: not replaced */
 
 static bool write_whole(int descriptor, const char *text, size_t n) {
     while (n > 0) {
@@ -43,7 +43,7 @@ static bool let_go(voice *self) {
     return write_whole(self->descriptor, self->line, n);
 }
 
-/* text: a line or a part of one, with nothing behind its end. */
+/* Writes a line or a part of one. */
 static bool put_part(voice *self, const char *text, size_t n) {
     const bool ends = text[n - 1] == '\n';
     if (!self->within) {
@@ -57,7 +57,7 @@ static bool put_part(voice *self, const char *text, size_t n) {
     return (self->holds && !ends) || let_go(self);
 }
 
-/* Lines that nobody has ended. */
+/* Flushes incomplete lines. */
 static void let_go_of_all(void) {
     (void)fflush(stdout);
     (void)fflush(stderr);
@@ -71,7 +71,7 @@ static ssize_t write_marked(void *cookie, const char *text, size_t n) {
     while (at < n) {
         const char *end = memchr(text + at, '\n', n - at);
         const size_t length = end == NULL ? n - at : (size_t)(end - text) + 1 - at;
-        if (!put_part(self, text + at, length)) return 0; /* which the stream remembers as its error */
+        if (!put_part(self, text + at, length)) return 0; /* the stream records the error */
         at += length;
     }
     return (ssize_t)n;
@@ -91,8 +91,7 @@ weft_status weft_voice_offer_terminal(weft_error *err) {
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
 }
 
-/* stdout becomes the terminal that was offered, where it can be opened and is one; else it stays what the launcher
- * gave. */
+/* Redirects stdout to the offered terminal if it can be opened and is a terminal; otherwise keeps the launcher's. */
 static bool take_terminal(void) {
     const char *path = getenv(TERMINAL);
     const int terminal = path == NULL ? -1 : open(path, O_WRONLY | O_NOCTTY | O_CLOEXEC);
@@ -101,7 +100,7 @@ static bool take_terminal(void) {
     return taken;
 }
 
-/* NULL: no memory; then the lines go out as they are. */
+/* Opens the stream. NULL: no memory; then lines have no prefix. */
 static FILE *open_voice(voice *self, int mode) {
     const cookie_io_functions_t functions = {.write = write_marked};
     FILE *stream = fopencookie(self, "w", functions);

@@ -1,5 +1,5 @@
-/* host/launch/voice.h: each line that a rank prints carries its rank, "[2] weft train: ..."; those that do not speak
- * print errors alone. */
+/* host/launch/voice.h: log prefix: each line that a rank prints starts with its rank, "[2] weft train: ...". Ranks
+ * outside [run] log_ranks print only errors. */
 #ifndef WEFT_HOST_LAUNCH_VOICE_H
 #define WEFT_HOST_LAUNCH_VOICE_H
 
@@ -8,14 +8,14 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-/* From here on, for stdout and stderr of this process. Once. [main] */
+/* Enables the prefix for stdout and stderr of this process. Once. [main] */
 void weft_voice_set(int32_t rank, bool speaks);
 
-/* `--ranks N`: stdout of this process, which starts the ranks, is a terminal: rank 0 may write there itself, for what
- * goes through a launcher comes late and is no terminal. By the environment, before they are started. [main] */
+/* `--ranks N`: lets rank 0 write to the terminal on stdout of this process, which starts the ranks. Output through a
+ * launcher is delayed and is no terminal. Set through the environment before the ranks start. [main] */
 weft_status weft_voice_offer_terminal(weft_error *err);
 
-/* stdout as it was before, for what rank 0 says for all: a result, which a program may read. */
+/* Returns stdout without the prefix, for the results that rank 0 prints and a program may parse. */
 FILE *weft_voice_plain(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* host/launch/watch.c: see watch.h. What is seen of processes of this machine; what follows from it is judge.c's. */
+/* host/launch/watch.c: see watch.h. Observes the processes of this machine; judge.c makes the diagnosis. */
 #include "launch/watch.h"
 
 #include "launch/proc.h"
@@ -24,7 +24,7 @@ static int64_t now_us(clockid_t clock) {
 
 /* ---- one process ---- */
 
-/* Linux 6.15 and later keep the exit status for whoever holds the process's descriptor (PIDFD_GET_INFO). */
+/* Reads the exit status through the pidfd (PIDFD_GET_INFO, Linux 6.15 and later). */
 static bool read_exit(int32_t *status, int file) {
     struct {
         uint64_t mask, cgroup;
@@ -42,7 +42,7 @@ static void sleep_ms(long ms) {
     (void)nanosleep(&time, NULL);
 }
 
-/* True: the process has ended, or does so within 2 seconds. Its connection closes a little before. */
+/* Returns true if the process has ended, or ends within 2 seconds. Its connection closes shortly before. */
 static bool has_ended(int32_t pid, int file) {
     struct pollfd end = {file, POLLIN, 0};
     if (file >= 0) return poll(&end, 1, 2000) == 1;
@@ -53,8 +53,8 @@ static bool has_ended(int32_t pid, int file) {
     return false;
 }
 
-/* How a process that is gone has ended: its parent takes note first, which takes a moment. A signal that it had noted
- * itself is as good. */
+/* Returns how a dead process has ended: its parent reads the status first, after a moment. A fatal signal in its own
+ * record is equivalent. */
 static int32_t ask_end(const weft_pulse *pulse, int file) {
     weft_proc seen;
     int32_t status = -1;
@@ -68,9 +68,9 @@ static int32_t ask_end(const weft_pulse *pulse, int file) {
     return status > 0 ? status : -1;
 }
 
-/* ---- all of them ---- */
+/* ---- all processes ---- */
 
-/* True: it wakes the watcher, from now on or already. */
+/* Adds a descriptor that wakes the watchdog; true also if it is ready already. */
 static bool attend_to_file(const weft_watch *self, int file, int64_t rank) {
     struct epoll_event event = {.events = EPOLLIN, .data = {.u64 = (uint64_t)rank}};
     return epoll_ctl(self->events, EPOLL_CTL_ADD, file, &event) == 0 || errno == EEXIST;
@@ -113,7 +113,9 @@ weft_status weft_watch_open(weft_watch *self, weft_pulse *pulses, const char *pa
         self->ranks[i].rank = i;
         self->ranks[i].event = -1;
     }
-    for (int32_t i = n; i < total; i++) self->ranks[i].condition = WEFT_RANK_COMPUTES; /* until somebody tells */
+    for (int32_t i = n; i < total; i++)
+        self->ranks[i].condition = WEFT_RANK_COMPUTES; /* until their watchdog
+                                                                                        * reports */
     open_listener(self, path);
     return WEFT_OK;
 }
@@ -135,7 +137,8 @@ void weft_watch_close(weft_watch *self) {
     memset(self, 0, sizeof *self);
 }
 
-/* Whoever connects is known by its process. The connection of one that is over would wake the watcher for ever. */
+/* Accepts connections, identified by their process. A connection of a finished process would wake the watchdog for
+ * ever, so it is closed. */
 static void take_links(weft_watch *self) {
     struct ucred who;
     socklen_t size = sizeof who;
@@ -145,7 +148,7 @@ static void take_links(weft_watch *self) {
         if (getsockopt(file, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0) who.pid = -1;
         while (i < self->n && atomic_load(&self->pulses[i].pid) != (int32_t)who.pid) i++;
         if (i < self->n && self->links[i] < 0 && !weft_ranks_are_over(&self->ranks[i], 1)) {
-            self->links[i] = file; /* kept also where it wakes nobody: its end would kill the rank */
+            self->links[i] = file; /* kept even without epoll: closing it would kill the rank */
             (void)attend_to_file(self, file, i);
         } else (void)close(file);
     }
@@ -172,8 +175,8 @@ static void read_pulse(weft_rank_view *view, const weft_pulse *pulse) {
     view->call.who[sizeof view->call.who - 1] = view->call.what[sizeof view->call.what - 1] = '\0';
 }
 
-/* A rank, ms after the last look; woken: its process has ended. That it is seen to have ended does not say that it was
- * the first: where it will wake the watcher, it is left until then, and comes in its order. */
+/* Checks a rank, ms after the last check; woken: its process has ended. A rank seen as ended without a wake-up is not
+ * necessarily the first. If its wake-up is pending, it is deferred until then to keep the order. */
 static void look_at(weft_watch *self, int32_t i, int64_t ms, bool woken) {
     weft_rank_view *view = &self->ranks[i];
     const weft_pulse *pulse = &self->pulses[i];
@@ -214,15 +217,15 @@ static int64_t patience_of(const weft_watch *self) {
     return most == 0 ? WEFT_WATCH_PATIENCE : 1000 * (int64_t)most;
 }
 
-/* Since the last look, as far as it counts: a machine that slept did not let the ranks work. */
+/* Returns the time since the last check, limited because ranks did not work while the machine was suspended. */
 static int64_t measure_elapsed(weft_watch *self) {
     const int64_t now = now_us(CLOCK_MONOTONIC) / 1000, ms = self->last == 0 ? 0 : now - self->last;
     self->last = now;
     return ms > 2 * WEFT_WATCH_TICK ? 2 * WEFT_WATCH_TICK : ms;
 }
 
-/* A launcher ends the others within milliseconds. So those that have ended are looked at in their order, and what is
- * not known to have ended is left for the next time. */
+/* Checks all ranks. A launcher ends the others within milliseconds of the first. Therefore ended ranks are processed in
+ * their order, and ranks without a known end are deferred to the next check. */
 int64_t weft_watch_see(weft_watch *self) {
     const int64_t ms = measure_elapsed(self);
     for (int32_t i = 0; i < self->n_woke; i++) look_at(self, self->woke[i], ms, true);
@@ -234,13 +237,13 @@ bool weft_watch_decide(weft_watch *self, char *out, size_t size, int64_t ms) {
     weft_watch_times *times = &self->times;
     bool failed = false;
     uint64_t progress = 0;
-    for (int32_t i = 0; i < self->total; i++) { /* to begin and to end is progress, too */
+    for (int32_t i = 0; i < self->total; i++) { /* starts and ends count as progress, too */
         const weft_rank_view *view = &self->ranks[i];
         progress += view->progress + (uint64_t)view->condition;
         failed = failed || weft_rank_has_failed(view);
     }
     times->quiet = progress != self->progress ? 0 : times->quiet + ms;
-    times->left = failed ? times->left + ms : 0; /* from 0 on at the first look */
+    times->left = failed ? times->left + ms : 0; /* starts at 0 with the first check */
     times->patience = patience_of(self);
     self->progress = progress;
     return weft_watch_judge(out, size, self->ranks, self->total, times);

@@ -29,11 +29,11 @@ const weft_world *weft_world_get(void) {
 int32_t weft_world_allowed(void) {
     cpu_set_t set;
     CPU_ZERO(&set);
-    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more processors than a set holds */
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more processors than cpu_set_t supports */
     return CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* Those that the local ranks divide among them: of the process that started them, or of the machine. */
+/* Returns the processors shared by the local ranks: of the process that started them, or of the machine. */
 static int32_t shared_processors(void) {
     const char *started = getenv(WEFT_STARTED);
     const char *at = started == NULL ? NULL : strchr(started, '/');
@@ -41,7 +41,8 @@ static int32_t shared_processors(void) {
     return n < 1 ? 1 : n > INT32_MAX ? INT32_MAX : (int32_t)n;
 }
 
-/* A launcher that binds its ranks has divided them already: each rank then may run on few enough for all. */
+/* Returns the processors of a rank. A launcher that binds its ranks has divided them already: then each rank may run on
+ * few enough for all. */
 static int32_t processors_of_a_rank(int32_t local_size) {
     const int32_t allowed = weft_world_allowed(), all = shared_processors();
     if (local_size == 1 || (allowed < all && (int64_t)allowed * local_size <= all)) return allowed;
@@ -57,7 +58,8 @@ static void show_world(void) {
     shown->processors = processors_of_a_rank(current.local_size);
 }
 
-/* What a planned rank has decides what it takes: as if it ran here, beside the others of its node. */
+/* Publishes the planned world, because a rank's processors determine its memory: as if it ran here with the other ranks
+ * of its node. */
 static void show_planned(void) {
     const int32_t beside = current.size / planned_nodes;
     weft_services_world()->planned = beside > 0 ? beside : 1;
@@ -68,7 +70,7 @@ void weft_world_set(const weft_world *world) {
     current = *world;
     if (current.is_planned) {
         show_planned();
-        return; /* this process is alone, and computes nothing of it */
+        return; /* a single process, without computation of the planned world */
     }
     show_world();
     if (current.size == 1) return;

@@ -1,4 +1,4 @@
-/* host/plugin/apart.c: see apart.h. The child answers with one line of JSON through a pipe. */
+/* host/plugin/apart.c: see apart.h. The child writes one line of JSON to a pipe. */
 #include "plugin/apart.h"
 
 #include "base/child.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-/* The largest key table that is one, with all its texts. */
+/* Size limit of a key table with all its strings. */
 #define ANSWER_BYTES (2u << 20)
 
 typedef struct question {
@@ -18,7 +18,7 @@ typedef struct question {
 
 /* --- in the child --- */
 
-/* The plugin that the file's name promises. */
+/* Loads the plugin that the file's name implies. */
 static weft_status load_named(const weft_loaded **out, const question *asked, weft_error *err) {
     const weft_plugin_file *file = NULL;
     weft_status status = weft_plugin_file_load(&file, asked->path, asked->trust, err);
@@ -34,7 +34,7 @@ static json_t *key_answer(const weft_key *key) {
 
 static void add_keys(json_t *answer, const weft_plugin *plugin) {
     json_t *keys = json_array();
-    uint32_t head[2]; /* struct_size, flags: what every kind's table begins with */
+    uint32_t head[2]; /* struct_size, flags: the start of every kind's table */
     memcpy(head, plugin->table, sizeof head);
     for (uint64_t i = 0; i < plugin->n_keys; i++) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
@@ -44,7 +44,7 @@ static void add_keys(json_t *answer, const weft_plugin *plugin) {
     (void)json_object_set_new(answer, "keys", keys);
 }
 
-/* A plugin may know that it cannot work here although it was loaded. */
+/* Adds the reason if a loaded plugin reports that it cannot work here. */
 static void add_reason(json_t *answer, const weft_plugin *plugin) {
     weft_error why = WEFT_ERROR_INIT;
     if (!WEFT_HAS(plugin, works) || plugin->works == NULL || plugin->works(weft_services(), &why) == WEFT_OK) return;
@@ -71,7 +71,7 @@ static void answer_in_child(int end, void *context) {
         answer = answer_of(loaded, asked->what);
     } else {
         const size_t n = strlen(asked->path);
-        const size_t named = strncmp(err.text, asked->path, n) == 0 ? n + 1 : 0; /* it stands beside */
+        const size_t named = strncmp(err.text, asked->path, n) == 0 ? n + 1 : 0; /* the object has the path already */
         answer = json_pack("{s:s, s:s}", "status", "failed", "reason", err.text + named);
     }
     if (answer != NULL) (void)json_dumpfd(answer, end, JSON_COMPACT);
@@ -89,7 +89,7 @@ static json_t *make_failure(const char *format, ...) {
     return json_pack("{s:s, s:s}", "status", "failed", "reason", reason);
 }
 
-/* What the child said, or what became of it. NULL: no memory. */
+/* Returns the child's output, or the failure of the child. NULL: no memory. */
 static json_t *judge_child(const weft_child *child, double seconds) {
     json_t *said = child->n > 0 ? json_loadb(child->text, child->n, 0, NULL) : NULL;
     if (said != NULL) return said;

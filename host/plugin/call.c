@@ -19,7 +19,8 @@ void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, c
 weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, weft_error *err) {
     const weft_plugin *plugin = call->loaded->plugin;
     const weft_loaded *other = weft_plugin_called();
-    const bool failed = status != WEFT_OK; /* then that is the news, and what it changed is put back silently */
+    const bool failed = status != WEFT_OK; /* then only this failure is reported, and the process state is restored
+                                            * silently */
     char when[64];
     weft_status changed = WEFT_OK;
     weft_slow_end(&call->slow);

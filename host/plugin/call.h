@@ -1,13 +1,13 @@
-/* host/plugin/call.h: the guard around a call that may start a library: each create and validate of a plugin.
+/* host/plugin/call.h: guard for calls that may start a library: each create and validate of a plugin.
  *
  *     weft_plugin_call call;
  *     weft_plugin_call_begin(&call, loaded, "create");
  *     status = table->create(&optimizer, host, config, &err);
  *     status = weft_plugin_call_made(&call, status, optimizer, &err);
  *
- * A crash in between is told with the plugin's name, and so is a call that does not come back (slow.h). After it, the
- * process state that is the host's (process.h) is as it was, and a plugin that changed more of it than signal handlers
- * is refused. */
+ * A crash during the call is reported with the plugin's name. A call that does not return is reported too (slow.h).
+ * After the call the host's process state (process.h) is restored. A plugin that changed more of it than signal
+ * handlers is rejected. */
 #ifndef WEFT_HOST_PLUGIN_CALL_H
 #define WEFT_HOST_PLUGIN_CALL_H
 
@@ -24,15 +24,14 @@ typedef struct weft_plugin_call {
     weft_slow slow;
 } weft_plugin_call;
 
-/* what: the slot's name, a text that lives as long as the process. [main] */
+/* Begins a call. what: the slot's name, a string with process lifetime. [main] */
 void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, const char *what);
 
-/* status, err: the call's own; err is empty or has the sentence of its failure. Gives the failure; WEFT_E_PLUGIN where
- * it brought no sentence, or where the call changed what is the host's. What it made is the caller's in any case.
- * [main] */
+/* Ends a call. status, err: the result of the call. Returns the failure, with WEFT_E_PLUGIN if the call set no message
+ * or changed the host's process state. The caller owns the created object in any case. [main] */
 weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, weft_error *err);
 
-/* The same after a create: WEFT_OK with nothing made is a failure. [main] */
+/* Ends a create. WEFT_OK without an object is a failure. [main] */
 weft_status weft_plugin_call_made(weft_plugin_call *call, weft_status status, const void *made, weft_error *err);
 
 #endif

@@ -1,8 +1,7 @@
 /* host/plugin/crash.c: see crash.h.
  *
- * The handler may call only what is safe in one: it looks addresses up in a picture of the mapped libraries that was
- * taken when the last plugin was loaded, puts the line together by hand and writes it.
- */
+ * The handler uses only async-signal-safe functions. It looks addresses up in a list of mapped libraries that was made
+ * when the last plugin was loaded, formats the line itself and writes it. */
 #include "plugin/crash.h"
 
 #include <link.h>
@@ -34,7 +33,7 @@ static _Atomic size_t n_objects;
 static added files[MOST_FILES];
 static size_t n_files;
 static _Thread_local weft_doing doing;
-static weft_doing last;         /* the plugin's call that the thread of the handlers has made last */
+static weft_doing last;         /* the last plugin call of the handlers' thread */
 static const weft_doing *first; /* the record of the thread that installed the handlers */
 static const char *_Atomic current_mode;
 static const char *_Atomic current_arm;
@@ -45,7 +44,7 @@ static _Atomic int32_t *_Atomic noted = &nowhere;
 static int line_to = STDERR_FILENO;
 static unsigned char handler_stack[65536];
 
-/* --- the picture --- */
+/* --- the list of mapped libraries --- */
 
 static void copy_name(char *out, size_t n, const char *path) {
     const char *slash = strrchr(path, '/');
@@ -96,11 +95,11 @@ void weft_crash_add(const char *sha256, const void *address) {
     take_picture();
 }
 
-/* ---- for another process ---- */
+/* ---- the record for another process ---- */
 
 static weft_crumb *_Atomic crumb;
 
-/* The name is written where it is another one than before; both stay texts at any time. */
+/* Writes the name only if it has changed; both strings are valid at any time. */
 static void drop_crumb(weft_crumb *out, const weft_doing *now) {
     static const char *kind, *id;
     if (now->what == NULL || now->kind == NULL) {
@@ -122,7 +121,7 @@ void weft_crash_crumb(weft_crumb *where) {
     if (before != NULL) before->what[0] = '\0';
 }
 
-/* Odd while the record of the first thread changes. */
+/* Odd while the first thread's record changes. */
 static _Atomic uint64_t changes;
 
 static void note_change(void) {
@@ -248,8 +247,8 @@ static const char *signal_name(int number) {
     }
 }
 
-/* "in FILE (sha256 ...), in KIND:ID SLOT": the plugin's hash stands once, behind its file if the crash lies in it.
- * While a file is being loaded the picture lacks it, and what is being done names it. */
+/* Writes "in FILE (sha256 ...), in KIND:ID SLOT". The plugin's hash is written once, after its file if the crash is in
+ * it. A file that is being loaded is not in the list yet, so the current call names it. */
 static void put_place(line *out, const void *context) {
     const object *where = object_at(program_counter(context));
     const weft_doing now = weft_crash_current();
@@ -273,8 +272,8 @@ static void put_place(line *out, const void *context) {
     }
 }
 
-/* Between two calls it is this program's own code that finds memory broken, or a library's: who was called last may
- * have broken it. */
+/* Writes the last plugin call if the crash is between two calls. Then this program or a library has found corrupt
+ * memory, and the last plugin may be the cause. */
 static void put_last(line *out) {
     if (weft_crash_current().kind != NULL || last.kind == NULL) return;
     put_text(out, ", after ");
@@ -292,8 +291,9 @@ static int in_comm(void) {
     return now.kind != NULL && strcmp(now.kind, "comm") == 0;
 }
 
-/* A communicator's library aborts when a peer is gone. On a busy machine that one may still be on its way out, and end
- * behind this process, and behind those that a launcher ends because of it: they would be taken for the first. */
+/* Waits for failing peers to end first. A communicator's library aborts when a peer has died. On a busy machine that
+ * peer may end later than this process and those that a launcher ends as a result: they would be reported as the first
+ * failure. */
 static void let_peers_go_first(void) {
     const struct timespec time = {2, 0};
     (void)nanosleep(&time, NULL);
@@ -322,11 +322,11 @@ static void crash_handler(int number, siginfo_t *info, void *context) {
         put_number(&out, atomic_load(&current_step));
     }
     put_text(&out, "\n");
-    if (write(line_to, out.text, out.n) < 0) { /* nothing is left to say it to */
+    if (write(line_to, out.text, out.n) < 0) { /* no other output is possible */
     }
     if (in_comm() && atomic_load(&current_rank) >= 0) let_peers_go_first();
-    /* The default action is back (SA_RESETHAND). A fault happens again by itself, with its own registers in the core
-     * file; a signal that was sent is sent again. */
+    /* The default action is restored (SA_RESETHAND). A fault repeats by itself, with its own registers in the core
+     * file; a sent signal is raised again. */
     if (info->si_code <= 0) (void)raise(number);
 }
 

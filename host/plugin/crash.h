@@ -1,4 +1,4 @@
-/* host/plugin/crash.h: a crash names the file it happened in and what the host was doing.
+/* host/plugin/crash.h: crash handler that reports the file of the crash and the plugin call in progress.
  *
  *     weft: signal 11 (segmentation fault) in weft-optimizer-lion.so (sha256 5d41402abc4b), in optimizer:lion create
  *     weft: signal 6 (abort) in libc.so.6, in optimizer:lion prepare (sha256 5d41402abc4b of
@@ -6,76 +6,75 @@
  *     weft: signal 11 (segmentation fault) in weft, after model:mine declare (sha256 5d41402abc4b of
  *         /home/you/weft-model-mine.so), the last plugin's call, which may have broken this process's memory
  *
- * Where the crash lies in a library, the plugin that the host had called is the one to ask: the host knows which, and
- * guesses nothing from the stack. The record of what is being done is cheap enough to set before every call into a
- * plugin (enter.h).
- */
+ * For a crash inside a library, the report names the plugin that the host had called. The host records each call and
+ * does not guess from the stack. The record is cheap enough to set before every call into a plugin (enter.h). */
 #ifndef WEFT_HOST_PLUGIN_CRASH_H
 #define WEFT_HOST_PLUGIN_CRASH_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, on a stack of their own. Once, early in main. [main] */
+/* Installs handlers of SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, with their own stack. Once, early in main. [main]
+ */
 void weft_crash_install(void);
 
-/* The same in a child process, where the handlers may be gone; the line goes to this descriptor. [main] */
+/* Installs them in a child process, where the handlers may be gone; reports go to this descriptor. [main] */
 void weft_crash_to(int descriptor);
 
-/* All texts live as long as the process. */
+/* All strings live as long as the process. */
 typedef struct weft_doing {
-    const char *kind, *id; /* "optimizer", "lion"; NULL: `what` says it all */
+    const char *kind, *id; /* "optimizer", "lion"; NULL: `what` is the complete description */
     const char *sha256;    /* of the plugin's file; NULL: not known */
     const char *file;      /* its path; NULL: not known */
-    const char *what;      /* "prepare"; NULL: nothing worth naming */
+    const char *what;      /* "prepare"; NULL: no slot to report */
     uint64_t fp_control;   /* of the thread before the call (process.h); 0: not checked after it */
 } weft_doing;
 
-/* What this thread is about to do; gives what it did, to put it back. A thread that never said counts as doing what the
- * thread of weft_crash_install does. [any-thread] [hot] */
+/* Records the call that this thread is about to make, and returns the previous record so that the caller can restore
+ * it. A thread without a record reports that of the thread of weft_crash_install. [any-thread] [hot] */
 weft_doing weft_crash_doing(weft_doing now);
 
-/* What this thread is doing. Safe in a signal handler. [any-thread] */
+/* Returns this thread's record. Safe in a signal handler. [any-thread] */
 weft_doing weft_crash_current(void);
 
-/* What the thread of weft_crash_install is doing, as another thread sees it, and the call's number, which no other has.
- * False: it is just changing. [any-thread] */
+/* Reads, from another thread, the record of the thread of weft_crash_install, and the call's unique number. Returns
+ * false while the record is being changed. [any-thread] */
 bool weft_crash_main_call(weft_doing *out, uint64_t *number);
 
-/* What the calls are for, "training", a text that lives as long as the process; NULL, as at first: for all. Gives what
- * it was. [main] [hot] */
+/* Sets the mode of the calls, for example "training", a string with process lifetime. NULL, the default: no mode.
+ * Returns the previous mode. [main] [hot] */
 const char *weft_crash_mode(const char *mode);
 const char *weft_crash_current_mode(void); /* [any-thread] */
 
-/* Of several that one process runs, which one the calls are for: "strategy.plugin=ddp", a text that stays until another
- * is given; NULL, as at first: it is the only one. Gives what it was. [main] [hot] */
+/* Sets the arm that the calls belong to if one process runs several: "strategy.plugin=ddp", a string that lives until
+ * it is replaced. NULL, the default: only one arm. Returns the previous arm. [main] [hot] */
 const char *weft_crash_arm(const char *arm);
 const char *weft_crash_current_arm(void); /* [any-thread] */
 
-/* The optimizer step that runs; 0: none. [main] [hot] */
+/* Sets the current optimizer step; 0: no step. [main] [hot] */
 void weft_crash_step(uint64_t step);
 uint64_t weft_crash_current_step(void); /* [any-thread] */
 
-/* The rank of this process among several, for the line; -1, as at first: it is alone. [main] */
+/* Sets the rank that the report prints; -1, the default: a single process. [main] */
 void weft_crash_rank(int32_t rank);
 
-/* What the thread of weft_crash_install has called, as another process reads it that shares the memory: one that has
- * ended says nothing more. */
+/* The current call of the thread of weft_crash_install, in memory that another process shares and can read after this
+ * process has ended. */
 typedef struct weft_crumb {
     char who[96];  /* "optimizer:lion" */
-    char what[32]; /* "prepare"; "": nothing worth naming */
+    char what[32]; /* "prepare"; "": no slot to report */
 } weft_crumb;
 
-/* It stands there from now on, at each change; NULL, as at first: nowhere. [main] */
+/* Writes the current call to `where` from now on, at each change. NULL, the default: disabled. [main] */
 void weft_crash_crumb(weft_crumb *where);
 
 enum { WEFT_CRASH_IN_COMM = 0x100 };
-/* The signal of a crash is stored there, too, before the process ends; with WEFT_CRASH_IN_COMM if a communicator had
- * been called. [main] */
+/* Also stores the signal of a crash in *where before the process ends, with WEFT_CRASH_IN_COMM if the crash is in a
+ * communicator call. [main] */
 void weft_crash_note(_Atomic int32_t *where);
 
-/* The loader's: notes a file that was mapped at `address` (any address in it), and takes a new picture of all mapped
- * libraries. [main] */
+/* Registers a file that was mapped at `address` (any address in it), and updates the list of all mapped libraries. For
+ * the loader. [main] */
 void weft_crash_add(const char *sha256, const void *address);
 
 #endif

@@ -1,5 +1,5 @@
-/* host/plugin/described.h: what keys a plugin has that nobody has chosen. It is asked in a process of its own
- * (apart.h): an idle section is no reason to run a stranger's code, or to load a second MPI, here. */
+/* host/plugin/described.h: describes the keys of a plugin that is not selected. A child process loads the plugin
+ * (apart.h), because an unused section is no reason to run foreign code, or to load a second MPI, in this process. */
 #ifndef WEFT_HOST_PLUGIN_DESCRIBED_H
 #define WEFT_HOST_PLUGIN_DESCRIBED_H
 
@@ -7,25 +7,26 @@
 
 typedef struct weft_described {
     char kind[32], id[64];
-    char reason[1024]; /* why it cannot be asked here; "": it was */
+    char reason[1024]; /* why it cannot be described; "": success */
     uint32_t flags;    /* of its kind's table */
     uint64_t n_keys;
-    weft_key *keys; /* their offsets mean nothing */
-    void *answer;   /* holds their texts */
+    weft_key *keys; /* their offsets are meaningless */
+    void *answer;   /* owns their strings */
 } weft_described;
 
-/* The plugin of that kind and id that a search would find. WEFT_E_USER: there is none, and which one is near. [main] */
+/* Describes the plugin of that kind and id that a search would find. WEFT_E_USER: not found, with the nearest id.
+ * [main] */
 weft_status weft_plugin_describe(weft_described **out, const weft_plugins *plugins, const char *kind, const char *id,
                                  weft_error *err);
-/* The plugin of that kind and id in a file. */
+/* Describes the plugin of that kind and id in a file. */
 weft_status weft_plugin_describe_file(weft_described **out, const weft_trust *trust, const char *kind, const char *id,
                                       const char *path, weft_error *err);
 void weft_described_free(weft_described *self); /* NULL is fine */
 
-/* One key more, of a table that outlives this. */
+/* Adds a key, of a table that outlives self. */
 weft_status weft_described_add(weft_described *self, const weft_key *key, weft_error *err);
 
-/* Its key of that name, or NULL; one that was removed is none. */
+/* Returns its key of that name, or NULL. A removed key counts as missing. */
 const weft_key *weft_described_key(const weft_described *self, const char *name);
 
 #endif

@@ -1,13 +1,13 @@
-/* host/plugin/device_asks.h: the slots of a device that answer with a pointer, guarded as enter.h guards the others. */
+/* host/plugin/device_asks.h: guarded calls of the device slots that return a pointer, like enter.h for the others. */
 #ifndef WEFT_HOST_PLUGIN_DEVICE_ASKS_H
 #define WEFT_HOST_PLUGIN_DEVICE_ASKS_H
 
 #include <weft/device.h>
 
-/* The buffer as the host sees it; NULL: it does not. [main] */
+/* Returns the host's view of the buffer; NULL: the host cannot access it. [main] */
 void *weft_device_view(const weft_device_plugin *kernels, weft_device *device, weft_ref ref);
 
-/* What the device has of that name; NULL: nothing. [any-thread] */
+/* Returns the device's extension of that name; NULL: missing. [any-thread] */
 const void *weft_device_find(const weft_device_plugin *kernels, const weft_device *device, const char *id);
 
 #endif

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-/* A file that is looked at, and who is told of it. */
+/* The examined file, and the receiver of its warnings. */
 typedef struct look {
     const char *path, *given, *kind, *id;
     weft_doubt_fn *take;
@@ -27,7 +27,7 @@ static void tell(const look *at, const char *format, ...) {
     at->take(at->context, text);
 }
 
-/* By the way that was given or by the one that it leads to, which is the same where no link lies on it. */
+/* Checks the path as given and its canonical path, which are equal without links. */
 static void find_writable(const look *at) {
     char text[WEFT_WRITABLE_TEXT];
     if (weft_writable_by_others(text, at->given) || weft_writable_by_others(text, at->path)) tell(at, "%s", text);
@@ -51,7 +51,7 @@ static void find_hidden(const look *at) {
     if (!weft_search_builtin(path, sizeof path, at->kind, at->id)) return;
     if (stat(at->path, &mine) != 0 || stat(path, &theirs) != 0) return;
     if (mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino) return;
-    if (same_bytes(at->path, path)) return; /* one's own, that was installed from there */
+    if (same_bytes(at->path, path)) return; /* a copy installed from the built-in file */
     tell(at, "takes the id of one that is installed, %s, and is used instead of it", path);
 }
 
@@ -65,7 +65,7 @@ void weft_doubts_find(const char *path, const char *given, const weft_preflight 
                   "builds need give the same numbers; build it with the SDK's flags");
 }
 
-/* ---- told as warnings ---- */
+/* ---- output as warnings ---- */
 
 static void warn(void *context, const char *doubt) {
     const weft_loaded *loaded = context;

@@ -1,4 +1,4 @@
-/* host/plugin/elf.c: the bounds-checked reader of elf.h. Structures are those of the System V ABI, from <elf.h>. */
+/* host/plugin/elf.c: bounds-checked ELF reader, see elf.h. Structures are those of the System V ABI, from <elf.h>. */
 #include "plugin/elf.h"
 
 #include <elf.h>
@@ -21,7 +21,7 @@
 #define WEFT_ELF_DATA ELFDATA2MSB
 #endif
 
-/* More version needs than any real library has; stops a file whose lists run in small steps through all its bytes. */
+/* More version needs than any real library has; stops a file with lists that take tiny steps through all its bytes. */
 #define MOST_VERSIONS 20000
 
 static const char *machine_name(unsigned machine) {
@@ -49,13 +49,13 @@ const unsigned char *weft_elf_at(const weft_elf *self, uint64_t address, uint64_
     return NULL;
 }
 
-/* A text of .dynstr, whose last byte is NUL (read_dynamic saw to it), or NULL. */
+/* Returns a string of .dynstr, or NULL. Its last byte is NUL (checked by read_dynamic). */
 static const char *text_at(const weft_elf *self, uint64_t offset) {
     const unsigned char *texts = weft_elf_at(self, self->texts, self->texts_size);
     return texts == NULL || offset >= self->texts_size ? NULL : (const char *)texts + offset;
 }
 
-/* The first 64 bytes: is it a shared object of this machine, and all there? */
+/* Checks the first 64 bytes: a complete shared object of this machine. */
 static weft_status read_header(Elf64_Ehdr *out, const unsigned char *image, size_t size, weft_error *err) {
     if (size < 4 || memcmp(image, ELFMAG, SELFMAG) != 0) {
         return weft_error_set(err, WEFT_E_PLUGIN, "is not an ELF file, so it is no plugin.");
@@ -86,7 +86,7 @@ static weft_status refuse_truncated(weft_error *err, uint64_t end, size_t size) 
                           (unsigned long long)end, (unsigned long long)size);
 }
 
-/* end = offset + bytes lies inside the file. */
+/* Returns whether offset + bytes is within size. */
 static int is_inside(uint64_t offset, uint64_t bytes, uint64_t size) {
     return offset <= size && bytes <= size - offset;
 }
@@ -127,7 +127,7 @@ static weft_status read_program_headers(weft_elf *out, const Elf64_Ehdr *header,
     return status;
 }
 
-/* How many symbols .dynsym has is said by its hash table alone. Old form: the number of chains. */
+/* Returns the number of symbols in .dynsym, which only its hash table contains. Old form: the number of chains. */
 static uint64_t count_by_hash(const weft_elf *self, uint64_t hash) {
     uint32_t words[2];
     const unsigned char *at = weft_elf_at(self, hash, sizeof words);
@@ -136,7 +136,7 @@ static uint64_t count_by_hash(const weft_elf *self, uint64_t hash) {
     return words[1];
 }
 
-/* GNU form: the end of the chain that starts highest. */
+/* Returns it from the GNU form: the end of the chain with the highest start. */
 static uint64_t count_by_gnu_hash(const weft_elf *self, uint64_t hash) {
     uint32_t head[4], last = 0, i;
     uint64_t chains = 0;
@@ -230,7 +230,7 @@ const char *weft_elf_import(const weft_elf *self, uint64_t i) {
     return symbol.st_shndx == SHN_UNDEF ? text_at(self, symbol.st_name) : NULL;
 }
 
-/* Text i of the dynamic entries with one of the tags. */
+/* Returns string i of the dynamic entries with one of the tags. */
 static const char *tagged_text(const weft_elf *self, const int64_t tags[3], uint64_t i) {
     Elf64_Dyn entry;
     uint64_t at, seen = 0;
@@ -256,7 +256,7 @@ const char *weft_elf_runpath(const weft_elf *self, uint64_t i) {
     return tagged_text(self, tags, i);
 }
 
-/* "GLIBC_2.36" raises major and minor; other names ("GLIBC_PRIVATE", "GCC_3.0") do not. */
+/* Updates major and minor from "GLIBC_2.36"; other names ("GLIBC_PRIVATE", "GCC_3.0") are ignored. */
 static void raise_glibc(const char *name, int *major, int *minor) {
     int a = 0, b = 0;
     if (strncmp(name, "GLIBC_", 6) != 0 || sscanf(name + 6, "%4d.%4d", &a, &b) != 2) return;
@@ -266,7 +266,8 @@ static void raise_glibc(const char *name, int *major, int *minor) {
     }
 }
 
-/* The versions asked of one library: a list of Vernaux from `address` on. Returns how many; < 0: unreadable. */
+/* Reads the versions required from one library: a list of Vernaux from `address` on. Returns their number; < 0:
+ * unreadable. */
 static int64_t read_versions_of(const weft_elf *self, uint64_t address, uint32_t count, int *major, int *minor) {
     uint32_t i;
     for (i = 0; i < count; i++) {

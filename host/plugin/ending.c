@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static pid_t guarded; /* the process; 0: none */
+static pid_t guarded; /* the guarded process; 0: unguarded */
 static bool reached;
 static int line_to = STDERR_FILENO;
 
@@ -15,7 +15,7 @@ bool weft_ending_is_early(void) {
     return getpid() == guarded && !reached;
 }
 
-/* "in training, in arm plugin=ddp, at step 12", each behind a comma. */
+/* Formats "in training, in arm plugin=ddp, at step 12", each part after a comma. */
 static void say_when(char *out, size_t size, const weft_doing *call) {
     const uint64_t step = weft_crash_current_step();
     const char *mode = weft_crash_current_mode(), *arm = weft_crash_current_arm();
@@ -28,7 +28,7 @@ static void say_when(char *out, size_t size, const weft_doing *call) {
     if (step != 0) (void)snprintf(out + n, size - n, ", at step %llu", (unsigned long long)step);
 }
 
-/* what: "the process". */
+/* Prints the message and ends the process. what: "the process". */
 static void end_with_words(const weft_doing *call, const char *what) {
     char when[400] = "";
     (void)fflush(stdout);
@@ -51,8 +51,7 @@ void weft_ending_of_main(const weft_doing *call) {
     if (weft_ending_is_early()) end_with_words(call, "the main thread");
 }
 
-/* Of the thread that has called weft_ending_guard: pthread_exit gets here, and neither exit nor the end of main does.
- */
+/* Runs when the thread of weft_ending_guard calls pthread_exit, but not on exit or the end of main. */
 static void at_thread_end(void *unused) {
     const weft_doing now = weft_crash_current();
     (void)unused;

@@ -1,31 +1,31 @@
-/* host/plugin/ending.h: the process ends where main ends. A plugin that calls exit would otherwise choose the status,
- * and a run that was cut short could look like one that is done; one that ends the main thread would leave a process
- * that never ends.
+/* host/plugin/ending.h: guard against a plugin that ends the process before main returns. A plugin that calls exit
+ * would choose the exit status, and an incomplete run could look complete. A plugin that ends the main thread would
+ * leave a process that never ends.
  *
  *     weft: optimizer:lion (/home/you/weft-optimizer-lion.so) ended the process in its prepare, in training, at step
  *         12: its work is not done
  *
- * What ends without the C library, such as _exit or the system call, is not seen from within. Another process can see
- * it, and reads what was called from memory that both share (weft_crash_crumb). */
+ * An end that bypasses the C library, such as _exit or the system call, cannot be detected inside the process. Another
+ * process can detect it and reads the current call from shared memory (weft_crash_crumb). */
 #ifndef WEFT_HOST_PLUGIN_ENDING_H
 #define WEFT_HOST_PLUGIN_ENDING_H
 
 #include "plugin/crash.h"
 
-/* From here on exit, and pthread_exit of this thread, give status 1 and name the plugin at work. Child processes are
- * not concerned. [main] */
+/* From here on exit, and pthread_exit of this thread, end the process with status 1 and name the active plugin. Child
+ * processes are not affected. [main] */
 void weft_ending_guard(void);
 
-/* The same in a child process; the line goes to this descriptor. [main] */
+/* Guards a child process; reports go to this descriptor. [main] */
 void weft_ending_to(int descriptor);
 
-/* True in a guarded process whose main is not done: an exit now is somebody else's. [main] */
+/* Returns true in a guarded process before the end of main: an exit now is not the host's. [main] */
 bool weft_ending_is_early(void);
 
-/* main is done: its status counts. [main] */
+/* Disables the guard at the end of main. [main] */
 void weft_ending_reached(void);
 
-/* The main thread is gone, in this call, without a word: another thread says so and ends the process with status 1.
+/* Reports, from another thread, that the main thread ended in this call, and ends the process with status 1.
  * [any-thread] */
 void weft_ending_of_main(const weft_doing *call);
 

@@ -1,4 +1,4 @@
-/* host/plugin/enter.c: see enter.h. The list of owners grows only, and only while plugins are loaded. */
+/* host/plugin/enter.c: see enter.h. The list of owners only grows, and only while plugins are loaded. */
 #include "plugin/enter.h"
 
 #include "plugin/process.h"
@@ -18,7 +18,7 @@ bool weft_plugin_own(const weft_loaded *loaded) {
     return true;
 }
 
-static _Atomic(const weft_loaded *) called_last; /* by a plugin, of all threads; NULL: nothing yet */
+static _Atomic(const weft_loaded *) called_last; /* by a plugin, in any thread; NULL: no call yet */
 
 const weft_loaded *weft_plugin_called(void) {
     return atomic_exchange(&called_last, NULL);
@@ -62,8 +62,8 @@ const char *weft_plugin_id(const void *table) {
     return loaded == NULL ? "" : loaded->plugin->id;
 }
 
-/* True if the text names a plugin already: a failure of another plugin, which this one had called, is not its own. That
- * one may have put a file and a line in front. */
+/* Returns true if the text names a plugin already, possibly after a file and a line: it is the failure of another
+ * plugin, which this one had called. */
 static bool is_blamed(const char *text) {
     char title[700];
     for (size_t i = 0; i < n_owners; i++) {
@@ -73,12 +73,12 @@ static bool is_blamed(const char *text) {
     return false;
 }
 
-/* Of a file, a key or another rank the sentence says enough: it is not the plugin that is to be mended. */
+/* Returns whether the plugin is at fault. Messages about a file, a key or another rank name their cause already. */
 static bool is_its_fault(weft_status status) {
     return status == WEFT_E_PLUGIN || status == WEFT_E_DEVICE || status == WEFT_E_UNSUPPORTED;
 }
 
-/* Puts the plugin's name in front of the error. */
+/* Prefixes the plugin's name to the error. */
 static weft_status put_title(const weft_loaded *loaded, weft_error *err) {
     const char *const served = weft_crash_current_mode();
     char title[700];
@@ -95,7 +95,7 @@ weft_status weft_plugin_blame(const void *table, weft_status status, weft_error 
     return weft_loaded_blame(owner_of(table), status, err);
 }
 
-/* That was called: its texts are those that enter took. */
+/* Returns the called plugin, identified by the string pointers that enter stored. */
 static const weft_loaded *owner_called(const weft_doing *called) {
     for (size_t i = n_owners; i > 0; i--)
         if (owners[i - 1]->plugin->kind == called->kind && owners[i - 1]->plugin->id == called->id)
@@ -105,7 +105,7 @@ static const weft_loaded *owner_called(const weft_doing *called) {
 
 /* ---- process state ---- */
 
-/* Of a call that has no way to fail: the next call that has one returns it. */
+/* The pending failure of a call that cannot fail: the next call that can returns it. */
 static struct {
     pthread_mutex_t lock;
     atomic_bool is_set;
@@ -123,12 +123,12 @@ weft_status weft_plugin_take_failure(weft_error *err) {
 
 static void keep_pending(const weft_error *err) {
     (void)pthread_mutex_lock(&pending.lock);
-    if (!atomic_load(&pending.is_set)) pending.err = *err; /* the first one counts */
+    if (!atomic_load(&pending.is_set)) pending.err = *err; /* the first one is kept */
     atomic_store(&pending.is_set, true);
     (void)pthread_mutex_unlock(&pending.lock);
 }
 
-/* The call changed what is the host's: it is put back. A failure of the call itself is the news. */
+/* Restores host state that the call changed. A failure of the call itself has priority. */
 static weft_status restore_state(const weft_doing *called, weft_status status, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     char when[900], title[700];
@@ -144,7 +144,8 @@ static weft_status restore_state(const weft_doing *called, weft_status status, w
 weft_status weft_plugin_leave(weft_doing before, weft_status status, weft_error *err) {
     const weft_doing called = weft_crash_doing(before);
     const bool failed = status != WEFT_OK;
-    const bool in_guard = before.kind != NULL && before.fp_control == 0; /* of call.h, which checks all of it */
+    const bool in_guard = before.kind != NULL && before.fp_control == 0; /* inside call.h's guard, which checks the
+                                                                          * complete state */
     if (!in_guard && called.fp_control != 0 && !weft_process_is_kept(called.fp_control))
         status = restore_state(&called, status, err);
     if (!failed && status == WEFT_OK && err != NULL && atomic_load_explicit(&pending.is_set, memory_order_relaxed))

@@ -1,4 +1,4 @@
-/* host/plugin/kinds.c: see kinds.h. A new kind, or a slot that becomes required, is a line here. */
+/* host/plugin/kinds.c: see kinds.h. A new kind, or a slot that becomes required, is one line here. */
 #include "plugin/kinds.h"
 
 #include "config/config.h"
@@ -10,7 +10,7 @@
 #include <weft/strategy.h>
 #include <weft/tokenizer.h>
 
-/* What is smaller than SDK 1.0 has it was built before 1.0 was what it is. */
+/* A table smaller than in SDK 1.0 was built with pre-1.0 headers. */
 #define REBUILD ": it was built against other headers than those of this weft; build it again against these."
 
 typedef struct slot {
@@ -62,7 +62,7 @@ typedef struct kind_row {
     int32_t interface_major;
     const slot *slots;
     size_t n_slots;
-    uint32_t least; /* bytes of its table in SDK 1.0 */
+    uint32_t least; /* size of its table in SDK 1.0, in bytes */
 } kind_row;
 
 #define KIND(name, interface_major) \
@@ -105,8 +105,8 @@ weft_status weft_kind_fits(const weft_note_plugin *plugin, weft_error *err) {
     return WEFT_OK;
 }
 
-/* The table has all of SDK 1.0, and its required slots are filled. Function pointers are as large as data pointers
- * wherever dlsym works. */
+/* Checks that the table has all of SDK 1.0 and its required slots. Function pointers have the size of data pointers on
+ * all platforms with dlsym. */
 static weft_status check_slots(const weft_plugin *plugin, const kind_row *row, weft_error *err) {
     uint32_t struct_size;
     size_t i;
@@ -138,7 +138,7 @@ static int same_text(const char *given, const char *noted) {
     return given != NULL && strcmp(given, noted) == 0;
 }
 
-/* One plugin of the list against its line of the note. */
+/* Checks one plugin of the list against its line of the note. */
 static weft_status check_plugin(const weft_plugin *plugin, const weft_note_plugin *note, weft_error *err) {
     weft_status status;
     if (!WEFT_WHOLE(plugin, weft_plugin)) {

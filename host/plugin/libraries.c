@@ -1,6 +1,6 @@
-/* host/plugin/libraries.c: see libraries.h. Follows the files that the dynamic loader may open for a plugin. It takes
- * every file that the loader could choose, not the one that it will choose, so that a later search order cannot open
- * another one. */
+/* host/plugin/libraries.c: see libraries.h. Follows the files that the dynamic loader may open for a plugin. It checks
+ * every file that the loader could select, not only the one that it will select, so that a later search order cannot
+ * open an unchecked one. */
 #include "plugin/libraries.h"
 
 #include "base/hash.h"
@@ -21,11 +21,11 @@ typedef struct walk {
     struct {
         dev_t device;
         ino_t inode;
-    } seen[MOST_SEEN]; /* files that hold */
+    } seen[MOST_SEEN]; /* checked files */
     size_t n_seen;
 } walk;
 
-/* A shared object and the directories that it searches: its own, and those of the objects that need it. */
+/* A shared object and its search directories: its own, and those of the objects that need it. */
 typedef struct object {
     const struct object *needed_by; /* NULL: the plugin */
     weft_elf elf;
@@ -67,11 +67,11 @@ static weft_status judge_image(walk *w, const object *of, const void *image, siz
                               path, hex, path,
                               w->trust->list_path != NULL ? w->trust->list_path
                                                           : "a file that [plugins] pin_list names");
-    if (weft_elf_open(&self.elf, image, size, NULL) != WEFT_OK) return WEFT_OK; /* the loader refuses it, too */
+    if (weft_elf_open(&self.elf, image, size, NULL) != WEFT_OK) return WEFT_OK; /* the loader rejects it, too */
     return judge_object(w, &self, err);
 }
 
-/* True if it was seen before; it is from now on. */
+/* Returns true if the file was seen before, and marks it as seen. */
 static bool note_seen(walk *w, const struct stat *about) {
     for (size_t i = 0; i < w->n_seen; i++)
         if (w->seen[i].device == about->st_dev && w->seen[i].inode == about->st_ino) return true;
@@ -82,7 +82,7 @@ static bool note_seen(walk *w, const struct stat *about) {
     return false;
 }
 
-/* A file that is not there is not opened by the loader either. */
+/* Checks one file. The loader cannot open a missing file either. */
 static weft_status judge_library(walk *w, const object *of, const char *path, weft_error *err) {
     char real[PATH_MAX], hex[65];
     struct stat about;
@@ -101,9 +101,9 @@ static weft_status judge_library(walk *w, const object *of, const char *path, we
     return status;
 }
 
-/* ---- where it may be ---- */
+/* ---- search directories ---- */
 
-/* The loader prefers subdirectories for the processor's capabilities. */
+/* Checks a directory and its subdirectories for processor capabilities, which the loader prefers. */
 static weft_status judge_directory(walk *w, const object *of, const char *directory, const char *name, int32_t depth,
                                    weft_error *err) {
     static const char *const below[] = {"glibc-hwcaps", "x86-64-v4", "x86-64-v3", "x86-64-v2", "tls",
@@ -121,7 +121,7 @@ static weft_status judge_directory(walk *w, const object *of, const char *direct
     return status;
 }
 
-/* Writes the list with $ORIGIN replaced. False: it has another variable, or is too long. */
+/* Writes the list with $ORIGIN replaced. Returns false if it has another variable, or is too long. */
 static bool expand_origin(char *out, size_t size, const char *list, const char *path) {
     static const char *const names[] = {"$ORIGIN", "${ORIGIN}"};
     const int origin = (int)(strrchr(path, '/') - path);

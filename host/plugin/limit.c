@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What main would have printed stays unsaid: the caller's memory is in the middle of a call. */
+/* Ends the process without main's output: the caller's memory is in the middle of a call. */
 static void end_process(const weft_limit *self) {
     char title[700], line[1000];
     weft_plugin_title(title, sizeof title, self->table);
@@ -20,7 +20,7 @@ static void end_process(const weft_limit *self) {
                    "ends here",
                    title, self->slot, self->seconds, self->key);
     weft_services_say(WEFT_LOG_ERROR, line);
-    weft_crash_crumb(NULL); /* it is the host that ends */
+    weft_crash_crumb(NULL); /* the host ends the process, not the plugin */
     _exit(1);
 }
 
@@ -50,7 +50,7 @@ void weft_limit_begin(weft_limit *self, const void *table, const char *slot, con
     (void)pthread_condattr_setclock(&by_clock, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&self->ended, &by_clock);
     (void)pthread_condattr_destroy(&by_clock);
-    (void)sigfillset(&all); /* signals are for the threads that there were */
+    (void)sigfillset(&all); /* other threads handle signals */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     self->watched = pthread_create(&self->watcher, NULL, watch_limit, self) == 0;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);

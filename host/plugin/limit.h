@@ -1,5 +1,5 @@
-/* host/plugin/limit.h: a call that may take so long and no longer. Code that computes and never asks anything cannot be
- * left from outside but by ending the process, and that is what happens then, with a sentence. */
+/* host/plugin/limit.h: timeout for a plugin call. A computing call cannot be interrupted from outside, so after the
+ * timeout the process ends with an error message. */
 #ifndef WEFT_HOST_PLUGIN_LIMIT_H
 #define WEFT_HOST_PLUGIN_LIMIT_H
 
@@ -17,8 +17,8 @@ typedef struct weft_limit {
     bool watched, is_over;
 } weft_limit;
 
-/* table, slot: who is called (enter.h). key: what sets the limit, "[plugins] compile_seconds". seconds 0: no limit. The
- * struct stays where it is until the end. [main] */
+/* Starts the timer. table, slot: the called plugin (enter.h). key: the setting of the timeout, "[plugins]
+ * compile_seconds". seconds 0: no timeout. The struct must not move until the end. [main] */
 void weft_limit_begin(weft_limit *self, const void *table, const char *slot, const char *key, double seconds);
 void weft_limit_end(weft_limit *self);
 

@@ -1,4 +1,4 @@
-/* host/plugin/load.c: see load.h. The table of files is the process's, as the dynamic loader's own is. */
+/* host/plugin/load.c: see load.h. The table of files is global to the process, like the dynamic loader's own. */
 #include "plugin/load.h"
 
 #include "plugin/enter.h"
@@ -24,7 +24,7 @@ typedef struct file_entry {
     char doing[PATH_MAX + 32]; /* for the crash record */
     int descriptor;
     struct stat stat;
-    weft_status verdict; /* of what happened after its code ran */
+    weft_status verdict; /* result after its code ran */
     weft_error why;
 } file_entry;
 
@@ -36,7 +36,7 @@ static weft_status system_error(weft_error *err, const char *what) {
     return weft_error_set(err, WEFT_E_SYSTEM, "%s: %s.", what, strerror(errno));
 }
 
-/* The whole file through its descriptor. *out is the caller's to free. */
+/* Reads the complete file through its descriptor. The caller frees *out. */
 static weft_status read_whole_file(unsigned char **out, int descriptor, size_t size, weft_error *err) {
     unsigned char *bytes = malloc(size > 0 ? size : 1);
     size_t done = 0;
@@ -65,9 +65,9 @@ static weft_status hash_bytes(char out[65], const unsigned char *bytes, size_t s
     return WEFT_OK;
 }
 
-/* --- is what was mapped what was read? --- */
+/* --- identity of the mapped file and the read file --- */
 
-/* "dev inode" of the mapping that holds address, as the kernel writes it. */
+/* Reads "dev inode" of the mapping that contains address, in the kernel's format. */
 static int mapping_of(char *out, size_t n, const void *address) {
     FILE *maps = fopen("/proc/self/maps", "re");
     char line[PATH_MAX + 128];
@@ -85,8 +85,8 @@ static int mapping_of(char *out, size_t n, const void *address) {
     return found;
 }
 
-/* The descriptor is mapped beside it and the kernel asked about both: on some file systems it gives a mapping another
- * device number than stat does, so that a stat could not be compared. */
+/* Maps the descriptor as well and compares the kernel's data of both mappings. On some file systems a mapping has
+ * another device number than stat returns, so stat cannot be compared. */
 static weft_status check_identity(const file_entry *entry, const void *mapped, weft_error *err) {
     char ours[96] = "", theirs[96] = "";
     struct stat now;
@@ -170,7 +170,7 @@ static weft_status fill_plugins(file_entry *entry, const weft_plugin_list *list,
     return WEFT_OK;
 }
 
-/* From here on code of the plugin runs. */
+/* Runs the plugin's code for the first time. */
 static weft_status run_file(file_entry *entry, weft_error *err) {
     const weft_plugin_list *list = NULL;
     void *handle = NULL, *note = NULL, *symbol = NULL;
@@ -188,7 +188,7 @@ static weft_status run_file(file_entry *entry, weft_error *err) {
     return status == WEFT_OK ? fill_plugins(entry, list, err) : status;
 }
 
-/* --- the whole way --- */
+/* --- loading a file --- */
 
 static file_entry *find_entry(const struct stat *stat) {
     file_entry *entry = first_file;
@@ -197,7 +197,7 @@ static file_entry *find_entry(const struct stat *stat) {
     return entry;
 }
 
-/* Opens, examines; *known is the entry of a file that was loaded before. */
+/* Opens and validates a file; *known is the entry of a file that was loaded before. */
 static weft_status open_file(file_entry *out, file_entry **known, const char *path, weft_error *err) {
     const char *slash = NULL;
     if (realpath(path, out->path) == NULL) return system_error(err, "cannot be found");
@@ -256,7 +256,7 @@ weft_status weft_plugin_file_load(const weft_plugin_file **out, const char *path
             first_file = entry;
             status = verdict_of(entry, NULL, &why);
             if (status == WEFT_OK) *out = &entry->file;
-            entry = NULL; /* its code ran: it stays */
+            entry = NULL; /* its code ran: keep it */
         }
     }
     if (status != WEFT_OK) (void)weft_error_set(err, status, "%s %s", path, why.text);

@@ -1,11 +1,11 @@
-/* host/plugin/note.h: the note that a plugin file carries, as the host has read it. */
+/* host/plugin/note.h: the parsed note of a plugin file. */
 #ifndef WEFT_HOST_PLUGIN_NOTE_H
 #define WEFT_HOST_PLUGIN_NOTE_H
 
 #include <weft/base.h>
 
-#define WEFT_FILE_PLUGINS 16  /* that one file may hold */
-#define WEFT_NOTE_LINE    512 /* bytes of a line of the note, with its end */
+#define WEFT_FILE_PLUGINS 16  /* maximum plugins in one file */
+#define WEFT_NOTE_LINE    512 /* maximum bytes of a line of the note, with its end */
 
 #define WEFT_LAUNCH_AS "as " /* begins a launch line that names another communicator (weft/comm.h) */
 
@@ -22,10 +22,10 @@ typedef struct weft_preflight {
     uint32_t n_plugins;
     weft_note_plugin plugins[WEFT_FILE_PLUGINS];
     char launch[WEFT_NOTE_LINE];   /* "/usr/bin/mpiexec -n {ranks}" (weft/comm.h); "": starts no ranks */
-    char launched[WEFT_NOTE_LINE]; /* "PMI_RANK PMI_SIZE", a list of pairs; "": none */
+    char launched[WEFT_NOTE_LINE]; /* "PMI_RANK PMI_SIZE", a list of pairs; "": empty */
     char needed[1024];             /* libraries, "libm.so.6, libc.so.6" */
     int glibc_major, glibc_minor;
-    int fast_math; /* its compiler was told to reorder sums: by the note, or by what a debugger reads */
+    int fast_math; /* compiled with reordering of sums, according to the note or the debug information */
 } weft_preflight;
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <strings.h>
 
-/* One "kind:id=hash" up to its comma. False: it has another form. */
+/* Splits one "kind:id=hash" up to its comma. Returns false for another form. */
 static int pin_split(const char *pin, size_t n, size_t *name, const char **hash) {
     const char *equals = memchr(pin, '=', n), *colon = memchr(pin, ':', n);
     size_t i;
@@ -37,7 +37,7 @@ weft_status weft_pins_check(const char *pins, weft_error *err) {
     return WEFT_OK;
 }
 
-/* The hash that kind:id is pinned to, or NULL. */
+/* Returns the pinned hash of kind:id, or NULL. */
 static const char *pin_of(const char *pins, const weft_note_plugin *plugin) {
     char wanted[96];
     const char *at = pins;
@@ -125,7 +125,7 @@ static int is_pinned(const char *pins, const char sha256[65]) {
     return 0;
 }
 
-/* --- judging --- */
+/* --- checking --- */
 
 static weft_status refuse_unpinned(const weft_trust *trust, const weft_preflight *note, const char sha256[65],
                                    const char *path, weft_error *err) {

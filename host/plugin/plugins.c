@@ -1,4 +1,4 @@
-/* host/plugin/plugins.c: the registry of plugin.h: from a kind and a name to a loaded plugin. */
+/* host/plugin/plugins.c: the plugin registry, see plugin.h. */
 #include "plugin/plugin.h"
 
 #include "plugin/doubts.h"
@@ -20,11 +20,11 @@ struct weft_plugins {
     weft_trust trust;
     request *requests;
     size_t n_requests;
-    const weft_loaded **given; /* each once */
+    const weft_loaded **given; /* without duplicates */
     size_t n_given;
 };
 
-/* The text, if there is one. False: no memory. */
+/* Copies the text, if set. Returns false without memory. */
 static int keep_text(char **out, const char *text) {
     if (text == NULL || *text == 0) return 1;
     *out = strdup(text);
@@ -95,7 +95,7 @@ int weft_plugin_kind_known(const char *kind) {
     return weft_kind_interface(kind) >= 0;
 }
 
-/* --- what files there are --- */
+/* --- available files --- */
 
 typedef struct collection {
     const weft_plugins *plugins;
@@ -122,7 +122,7 @@ void weft_plugin_noted(const weft_plugins *self, weft_noted *out, const char *id
     free(note);
 }
 
-/* A file of a later directory that has the name of an earlier one's is never found. */
+/* Collects a file. Skips one with the name of a file in an earlier directory, which a search never finds. */
 static void collect_found(void *context, const char *path) {
     collection *self = context;
     const char *name = strrchr(path, '/') + 1;

@@ -15,7 +15,7 @@
 #define NOTE_FORMAT "weft-plugin/1"
 #define MOST_NEEDED 256
 
-/* Collects the two exports; a third one is refused by name. */
+/* Finds the two exports; rejects a third one by name. */
 static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft_elf_symbol *entry, weft_error *err) {
     uint64_t i;
     for (i = 1; i < elf->n_symbols; i++) { /* 0 is the empty symbol */
@@ -47,8 +47,8 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
     return WEFT_OK;
 }
 
-/* exit is seen when it happens (ending.h), abort is a crash that is told. These would end the process without a word,
- * or put another program in its place. */
+/* Returns whether the name is a function that ends or replaces the process silently. exit is detected when it happens
+ * (ending.h), and abort is reported as a crash. */
 static bool is_end(const char *name) {
     static const char *const ends[] = {"_exit", "_Exit",  "quick_exit", "execl",   "execle",   "execlp",
                                        "execv", "execve", "execvp",     "execvpe", "execveat", "fexecve"};
@@ -69,7 +69,7 @@ static weft_status check_imports(const weft_elf *elf, weft_error *err) {
     return WEFT_OK;
 }
 
-/* Copies the note's text out of the file. */
+/* Copies the note's text from the file. */
 static weft_status read_note(weft_preflight *out, const weft_elf *elf, const weft_elf_symbol *symbol, weft_error *err) {
     const unsigned char *text = weft_elf_at(elf, symbol->address, symbol->size);
     size_t i, n = (size_t)symbol->size;
@@ -88,7 +88,7 @@ static weft_status read_note(weft_preflight *out, const weft_elf *elf, const wef
     return WEFT_OK;
 }
 
-/* "1000" -> 1000. False: not a number of an SDK. */
+/* Parses "1000" -> 1000. Returns false for an invalid SDK number. */
 static int parse_sdk(uint32_t *out, const char *text) {
     char *end = NULL;
     const unsigned long value = isdigit((unsigned char)text[0]) ? strtoul(text, &end, 10) : 0;
@@ -97,7 +97,7 @@ static int parse_sdk(uint32_t *out, const char *text) {
     return 1;
 }
 
-/* "optimizer/1 lion 0.1.0" */
+/* Parses "optimizer/1 lion 0.1.0". */
 static weft_status parse_plugin(weft_preflight *out, const char *text, weft_error *err) {
     weft_note_plugin *plugin = NULL;
     unsigned interface_major = 0;
@@ -120,14 +120,14 @@ static weft_status parse_plugin(weft_preflight *out, const char *text, weft_erro
     return WEFT_OK;
 }
 
-/* "as mpi" */
+/* Recognizes "as mpi". */
 static int is_as_another(const char *text) {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
     return strncmp(text, WEFT_LAUNCH_AS, sizeof WEFT_LAUNCH_AS - 1) == 0 && text[sizeof WEFT_LAUNCH_AS - 1] != 0 &&
            text[sizeof WEFT_LAUNCH_AS - 1 + strspn(text + sizeof WEFT_LAUNCH_AS - 1, letters)] == 0;
 }
 
-/* "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words; or "weft {ranks}". */
+/* Parses "/usr/bin/mpiexec -n {ranks}": an absolute program, and {ranks} once among its words; or "weft {ranks}". */
 static weft_status parse_launch(weft_preflight *out, const char *text, weft_error *err) {
     const char *ranks = strstr(text, "{ranks}");
     const int by_host = strcmp(text, WEFT_LAUNCH_BY_HOST) == 0;
@@ -146,7 +146,7 @@ static weft_status parse_launch(weft_preflight *out, const char *text, weft_erro
     return WEFT_OK;
 }
 
-/* "PMI_RANK PMI_SIZE": pairs of names, with one space between two. */
+/* Parses "PMI_RANK PMI_SIZE": pairs of names separated by one space. */
 static weft_status parse_launched(weft_preflight *out, const char *text, weft_error *err) {
     static const char letters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789";
     const char *at = text;
@@ -181,7 +181,7 @@ static weft_status parse_line(weft_preflight *out, const char *line, weft_error 
                               "has a note whose line \"%.100s\" names no SDK (major * 1000 + minor, such as 1000).",
                               line);
     }
-    return WEFT_OK; /* keys of a later SDK are none of our business */
+    return WEFT_OK; /* keys of a later SDK are ignored */
 }
 
 weft_status weft_note_parse(weft_preflight *out, const char *note, weft_error *err) {

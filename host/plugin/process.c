@@ -50,7 +50,7 @@ static int fp_flushes(uint64_t control) {
 
 #define MOST_SIGNALS 65
 
-/* Of the call that this thread is in. */
+/* State of this thread's current call. */
 static _Thread_local struct {
     bool moved;
     mode_t before, now;
@@ -60,8 +60,8 @@ static mode_t mask_write(mode_t mask) {
     return (mode_t)syscall(SYS_umask, mask);
 }
 
-/* Plugins and their libraries bind to this one in place of the C library's, because reading the mask takes two system
- * calls, between which files of other threads get the wrong mode. A call may change the mask for a moment. */
+/* Replaces the C library's umask for plugins and their libraries. Reading the mask takes two system calls, and files
+ * that other threads create between them would get the wrong mode. A call may change the mask temporarily. */
 mode_t umask(mode_t mask) {
     const mode_t before = mask_write(mask);
     if (!mask_of_call.moved) mask_of_call.before = before;
@@ -87,7 +87,7 @@ void weft_process_save(weft_process *out) {
     for (i = 1; i < MOST_SIGNALS; i++) out->has_handler[i] = sigaction(i, NULL, &out->handlers[i]) == 0;
 }
 
-/* A handler and a sigaction lie in one union, so comparing one of them compares both. */
+/* Restores handlers. A handler and a sigaction share a union, so comparing one compares both. */
 static void restore_handlers(const weft_process *saved) {
     int i;
     for (i = 1; i < MOST_SIGNALS; i++) {
@@ -114,7 +114,7 @@ weft_status weft_process_restore_fp(uint64_t before, const char *when, weft_erro
         fp_flushes(now) && !fp_flushes(before) ? ": small numbers become zero" : "");
 }
 
-/* A plugin that changes several gets the sentence of the last one; all are put back. */
+/* Restores everything; with several changes the error describes the last one. */
 weft_status weft_process_restore(const weft_process *saved, const char *when, weft_error *err) {
     char directory[sizeof saved->directory] = "";
     const char *locale = setlocale(LC_ALL, NULL);

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* "GNU C17 12.2.0 -mtune=generic -O2 -ffast-math", up to its end. */
+/* Searches strings like "GNU C17 12.2.0 -mtune=generic -O2 -ffast-math", up to their end. */
 int weft_producer_reorders(const void *image, size_t size) {
     static const char *const flags[] = {" -ffast-math", " -Ofast", " -funsafe-math-optimizations",
                                         " -fassociative-math"};

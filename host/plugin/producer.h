@@ -1,11 +1,11 @@
-/* host/plugin/producer.h: with which flags a file was compiled, where it says so. */
+/* host/plugin/producer.h: reads the compiler flags that the debug information of a file records. */
 #ifndef WEFT_HOST_PLUGIN_PRODUCER_H
 #define WEFT_HOST_PLUGIN_PRODUCER_H
 
 #include <stddef.h>
 
-/* True: what a debugger reads of the file (DWARF's DW_AT_producer, as gcc writes it) has a flag by which sums may be
- * reordered. [any-thread] */
+/* Returns true if the file's debug information (DWARF's DW_AT_producer, as gcc writes it) contains a flag that allows
+ * reordering sums. [any-thread] */
 int weft_producer_reorders(const void *image, size_t size);
 
 #endif

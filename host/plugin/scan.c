@@ -12,7 +12,7 @@ typedef struct walk {
     weft_error *err;
 } walk;
 
-/* The row of an earlier file that has the same kind and id, or NULL. */
+/* Returns the row of an earlier file with the same kind and id, or NULL. */
 static const json_t *find_earlier_row(const json_t *rows, const char *kind, const char *id) {
     size_t i;
     for (i = 0; i < json_array_size(rows); i++) {
@@ -25,7 +25,7 @@ static const json_t *find_earlier_row(const json_t *rows, const char *kind, cons
     return NULL;
 }
 
-/* "weft-<kind>-<id>.so" -> kind, id. False: another sort of name. */
+/* Splits "weft-<kind>-<id>.so" into kind and id. Returns false for other names. */
 static int split_name(char kind[32], char id[96], const char *path) {
     const char *name = strrchr(path, '/') + 1 + 5;
     const size_t n = strcspn(name, "-"), all = strlen(name) - 3;

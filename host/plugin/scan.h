@@ -1,8 +1,7 @@
-/* host/plugin/scan.h: what plugins there are, found out at a distance.
+/* host/plugin/scan.h: lists all plugins that the search finds.
  *
- * Each file is loaded in a child process with a time limit, so that one that crashes, hangs or ends the process becomes
- * a line of the answer with its reason, like one that is refused.
- */
+ * A child process with a time limit loads each file. A file that crashes, hangs, exits or is rejected becomes a line of
+ * the result with its reason. */
 #ifndef WEFT_HOST_PLUGIN_SCAN_H
 #define WEFT_HOST_PLUGIN_SCAN_H
 
@@ -11,11 +10,11 @@
 
 /* Appends an object per file to the array `out`, in search order:
  *   kind, id, file
- *   status                              "ok", "failed", "unusable" (apart.h), "hidden": a file of an earlier directory
- *                                       has its name
- *   version, interface, help, sha256    where it could be loaded
- *   reason                              a sentence, where status is not "ok"
- * seconds: for each file. [main] */
+ *   status                              "ok", "failed", "unusable" (apart.h), "hidden": an earlier directory has a
+ *                                       file of the same name
+ *   version, interface, help, sha256    if it was loaded
+ *   reason                              an error message, if status is not "ok"
+ * seconds: timeout for each file. [main] */
 weft_status weft_plugins_scan(json_t *out, const weft_search *search, double seconds, weft_error *err);
 
 #endif

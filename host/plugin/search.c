@@ -46,7 +46,7 @@ static weft_status add_list(weft_search *self, const char *from, const char *lis
     return status;
 }
 
-/* ~/.local is a prefix like /usr/local, whichever prefix this program has itself. */
+/* Adds ~/.local, a prefix like /usr/local, independent of this program's own prefix. */
 static weft_status add_home(weft_search *self, weft_error *err) {
     const char *home = getenv("HOME");
     char path[PATH_MAX];
@@ -64,12 +64,12 @@ static weft_status add_user(weft_search *self, weft_error *err) {
     } else if (home != NULL && home[0] == '/') {
         n = snprintf(path, sizeof path, "%s/.local/share/weft/plugins", home);
     }
-    if (n < 0 || (size_t)n >= sizeof path) return WEFT_OK; /* this user has no directory of his own */
+    if (n < 0 || (size_t)n >= sizeof path) return WEFT_OK; /* this user has no home directory */
     return add_directory(self, "The user's directory", path, (size_t)n, err);
 }
 
-/* Beside the program, as in a build tree; then where it was installed, which may have been moved as a whole; then
- * where it was configured to be installed. */
+/* Adds the installation's directories: next to the program, as in a build tree; relative to the program, for a moved
+ * installation; and the configured path. */
 static weft_status add_installed(weft_search *self, weft_error *err) {
     static const char *const beside[] = {"plugins", WEFT_RELATIVE_PLUGIN_DIR};
     char path[WEFT_PATH_BYTES];
@@ -109,7 +109,7 @@ int weft_search_find(const weft_search *self, char *out, size_t n, const char *k
     for (i = 0; i < self->n; i++) {
         struct stat stat;
         const int length = snprintf(out, n, "%s/weft-%s-%s.so", self->directories[i], kind, id);
-        /* lstat: a link that leads nowhere is a hit, whose load then says what is wrong */
+        /* lstat: a broken link counts as a hit, and its load fails with the reason */
         if (length > 0 && (size_t)length < n && lstat(out, &stat) == 0) return 1;
     }
     return 0;
@@ -148,7 +148,7 @@ static void offer_id(void *context, const char *path) {
     }
 }
 
-/* What builds a plugin that comes with Weft and is left out where its libraries are not: "" for all others. */
+/* Returns the build option for a built-in plugin that is omitted without its libraries: "" for all others. */
 const char *weft_search_built_by(const char *kind, const char *id) {
     if (strcmp(kind, "device") == 0 && strcmp(id, "cuda") == 0)
         return " It is built where the CUDA Toolkit and cuDNN are: `sh configs/packages.sh cuda` installs them, then "
@@ -159,7 +159,7 @@ const char *weft_search_built_by(const char *kind, const char *id) {
     return "";
 }
 
-/* An id that is the name of a file: "" for all others. */
+/* Explains an id that is a file name: "" for all others. */
 static void note_file(const char *id, char *out, size_t size) {
     const size_t n = strlen(id);
     if (n > 3 && strcmp(id + n - 3, ".so") == 0)

@@ -1,4 +1,4 @@
-/* host/plugin/services.c: see services.h. Memory that is handed out carries a short record of itself in front. */
+/* host/plugin/services.c: see services.h. Allocated memory has a short header. */
 #include "plugin/services.h"
 
 #include "base/message.h"
@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 typedef struct record {
-    void *start; /* what free wants */
+    void *start; /* the pointer for free */
     size_t counted;
 } record;
 
@@ -72,7 +72,7 @@ static void services_parallel_for(const weft_host *host, int64_t n, void (*body)
     weft_parallel_for(n, chosen_threads, body, context);
 }
 
-/* A terminal gets one line that is written over; a file gets nothing. */
+/* A terminal shows one line that is overwritten; a file receives no output. */
 static void services_progress(const weft_host *host, const char *what, double done, double total) {
     (void)host;
     if (most_verbose < WEFT_LOG_INFO || isatty(STDERR_FILENO) != 1) return;

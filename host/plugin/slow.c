@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ", now in linear of adapter:lora (FILE)", the call that the plugin has made; "": none is known. */
+/* Formats ", now in linear of adapter:lora (FILE)", the nested call of the plugin; "": unknown. */
 static const char *now_in(char *out, size_t size, const weft_slow *self) {
     weft_doing call = {0};
     uint64_t number = 0;
@@ -33,13 +33,13 @@ static void *watch_call(void *context) {
         weft_plugin_title(title, sizeof title, self->table);
         (void)snprintf(line, sizeof line, "%s has been in its %s for %d s%s and goes on", title, self->slot,
                        (int)WEFT_SLOW_SECONDS, now_in(inner, sizeof inner, self));
-        weft_services_say(WEFT_LOG_WARN, line); /* also where a run is only tried, which tells nothing else */
+        weft_services_say(WEFT_LOG_WARN, line); /* printed even in trial runs, which suppress other output */
     }
     (void)pthread_mutex_unlock(&self->lock);
     return NULL;
 }
 
-/* Signals are for the threads that there were. */
+/* Starts the watcher with all signals blocked: other threads handle them. */
 static bool start_watcher(weft_slow *self) {
     sigset_t all, before;
     bool started = false;

@@ -1,12 +1,12 @@
-/* host/plugin/slow.h: a call that takes long says so, once, while it lasts: one that never ends would end a run in
- * silence. */
+/* host/plugin/slow.h: slow-call warning, printed once while a call is running. A call that never returns would hang a
+ * run without a message. */
 #ifndef WEFT_HOST_PLUGIN_SLOW_H
 #define WEFT_HOST_PLUGIN_SLOW_H
 
 #include <pthread.h>
 #include <stdbool.h>
 
-enum { WEFT_SLOW_SECONDS = 10 }; /* after which it is told */
+enum { WEFT_SLOW_SECONDS = 10 }; /* before the warning */
 
 typedef struct weft_slow {
     const void *table;
@@ -14,12 +14,12 @@ typedef struct weft_slow {
     pthread_mutex_t lock;
     pthread_cond_t ended;
     pthread_t watcher;
-    bool watched; /* there is a watcher */
+    bool watched; /* the watcher thread exists */
     bool is_over;
 } weft_slow;
 
-/* table, slot: who is called (enter.h). Stays where it is until the end. Without a thread for it nothing is told.
- * [main] */
+/* Starts the timer. table, slot: the called plugin (enter.h). The struct must not move until the end. Without a thread
+ * there is no warning. [main] */
 void weft_slow_begin(weft_slow *self, const void *table, const char *slot);
 void weft_slow_end(weft_slow *self);
 

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_LINKS = 40 }; /* as the kernel follows */
+enum { MOST_LINKS = 40 }; /* the kernel's limit */
 
 typedef struct walk {
     char *out;
@@ -46,7 +46,7 @@ static void judge(walk *self, const char *path, const struct stat *is) {
 
 static void go(walk *self, const char *path);
 
-/* What a link says stands for its own path, from the directory that it lies in. */
+/* Follows a link: its target is relative to the directory that contains it. */
 static void follow(walk *self, const char *path) {
     char target[PATH_MAX], whole[PATH_MAX];
     const ssize_t n = readlink(path, target, sizeof target - 1);
@@ -69,7 +69,7 @@ static void look_at(walk *self, const char *path) {
     follow(self, path);
 }
 
-/* From the root to the file, so that what is found last is next to it. */
+/* Walks from the root to the file, so that the last finding is nearest to it. */
 static void go(walk *self, const char *path) {
     char part[PATH_MAX] = "/";
     look_at(self, part);

@@ -1,8 +1,8 @@
-/* host/plugin/writable.h: whether what lies at a path is this user's alone to change, or root's.
+/* host/plugin/writable.h: checks whether only this user or root can change a file.
  *
- * Who may write to a file changes it. Who may write to a directory on the way to it, or owns one, puts another file
- * there, but for others' files in a directory with the sticky bit, as /tmp has it. Who owns a link on the way has it
- * lead elsewhere. */
+ * Another user can change a file with write permission on it. A user with write permission on a directory of its path,
+ * or the owner of such a directory, can replace the file, except for other users' files in a sticky directory such as
+ * /tmp. The owner of a link in the path can redirect it. */
 #ifndef WEFT_HOST_PLUGIN_WRITABLE_H
 #define WEFT_HOST_PLUGIN_WRITABLE_H
 
@@ -11,10 +11,9 @@
 
 enum { WEFT_WRITABLE_TEXT = 3 * PATH_MAX };
 
-/* True: somebody else can, and out says who, by which path, and what to do: "can be changed by every user of this
- * machine, who may write to /a/b: chmod o-w /a/b". Of several the one next to the file. Links are followed as they lie:
- * what matters is the way as it is given and the one that it leads to. What cannot be looked at is passed over.
- * [any-thread] */
+/* Returns true if another user can change the file. out then has the user, the path and the fix: "can be changed by
+ * every user of this machine, who may write to /a/b: chmod o-w /a/b". If there are several, out has the one nearest to
+ * the file. Both the path as given and its link targets are checked. Unreadable entries are skipped. [any-thread] */
 bool weft_writable_by_others(char out[WEFT_WRITABLE_TEXT], const char *path);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* The next level; one too many is written over the last, which is the one that takes the least. */
+/* Returns the next level. Beyond the limit it overwrites the last one, the one with the smallest memory. */
 static weft_fit_level *next_level(weft_fit_levels *axis) {
     weft_fit_level *level = &axis->at[axis->n < WEFT_FIT_LEVELS ? axis->n++ : WEFT_FIT_LEVELS - 1];
     memset(level, 0, sizeof *level);
@@ -14,17 +14,17 @@ static void add_key(weft_fit_levels *axis, const char *key) {
     (void)snprintf(next_level(axis)->key, WEFT_TRIAL_KEY_SIZE, "%s", key);
 }
 
-/* "train.micro_batch=2" */
+/* Adds a level like "train.micro_batch=2". */
 static void add_number(weft_fit_levels *axis, const char *key, int64_t number) {
     (void)snprintf(next_level(axis)->key, WEFT_TRIAL_KEY_SIZE, "%s%lld", key, (long long)number);
 }
 
-/* Any piece of what is evaluated will do. */
+/* Halves the micro-batch of an evaluation; any size is valid. */
 static void list_halves(weft_fit_levels *axis, const weft_train_settings *keys) {
     for (int64_t rows = keys->micro_batch / 2; rows > 0; rows /= 2) add_number(axis, "train.micro_batch=", rows);
 }
 
-/* Smaller pieces of the same batch, but not so many that planning them takes long. */
+/* Lists smaller micro-batches of the same batch, but not so many that planning becomes slow. */
 static void list_micro_batches(weft_fit_levels *axis, const weft_session *session) {
     const weft_train_settings *keys = &session->run->settings.train;
     const weft_plan *plan = &session->engine->plan;
@@ -46,7 +46,7 @@ static void list_sharding(weft_fit_levels *axis, const weft_session *session) {
     else if (shard != NULL && strcmp(shard, "full") != 0) add_key(axis, "strategy.shard=full");
 }
 
-/* As many on each machine as on the others, as before. */
+/* Lists fewer ranks, equally many on each machine, as before. */
 static void list_fewer_ranks(weft_fit_levels *axis, const weft_plan *plan) {
     for (int32_t ranks = plan->world - 1; ranks >= plan->nodes; ranks--) {
         if (plan->world % ranks != 0 || ranks % plan->nodes != 0) continue;
@@ -55,7 +55,8 @@ static void list_fewer_ranks(weft_fit_levels *axis, const weft_plan *plan) {
     }
 }
 
-/* On a machine whose memory they share more ranks take more: then it is more machines, and a rank on each. */
+/* Lists more ranks. On a machine with shared memory more ranks need more memory: then more machines with one rank each.
+ */
 static void list_more_ranks(weft_fit_levels *axis, const weft_session *session, bool shared) {
     const weft_plan *plan = &session->engine->plan;
     for (int32_t ranks = 2 * (shared ? plan->nodes : plan->world); ranks <= WEFT_FIT_MOST_RANKS; ranks *= 2) {
@@ -66,7 +67,8 @@ static void list_more_ranks(weft_fit_levels *axis, const weft_session *session, 
     }
 }
 
-/* The last half of what is trained, of that half again, and so on. Who has chosen parameters by name has chosen. */
+/* Lists the last half of the trained layers, half of that, and so on. Skipped if the user has selected parameters by
+ * name. */
 static void list_trainable(weft_fit_levels *axis, const weft_session *session) {
     const char *trained = session->run->settings.train.trainable;
     int64_t layers = session->engine->plan.declared->info.n_layers;

@@ -7,9 +7,9 @@
 #include <string.h>
 
 enum { TEXT = 96, BAR_MOST = 40, BAR_LEAST = 5 };
-static const double most_seconds = 1e9; /* thirty years: what is told of a longer time */
+static const double most_seconds = 1e9; /* thirty years: the longest displayed time */
 
-/* What stands before the bar and what behind it, in one of the forms below. */
+/* Text before and after the bar, in one of the forms below. */
 typedef struct words {
     char before[TEXT], behind[TEXT];
 } words;
@@ -31,7 +31,7 @@ static void write_short_time(char out[24], double seconds) {
     else (void)snprintf(out, 24, "%ldd%02ldh", whole / 86400, whole / 3600 % 24);
 }
 
-/* Fields are as wide from step to step, so that the bar stays where it is. */
+/* Formats fields with a constant width, so that the bar does not move. */
 static void write_long(words *out, const weft_bar_line *line) {
     char at[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE + 8] = "";
     (void)snprintf(out->before, TEXT, "%s %*s/%s", line->what != NULL ? line->what : "step",
@@ -42,7 +42,7 @@ static void write_long(words *out, const weft_bar_line *line) {
                    weft_unit_count(rate, (int64_t)line->rate), left);
 }
 
-/* Steps as they are, or what of them is done, in percent; `word`: in front of the loss. */
+/* Formats the steps, or the completed percentage; `word`: before the loss. */
 static void write_short(words *out, const weft_bar_line *line, bool percent, const char *word) {
     char rate[16], left[24] = "", total[24];
     write_short_count(rate, line->rate);
@@ -54,7 +54,7 @@ static void write_short(words *out, const weft_bar_line *line, bool percent, con
                    line->loss, rate, left);
 }
 
-/* The forms, the widest first; false: there are no more. */
+/* Writes one of the forms, the widest first; false: past the last. */
 static bool write_form(words *out, const weft_bar_line *line, int form) {
     switch (form) {
     case 0: write_long(out, line); return true;
@@ -69,7 +69,7 @@ static void append_repeated(char *out, const char *sign, int n) {
     for (int i = 0; i < n; i++) (void)strcat(out, sign);
 }
 
-/* The done part, a place for what is begun, the rest. */
+/* Draws the completed part, one partial cell, and the rest. */
 static void append_bar(char *out, const weft_bar_line *line, int places, const weft_terminal *terminal) {
     const double share = line->steps > 0 ? (double)line->step / (double)line->steps : 1.0;
     const int done = share >= 1.0 ? places : (int)(share * places);
@@ -92,7 +92,7 @@ void weft_bar_line_write(char out[WEFT_BAR_LINE_SIZE], const weft_bar_line *line
         (void)strcat(out, text.behind);
         return;
     }
-    /* No room for a bar. */
+    /* Too narrow for a bar. */
     (void)snprintf(out, WEFT_BAR_LINE_SIZE, "%.*s", width < 2 * TEXT ? width : 2 * TEXT, text.before);
     if ((int)(strlen(text.before) + strlen(text.behind)) <= width) (void)strcat(out, text.behind);
 }

@@ -1,4 +1,4 @@
-/* host/report/batches.c: which rows each rank takes, and how they begin; see world.h. */
+/* host/report/batches.c: prints the sequences of each rank, and their first ids; see world_line.h. */
 #include "report/world_line.h"
 
 #include "run/row.h"
@@ -7,7 +7,7 @@
 
 enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8, SHOWN_IDS = 64 };
 
-/* A leaf's rows follow one another. */
+/* Prints the sequences of a rank; those of a micro-batch are consecutive. */
 static void print_batch_rows(const weft_engine *engine, int32_t rank, FILE *to) {
     const int32_t rows = engine->plan.spec.rows;
     const char *separator = "";
@@ -24,14 +24,14 @@ static void print_batch_rows(const weft_engine *engine, int32_t rank, FILE *to) 
     }
 }
 
-/* The first of the leaves that a rank takes to the end; -1: another one of its replica does. */
+/* Returns the first micro-batch that a rank runs to the end; -1: another rank of its replica does. */
 static int32_t first_leaf(const weft_engine *engine, int32_t rank) {
     for (int32_t leaf = 0; leaf < engine->plan.train.program->leaves; leaf++)
         if (engine->plan.train.losses[leaf].rank == rank) return leaf;
     return -1;
 }
 
-/* Ranks of one replica work on the same rows. */
+/* Prints the ranks: those of one replica process the same sequences. */
 static void print_who(const weft_engine *engine, int32_t rank, FILE *to) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
     if (job->replicas > 1 || job->world == 1) (void)fprintf(to, "rank %d: ", (int)rank);
@@ -47,7 +47,7 @@ static void print_batch(const weft_engine *engine, int32_t rank, FILE *to) {
     (void)fputc('\n', to);
 }
 
-/* Each tells of itself, and rank 0 of all that fit. */
+/* Returns the end of the printed ranks: each prints itself, and rank 0 as many as fit. */
 static int32_t end_told(const weft_engine *engine) {
     const int32_t world = engine->plan.train.job->spec.view.world;
     if (engine->ranks.rank > 0) return engine->ranks.rank + 1;
@@ -69,7 +69,7 @@ void weft_batches_print(const weft_session *session, FILE *to) {
     print_rest(engine, to);
 }
 
-/* out: the first ids of a row; n: how many it has. */
+/* Reads the first ids of a sequence to out; n: their number. */
 static weft_status read_sample(const weft_session *session, int32_t out[SHOWN_IDS], int32_t *n, uint64_t row,
                                weft_error *err) {
     weft_leaf leaf;

@@ -5,12 +5,12 @@
 
 #include <stdlib.h>
 
-/* A level of each axis; 0: as the run has it. */
+/* A level of each axis; 0: the current setting. */
 typedef struct choice {
     int32_t level[WEFT_N_FIT_AXES];
 } choice;
 
-/* What was planned, so that nothing is planned twice. */
+/* Cache of planned choices. */
 typedef struct seen {
     choice of;
     bool can_run;
@@ -22,7 +22,7 @@ typedef struct searcher {
     weft_fit_levels axes[WEFT_N_FIT_AXES];
     seen *all;
     size_t n, room;
-    int64_t left; /* plans that may still be made */
+    int64_t left; /* remaining plans */
     weft_fit_changes *out;
 } searcher;
 
@@ -53,18 +53,18 @@ static void describe_choice(const searcher *self, weft_fit_change *out, const ch
     }
 }
 
-/* More and fewer ranks at once is nothing, and more of them are sharded already. */
+/* Returns whether a choice is useful: more ranks exclude fewer ranks, and are sharded already. */
 static bool makes_sense(const choice *of) {
     return of->level[WEFT_FIT_MORE] == 0 || (of->level[WEFT_FIT_FEWER] == 0 && of->level[WEFT_FIT_SHARDING] == 0);
 }
 
-/* So many plans that the search ends in seconds; fewer of a run whose own plan takes seconds. */
+/* Returns a number of plans that lets the search end in seconds; fewer for a run with a slow plan. */
 static int64_t plans_allowed(const weft_plan *plan) {
     const int64_t work = (int64_t)plan->spec.leaves * plan->declared->n_segments / plan->world;
     return work <= WEFT_FIT_WORK ? WEFT_FIT_PLANS : (int64_t)WEFT_FIT_PLANS * WEFT_FIT_WORK / work;
 }
 
-/* WEFT_E_MEMORY alone is an error of the search: another one says that this cannot be run. */
+/* Plans a choice. Only WEFT_E_MEMORY is an error of the search: any other means that the choice cannot be run. */
 static weft_status plan_choice(searcher *self, seen *out, weft_error *err) {
     weft_fit_change change;
     weft_error why = WEFT_ERROR_INIT;
@@ -119,7 +119,7 @@ static weft_status choice_fits(searcher *self, bool *out, const choice *of, weft
 
 /* ---- the search ---- */
 
-/* The mildest level of one axis that is enough beside the others; *found: there is one, and `of` has it. */
+/* Finds the mildest sufficient level of one axis in combination with the others; *found: it exists, and `of` has it. */
 static weft_status find_mildest(searcher *self, bool *found, choice *of, int32_t axis, int32_t first, weft_error *err) {
     choice one = *of;
     weft_status status = WEFT_OK;
@@ -149,7 +149,7 @@ static weft_status keep_choice(searcher *self, const choice *of, weft_error *err
     return WEFT_OK;
 }
 
-/* What is not needed is taken back, what costs the most first, and the rest made as mild as it can be. */
+/* Reverts unnecessary changes, the most costly first, and makes the rest as mild as possible. */
 static weft_status keep_smallest(searcher *self, choice *of, weft_error *err) {
     weft_status status = WEFT_OK;
     bool found = false;
@@ -169,14 +169,14 @@ static weft_status find_single_changes(searcher *self, weft_error *err) {
     return status;
 }
 
-/* A change that wants no more devices or machines than there are; on more of them nearly everything fits. */
+/* Returns whether a fitting change needs no more devices or machines; nearly every run fits on more of them. */
 static bool has_change(const searcher *self, bool on_more) {
     for (int32_t i = 0; i < self->out->n; i++)
         if (self->out->fitting[i].grows == on_more) return true;
     return false;
 }
 
-/* Each axis that is not in `with` already, beside it. */
+/* Adds each axis that is not in `with` already. */
 static weft_status find_joined_changes(searcher *self, const choice *with, weft_error *err) {
     weft_status status = WEFT_OK;
     choice alone = *with;
@@ -192,7 +192,8 @@ static weft_status find_joined_changes(searcher *self, const choice *with, weft_
     return status;
 }
 
-/* One change, or else those that leave the result as it is and one more, and then with bf16, and with fewer layers. */
+/* Tries single changes, then all changes that keep the result plus one more, then bf16 in addition, then fewer layers.
+ */
 static weft_status find_changes(searcher *self, weft_error *err) {
     static const weft_fit_axis joined[] = {WEFT_FIT_CHECKPOINTING, WEFT_FIT_PRECISION, WEFT_FIT_TRAINABLE};
     choice with = {{0}};

@@ -1,8 +1,8 @@
-/* host/report/changes.h: the smallest changes of a run's settings that would make it fit.
+/* host/report/changes.h: finds the smallest changes of a run's settings that make it fit.
  *
- * They are looked for along axes, each a setting with values that take less and less, the mildest first. Where no
- * single change is enough, those that leave the result as it is are joined with one of the others, and then what is not
- * needed of them is taken back. Each one that is told was planned with just these settings (trial.h). */
+ * The search follows axes, each a setting with values that need less and less memory. If no single change is enough,
+ * the changes that keep the result are combined with one of the others, and then unnecessary ones are reverted. Each
+ * reported change was planned with exactly these settings (trial.h). */
 #ifndef WEFT_HOST_REPORT_CHANGES_H
 #define WEFT_HOST_REPORT_CHANGES_H
 
@@ -10,24 +10,24 @@
 
 enum { WEFT_FIT_CHANGES = 8 };
 
-/* Settings that are changed together, and what is planned with them. */
+/* Settings that are changed together, and the resulting plan. */
 typedef struct weft_fit_change {
     char keys[WEFT_TRIAL_KEYS][WEFT_TRIAL_KEY_SIZE]; /* as overrides */
     int32_t n_keys;
-    int32_t ranks, nodes; /* of the world then ... */
-    bool moves, grows;    /* ... which is not as it was; and it wants more devices, or machines */
+    int32_t ranks, nodes; /* of the new world */
+    bool moves, grows;    /* the world changes; it needs more devices, or machines */
     weft_need need;
 } weft_fit_change;
 
 typedef struct weft_fit_changes {
-    weft_fit_change fitting[WEFT_FIT_CHANGES]; /* each of them is enough */
+    weft_fit_change fitting[WEFT_FIT_CHANGES]; /* each of them is sufficient */
     int32_t n;
     weft_fit_change
-        least; /* where there is none: the one of all that were planned that takes the least; need.ranks 0: none
-                          was planned */
+        least; /* if n is 0: the planned change with the smallest requirement; need.ranks 0: no change was planned */
 } weft_fit_changes;
 
-/* Of a question whose session does not fit. WEFT_E_MEMORY: as ever; what cannot be planned is passed over. */
+/* Finds changes for a question with a session that does not fit. Skips changes that cannot be planned. WEFT_E_MEMORY:
+ * out of memory. */
 weft_status weft_fit_changes_find(weft_fit_changes *out, const weft_fit_question *question, weft_error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* host/report/chosen.h: what devices have chosen for all ranks (run/choices.h): nothing where a device chooses
- * nothing. */
+/* host/report/chosen.h: prints the kernel algorithms that devices have selected for all ranks (run/choices.h). Empty
+ * for a device without such choices. */
 #ifndef WEFT_HOST_REPORT_CHOSEN_H
 #define WEFT_HOST_REPORT_CHOSEN_H
 
@@ -8,9 +8,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* How many, from column `indent` on, and a line for each. */
+/* Prints their number, from column `indent` on, and a line for each. */
 void weft_chosen_print(const weft_choices *choices, int indent, FILE *to);
-/* [{"for", "choice", "value"}] */
+/* Returns [{"for", "choice", "value"}]. */
 json_t *weft_chosen_array(const weft_choices *choices);
 
 #endif

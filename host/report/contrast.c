@@ -1,4 +1,4 @@
-/* host/report/contrast.c: see facts.h. */
+/* host/report/contrast.c: see contrast.h. */
 #include "report/contrast.h"
 
 #include "base/units.h"
@@ -6,9 +6,9 @@
 
 #include <stdlib.h>
 
-/* ---- of one configuration ---- */
+/* ---- one configuration ---- */
 
-/* The configuration's own table, read back. */
+/* Adds the configuration's own table, parsed from its JSON. */
 static weft_status add_keys(json_t *facts, const weft_session *session, weft_error *err) {
     char *text = NULL;
     size_t size = 0, i = 0;
@@ -86,7 +86,7 @@ weft_status weft_contrast_facts(json_t **out, const weft_session *session, const
     return status;
 }
 
-/* ---- of two ---- */
+/* ---- two configurations ---- */
 
 static void add_row(json_t *rows, const char *name, json_t *a, json_t *b) {
     if (json_equal(a, b)) return;
@@ -109,7 +109,7 @@ json_t *weft_contrast_make(const json_t *a, const json_t *b) {
 
 enum { COLUMN = 24 };
 
-/* A value for people; numbers of tables with their thousands. What is no text fits into `own`. */
+/* Formats a value, with thousands separators for numbers of tables. Values other than strings fit into `own`. */
 static const char *show_value(char own[64], const json_t *value, bool counts) {
     if (json_is_string(value)) return json_string_value(value);
     if (value == NULL || json_is_null(value)) (void)snprintf(own, 64, "-");
@@ -119,7 +119,7 @@ static const char *show_value(char own[64], const json_t *value, bool counts) {
     return own;
 }
 
-/* A path or a list that no column holds has a line of its own. */
+/* Prints a row; a path or a list that is wider than a column gets a separate line. */
 static void print_row(const json_t *row, bool counts, const char *name_a, const char *name_b, FILE *to) {
     const json_t *a = json_object_get(row, "a"), *b = json_object_get(row, "b");
     char of_a[64], of_b[64];

@@ -1,8 +1,9 @@
-/* host/report/contrast.h: what a configuration comes to, as names and values, and what differs between two of them.
+/* host/report/contrast.h: key facts of a configuration as names and values, and the differences between two
+ * configurations.
  *
  *     {"keys": {"strategy.plugin": "ddp"}, "numbers": {"memory total": 14356896}}
  *
- * Bytes of memory are those of the rank that takes most; events and bytes sent are of all ranks together. */
+ * Bytes of memory are those of the largest rank; instructions and bytes sent are totals of all ranks. */
 #ifndef WEFT_HOST_REPORT_CONTRAST_H
 #define WEFT_HOST_REPORT_CONTRAST_H
 
@@ -13,9 +14,10 @@
 
 weft_status weft_contrast_facts(json_t **out, const weft_session *session, const weft_survey *survey, weft_error *err);
 
-/* {"keys": [{"name": ..., "a": ..., "b": ...}], "numbers": [...]}: what differs; null where one of them has it not. */
+/* Returns {"keys": [{"name": ..., "a": ..., "b": ...}], "numbers": [...]}: the differences; null for a missing value.
+ */
 json_t *weft_contrast_make(const json_t *a, const json_t *b);
-/* The same as a table; the names stand above the two columns. */
+/* Prints the differences as a table; the names are the titles of the two columns. */
 void weft_contrast_print(const json_t *difference, const char *name_a, const char *name_b, FILE *to);
 
 #endif

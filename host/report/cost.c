@@ -1,7 +1,7 @@
 /* host/report/cost.c: see cost.h.
  *
- * Segments cost what was measured of them; the rest is counted in elements and in bytes sent (program/exchange.h),
- * times a rate. What is not counted: reading leaves, and what the host does between events. */
+ * Segments cost their measured time. Other work is counted in elements and in bytes sent (program/exchange.h),
+ * multiplied by a rate. Not counted: reading micro-batches, and host work between instructions. */
 #include "report/cost.h"
 
 #include "program/exchange.h"
@@ -16,7 +16,7 @@ typedef struct pricing {
     const weft_job_spec *job;
     const weft_rank_plan *plan;
     int32_t rank;
-    bool *begun; /* [n_units][2] a term has joined the sum of this hop */
+    bool *begun; /* [n_units][2] this hop's sum has its first term */
 } pricing;
 
 static weft_work scale_work(weft_work one, double n) {
@@ -33,7 +33,7 @@ static weft_work price_elements(const pricing *self, int32_t kind, double n) {
     return scale_work(self->rates->elements[kind], n);
 }
 
-/* ---- what travels ---- */
+/* ---- communication ---- */
 
 static weft_planned_exchange planned_of(const pricing *self, const weft_event *event) {
     return weft_exchange_plan(&self->engine->plan, self->job, event, self->rank);
@@ -51,7 +51,7 @@ static double travel_of(const pricing *self, const weft_event *event) {
 
 /* ---- sums ---- */
 
-/* A REDUCE: what is given is rounded first, if at all, and each row that comes is added. */
+/* Prices a REDUCE: the operand is rounded first, if at all, and each received row is added. */
 static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *event) {
     const weft_reduce_rows rows =
         weft_exchange_reduce(&self->engine->plan, self->job, event->unit, event->scope, event->leaf >= 0);
@@ -60,7 +60,7 @@ static void price_reduce(pricing *self, weft_event_cost *out, const weft_event *
     const double whole = (double)rows.whole, row = (double)rows.row;
     const int32_t terms = fast ? 1 : rows.ranks;
     bool *begun = &self->begun[2 * event->unit + (event->leaf < 0)];
-    if (weft_job_spec_leaves(self->job) == 1 && rows.ranks == 1) return; /* the leaf's gradient is the sum */
+    if (weft_job_spec_leaves(self->job) == 1 && rows.ranks == 1) return; /* the micro-batch's gradient is the sum */
     if (narrow) out->own = price_elements(self, WEFT_RATE_CONVERT, rows.ranks == 1 ? 2.0 * whole : whole);
     if (narrow && rows.ranks > 1) out->after = price_elements(self, WEFT_RATE_CONVERT, row * terms);
     for (int32_t i = 0; i < terms; i++) {
@@ -81,14 +81,14 @@ static void price_norm(const pricing *self, weft_event_cost *out) {
                                            (double)weft_dtype_span(WEFT_F64, walk.n * (walk.cut.replicas - 1)));
 }
 
-/* The compute copy is made again of what has changed. */
+/* Prices a STEP: the compute copy of updated parameters is written again. */
 static void price_step(const pricing *self, weft_event_cost *out) {
     out->own = price_elements(self, WEFT_RATE_UPDATE, (double)self->plan->updated);
     if (self->engine->plan.dtype != WEFT_F32)
         out->own = add_work(out->own, price_elements(self, WEFT_RATE_CONVERT, (double)self->plan->updated));
 }
 
-/* A shard is rounded before it goes where the model computes in 16 bits. */
+/* Prices a GATHER: a shard is rounded before it is sent if the model computes in 16 bits. */
 static void price_gather(const pricing *self, weft_event_cost *out, const weft_event *event) {
     const weft_planned_exchange x = planned_of(self, event);
     if (event->what == WEFT_WHAT_SUM || self->engine->plan.dtype == WEFT_F32) return;
@@ -142,7 +142,8 @@ static weft_status price_all(const weft_program **programs, weft_event_cost **co
     return status;
 }
 
-/* Where the plan's machines hold more ranks than were measured, they have room for as many as this machine. */
+/* Returns the simulation. If the plan's machines have more ranks than were measured, they have as many processors per
+ * rank as this machine. */
 static weft_simulation_spec simulation_of(const weft_rates *rates, const weft_engine *engine,
                                           const weft_survey *survey) {
     const weft_simulation_spec out = {.job = &engine->plan.train.job->spec,

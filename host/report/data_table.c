@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Ids of one document of a row, and the weight of each as a target. The last target is no input, so it stands at the
- * end; an id that is an input alone has weight 0. */
+/* Ids of one document of a sequence, and the weight of each as a target. The last target is no input, so it is last; an
+ * id that is only an input has weight 0. */
 typedef struct document {
     weft_bytes ids;     /* int32_t */
     weft_bytes weights; /* float */
@@ -51,15 +51,15 @@ static weft_status decode(const weft_session *session, weft_bytes *out, const do
     return status;
 }
 
-/* Bytes of the control character at the front of a text, which must not reach a terminal; 0: there is none. U+0080 to
- * U+009F, two bytes each, are some too. */
+/* Returns the length of the control character at the start of a text, which must not reach a terminal; 0: no control
+ * character. U+0080 to U+009F, two bytes each, are control characters too. */
 static size_t control_bytes(const char *text, size_t n) {
     const unsigned char first = (unsigned char)text[0], second = n > 1 ? (unsigned char)text[1] : 0;
     if (first < 0x20 || first == 0x7f) return 1;
     return first == 0xc2 && second >= 0x80 && second < 0xa0 ? 2 : 0;
 }
 
-/* With ? in the place of each control character but tab and line end. */
+/* Writes the text with ? for each control character other than tab and newline. */
 static void write_text(const char *text, size_t n) {
     for (size_t i = 0, control = 0; i < n; i += control == 0 ? 1 : control) {
         control = text[i] == '\n' || text[i] == '\t' ? 0 : control_bytes(text + i, n - i);
@@ -67,9 +67,9 @@ static void write_text(const char *text, size_t n) {
     }
 }
 
-/* On one line; bytes that are a control character, or of a token that is no whole character, by their numbers. */
+/* Writes a token on one line; control characters and incomplete characters as byte numbers. */
 static void write_token(const char *text, size_t n) {
-    json_t *whole = json_stringn(text, n); /* judges UTF-8 */
+    json_t *whole = json_stringn(text, n); /* validates UTF-8 */
     for (size_t i = 0; i < n; i++) {
         const size_t control = control_bytes(text + i, n - i);
         if (text[i] == '\n') (void)fputs("\\n", stdout);
@@ -81,7 +81,7 @@ static void write_token(const char *text, size_t n) {
     json_decref(whole);
 }
 
-/* The text run by run of equal weight; what each adds to the text so far is what it stands for. */
+/* Prints the text in runs of equal weight; the text of a run is its addition to the text so far. */
 static weft_status print_text(const weft_session *session, const document *of, weft_error *err) {
     const bool colour = weft_terminal_of(STDOUT_FILENO).colour;
     weft_bytes text = {0};
@@ -237,7 +237,7 @@ static weft_status print_one(const weft_session *session, int32_t split, const c
     return status;
 }
 
-/* What the plugin itself has counted. */
+/* Prints the plugin's own counts. */
 static void print_counts(const weft_session *session) {
     const weft_data_plugin *plugin = session->data_plugin;
     const weft_data_counts *counts = NULL;

@@ -1,4 +1,4 @@
-/* host/report/device_line.h: the device in a line, as a run and a profile begin with. */
+/* host/report/device_line.h: prints the device in one line, at the start of a run and of a profile. */
 #ifndef WEFT_HOST_REPORT_DEVICE_LINE_H
 #define WEFT_HOST_REPORT_DEVICE_LINE_H
 

@@ -7,7 +7,7 @@ enum { COLUMNS = 80, BYTES = 12 };
 
 /* ---- changes ---- */
 
-/* Its bytes, and its words in as many lines as they need. */
+/* Prints a change's bytes, and its words on as many lines as necessary. */
 static void print_change(const weft_fit_change *change, int width, FILE *to) {
     char bytes[WEFT_UNIT_SIZE], word[WEFT_TRIAL_KEY_SIZE];
     const int begin = width + BYTES + 1;
@@ -43,7 +43,7 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     (void)weft_fit_room_bytes(room, &fit->room);
     if (weft_fit_is_a_ranks(fit)) (void)fprintf(to, "the %s of rank %d's device", room, (int)fit->need.first);
     else (void)fprintf(to, "%s's %s", weft_room_whose(&fit->room), room);
-    if (!fit->fits || fit->world > 1) /* else it stands above */
+    if (!fit->fits || fit->world > 1) /* else it is printed above */
         (void)fprintf(to, ": %s%s", weft_unit_bytes(need, fit->need.bytes.total), weft_fit_together(ranks, fit));
     (void)fprintf(to, "; largest: %s\n", weft_fit_largest(fit));
     if (fit->room.held > 0)
@@ -61,7 +61,7 @@ static json_t *change_object(const weft_fit_change *change) {
                      "planned", (json_int_t)change->need.bytes.total);
 }
 
-/* memory: null where nobody knows. ranks: that share it. */
+/* memory: null if unknown. ranks: that share it. */
 json_t *weft_fit_object(const weft_fit *fit) {
     json_t *changes = json_array();
     for (int32_t i = 0; i < fit->changes.n; i++)

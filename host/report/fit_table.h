@@ -1,4 +1,5 @@
-/* host/report/fit_table.h: whether a plan fits and what would make it fit: as lines and as an object. */
+/* host/report/fit_table.h: prints whether a plan fits and which changes would make it fit, as lines and as an object.
+ */
 #ifndef WEFT_HOST_REPORT_FIT_TABLE_H
 #define WEFT_HOST_REPORT_FIT_TABLE_H
 
@@ -6,7 +7,7 @@
 
 #include <jansson.h>
 
-/* width: of the word in front. */
+/* width: of the label. */
 void weft_fit_print(const weft_fit *fit, int width, FILE *to);
 
 json_t *weft_fit_object(const weft_fit *fit);

@@ -67,7 +67,7 @@ static double milliseconds(double seconds) {
     return 1e3 * seconds;
 }
 
-/* Figures that are printed alike. */
+/* Returns whether two ranks' printed figures are equal. */
 static bool ranks_take_alike(const weft_rank_time *a, const weft_rank_time *b, double step) {
     const double near = 1e-4 * step;
     const double differences[] = {a->compute - b->compute, a->exposed - b->exposed, a->idle - b->idle};

@@ -1,4 +1,4 @@
-/* host/report/forecast.h: how long a step will take: what was measured of a machine, and what follows for each rank. */
+/* host/report/forecast.h: predicts the time of a step for each rank from measured rates. */
 #ifndef WEFT_HOST_REPORT_FORECAST_H
 #define WEFT_HOST_REPORT_FORECAST_H
 
@@ -15,12 +15,12 @@ typedef struct weft_forecast {
     weft_rank_time *ranks; /* [world] */
     int32_t world;
     double step_seconds;
-    int64_t tokens; /* places of a step's leaves, padding too */
+    int64_t tokens; /* positions of a step's micro-batches, including padding */
     char assumed[WEFT_FORECAST_ASSUMED][400];
     int32_t n_assumed;
 } weft_forecast;
 
-/* rates must outlive it. To be freed also after a failure. */
+/* Makes a forecast. rates must outlive it. Free it also after a failure. */
 weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, const weft_engine *engine,
                                const weft_survey *survey, weft_error *err);
 void weft_forecast_free(weft_forecast *self);

@@ -21,7 +21,7 @@ weft_status weft_fit_judge(weft_fit *out, const weft_fit_question *question, con
     return judge_need(out, question, err);
 }
 
-/* What a rank plans, and the room that it sees. */
+/* A rank's plan, and its available memory. */
 typedef struct wanted {
     weft_plan_bytes bytes;
     weft_room room;
@@ -32,7 +32,7 @@ static bool ranks_share(const weft_ranks *ranks, const wanted *all, int32_t a, i
     return a == b || (all[a].room.shared && nodes[a] == nodes[b]);
 }
 
-/* What the ranks that share the room of this one want. */
+/* Returns the requirement of all ranks that share this rank's memory. */
 static weft_need need_beside(const weft_ranks *ranks, const wanted *all, int32_t rank) {
     weft_need need = {.first = rank};
     for (int32_t r = rank; r < ranks->world; r++)
@@ -40,12 +40,12 @@ static weft_need need_beside(const weft_ranks *ranks, const wanted *all, int32_t
     return need;
 }
 
-/* The part of its room that it wants. */
+/* Returns the fraction of the available memory that is required. */
 static double part_of_room(const weft_need *need, const weft_room *room) {
     return room->bytes > 0 ? (double)need->bytes.total / (double)room->bytes : 0.0;
 }
 
-/* Of ranks that share a room the first stands for all. */
+/* Finds the fullest memory; the first of the ranks that share one represents all. */
 static void find_fullest(weft_fit *out, const weft_ranks *ranks, const wanted *all) {
     for (int32_t rank = 0; rank < ranks->world; rank++) {
         const weft_need need = need_beside(ranks, all, rank);

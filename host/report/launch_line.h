@@ -1,5 +1,5 @@
-/* host/report/launch_line.h: what a training step starts on the device (report/launches.h); nothing where a device
- * cannot say. */
+/* host/report/launch_line.h: prints the device launches of a training step (report/launches.h); empty if the device
+ * cannot count them. */
 #ifndef WEFT_HOST_REPORT_LAUNCH_LINE_H
 #define WEFT_HOST_REPORT_LAUNCH_LINE_H
 
@@ -8,9 +8,9 @@
 #include <jansson.h>
 #include <stdio.h>
 
-/* A line, its value from column `indent` on. */
+/* Prints a line, with its value from column `indent` on. */
 void weft_launches_print(const weft_launches *launches, int indent, FILE *to);
-/* {"kernels", "products", "copies"} */
+/* Returns {"kernels", "products", "copies"}. */
 json_t *weft_launches_object(const weft_launches *launches);
 
 #endif

@@ -1,5 +1,5 @@
-/* host/report/launches.c: see launches.h. What travels between ranks is the communicator's own affair, so exchanges do
- * nothing here. */
+/* host/report/launches.c: see launches.h. The communicator handles communication itself, so collectives have no effect
+ * here. */
 #include "report/launches.h"
 
 #include "run/step.h"
@@ -21,7 +21,7 @@ static const weft_comm_plugin no_exchanges = {.struct_size = (uint32_t)sizeof no
                                               .send = exchange_nothing,
                                               .recv = exchange_nothing};
 
-/* The same plan, without memory and without anybody to exchange with. */
+/* Copies the engine's plan, without memory and without a communicator. */
 static weft_engine engine_without_memory(const weft_engine *of) {
     weft_engine out = {.plan = of->plan,
                        .kernels = of->kernels,
@@ -38,7 +38,7 @@ static weft_engine engine_without_memory(const weft_engine *of) {
     return out;
 }
 
-/* The device counts, from here on until the end. */
+/* Runs a step while the device counts. */
 static weft_status count_step(weft_launches *out, const weft_device_dry_run *dry, weft_engine *engine,
                               weft_error *err) {
     weft_dry_counts before = {.struct_size = (uint32_t)sizeof before}, after = before;

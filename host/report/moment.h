@@ -1,24 +1,25 @@
-/* host/report/moment.h: what every rank takes at one moment of a run: planned before it, taken after its first step. */
+/* host/report/moment.h: memory snapshot of every rank: planned before the run, measured after the first step. */
 #ifndef WEFT_HOST_REPORT_MOMENT_H
 #define WEFT_HOST_REPORT_MOMENT_H
 
 #include "run/session.h"
 
-/* Of one rank, bytes. */
+/* Memory of one rank in bytes. */
 typedef struct weft_moment {
-    int64_t planned, taken;          /* from the device */
-    int64_t resident, resident_peak; /* of the process, now and at most */
+    int64_t planned, taken;          /* on the device */
+    int64_t resident, resident_peak; /* of the process, now and at the peak */
 } weft_moment;
 
-/* out: [world], to be freed, also after a failure; whole on rank 0, the others have their own alone. [collective] */
+/* Gathers the snapshots. out: [world], which the caller frees, also after a failure. Rank 0 receives all of them, the
+ * others have only their own. [collective] */
 weft_status weft_moments_collect(weft_moment **out, const weft_session *session, weft_error *err);
 
-/* What is planned: by rank 0 the most, with its rank; by any other rank its own. width: of the word in front. */
+/* Prints the planned memory: on rank 0 the maximum with its rank, on any other rank its own. width: of the label. */
 void weft_moments_print_planned(const weft_moment *moments, const weft_session *session, int width, FILE *to);
 
-/* What this rank takes after a step, as a line without its end. own: of moments; size: at least 200. */
+/* Formats this rank's memory after a step, without a newline. own: of moments; size: at least 200. */
 void weft_moment_describe(char *out, size_t size, const weft_moment *own, const weft_session *session, int64_t step);
-/* By rank 0: which ranks take the least and the most. The same size. */
+/* Formats the ranks with the least and the most memory, on rank 0. The same size. */
 void weft_moments_describe(char *out, size_t size, const weft_moment *moments, const weft_session *session,
                            int64_t step);
 

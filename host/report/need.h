@@ -1,5 +1,5 @@
-/* host/report/need.h: how much of a room a plan wants: what its largest rank takes, or all ranks of its fullest machine
- * where those share the room. */
+/* host/report/need.h: required memory of a plan: of its largest rank, or of all ranks of its fullest machine if those
+ * share the memory. */
 #ifndef WEFT_HOST_REPORT_NEED_H
 #define WEFT_HOST_REPORT_NEED_H
 
@@ -7,24 +7,24 @@
 #include "report/survey.h"
 
 typedef struct weft_need {
-    weft_plan_bytes bytes; /* of those ranks together */
-    int32_t first, ranks;  /* which they are: so many from this one on */
+    weft_plan_bytes bytes; /* sum over those ranks */
+    int32_t first, ranks;  /* those ranks: a number of them from the first on */
 } weft_need;
 
-/* Of a plan of any mode; of several ranks it must be one for training. */
+/* Computes the requirement of a plan of any mode; with several ranks it must be a training plan. */
 weft_status weft_need_plan(weft_need *out, const weft_plan *plan, const weft_room *room, weft_error *err);
-/* The same of ranks that were surveyed. */
+/* Computes the requirement of surveyed ranks. */
 void weft_need_survey(weft_need *out, const weft_survey *survey, const weft_room *room);
 
-/* One rank more. */
+/* Adds one rank. */
 void weft_need_add(weft_need *need, const weft_plan_bytes *rank);
 
-/* Whether it has the room. One that nobody knows the size of has no end. */
+/* Returns whether the memory is sufficient. Memory of unknown size is unlimited. */
 bool weft_need_fits(const weft_need *need, const weft_room *room);
-/* Whether it would have to take what somebody else holds now. */
+/* Returns whether it fits only with memory that other processes use now. */
 bool weft_need_is_tight(const weft_need *need, const weft_room *room);
 
-/* The category that has the most. */
+/* Returns the largest category. */
 weft_memory_category weft_need_largest(const weft_need *need);
 
 #endif

@@ -104,7 +104,7 @@ static json_t *overlap_object(const weft_overlap *overlap) {
     return object;
 }
 
-/* Of all steps together. */
+/* Returns the totals of all steps. */
 static json_t *rank_object(const weft_ranks_report *self, int32_t r) {
     const weft_rank_report *rank = &self->ranks[r];
     json_t *sent = json_object(), *to = json_array(), *lines = json_object();
@@ -122,7 +122,7 @@ static json_t *rank_object(const weft_ranks_report *self, int32_t r) {
                      overlap_object(&rank->overlap));
 }
 
-/* What a rank is, and what it took after its first step; NULL where this process made none. */
+/* Adds the rank's identity, and its memory after the first step; NULL if this process ran no step. */
 static void add_rest(json_t *object, const weft_rank_report *rank) {
     json_t *first = NULL;
     if (rank->first_step > 0)

@@ -1,5 +1,5 @@
-/* host/report/precision.c: see precision.h. One product of a middling size by the device's own kernel, in both types
- * in turn, so that they meet the same machine; the best of each counts. */
+/* host/report/precision.c: see precision.h. Runs one medium-sized GEMM with the device's own kernel, alternating
+ * between both types, so that both run under the same load; the best time of each counts. */
 #include "report/precision.h"
 
 #include "base/clock.h"
@@ -7,7 +7,7 @@
 #include "report/rater.h"
 #include "plugin/enter.h"
 
-/* c (ROWS, COLUMNS) = x w^T, as a linear layer makes it: 0.1 GFLOP whose operands lie in the cache. */
+/* c (ROWS, COLUMNS) = x w^T, as in a linear layer: 0.1 GFLOP with operands in the cache. */
 enum { ROWS = 256, COLUMNS = 384, INNER = 512, LEAST_ROUNDS = 3, MOST_ROUNDS = 15 };
 static const double enough_seconds = 0.01;
 static const double clearly = 1.05;
@@ -18,7 +18,7 @@ typedef struct pair {
     weft_matmul f32, half;
 } pair;
 
-/* Operands where those of fp32 lie, the workspace behind them. */
+/* Describes the GEMM: operands at the offsets of fp32, followed by the workspace. */
 static weft_matmul product_of(int32_t dtype) {
     const int64_t x = weft_f32_bytes((int64_t)ROWS * INNER), w = weft_f32_bytes((int64_t)COLUMNS * INNER);
     const int64_t c = weft_f32_bytes((int64_t)ROWS * COLUMNS);
@@ -66,7 +66,7 @@ static weft_status time_product(const pair *self, double *least, const weft_matm
     return status;
 }
 
-/* The first one of each warms up. */
+/* Times both types; the first run of each is a warm-up. */
 static weft_status time_both(const pair *self, weft_precision_speeds *out, weft_error *err) {
     const double operations = 2.0 * ROWS * COLUMNS * INNER, begin = weft_clock_seconds();
     double f32 = 1e300, half = 1e300;

@@ -13,14 +13,14 @@
 struct weft_progress {
     int64_t steps;
     bool quiet;
-    bool live;      /* a line that renews itself; else plain ones */
-    bool open;      /* the renewed line has no end yet */
+    bool live;      /* a rewritten line; else plain lines */
+    bool open;      /* the rewritten line has no newline yet */
     double rate;    /* tokens per second, smoothed */
     double seconds; /* per step, smoothed */
     double last_shown;
 };
 
-/* Plain logs get about this many lines, and at least one every so many seconds. */
+/* Plain logs have about this many lines, and at least one per interval in seconds. */
 enum { PLAIN_LINES = 20, PLAIN_SECONDS = 30 };
 static const double live_seconds = 0.1;
 
@@ -45,7 +45,7 @@ void weft_progress_end(weft_progress *progress) {
     (void)fflush(stdout);
 }
 
-/* Room for a line that stays: it takes the place of the one that renews itself. */
+/* Removes the rewritten line before a permanent line. */
 static void make_room(weft_progress *progress) {
     if (progress->open) (void)fputs("\r\033[K", stdout);
     progress->open = false;
@@ -69,11 +69,11 @@ static double seconds_left(const weft_progress *progress, int64_t step) {
     return progress->seconds * (double)(progress->steps - step);
 }
 
-/* A log that people and programs read: all numbers, whatever the width. */
+/* Prints a log line for people and programs: all numbers, independent of the width. */
 static void print_plain(const weft_progress *progress, int64_t step, const weft_progress_row *row) {
     char rate[WEFT_UNIT_SIZE], left[WEFT_UNIT_SIZE], total[WEFT_UNIT_SIZE], at[WEFT_UNIT_SIZE];
     char norm[24] = " skipped";
-    char rest[WEFT_UNIT_SIZE + 8] = ""; /* nothing is left after the last step */
+    char rest[WEFT_UNIT_SIZE + 8] = ""; /* empty after the last step */
     (void)weft_unit_count(total, progress->steps);
     (void)weft_unit_count(at, step);
     if (step < progress->steps)

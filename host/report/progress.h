@@ -1,4 +1,4 @@
-/* host/report/progress.h: how far a run is: one line that renews itself on a terminal, plain lines in a file. */
+/* host/report/progress.h: progress output: one line that is rewritten on a terminal, separate lines in a file. */
 #ifndef WEFT_HOST_REPORT_PROGRESS_H
 #define WEFT_HOST_REPORT_PROGRESS_H
 
@@ -7,11 +7,11 @@
 
 typedef struct weft_progress weft_progress;
 
-/* quiet: nothing is written. Writes to stdout. */
+/* Creates the output on stdout. quiet: no output. */
 weft_status weft_progress_create(weft_progress **out, int64_t steps, bool quiet, weft_error *err);
 void weft_progress_destroy(weft_progress *progress); /* NULL is fine */
 
-/* Loss is the mean over `tokens` targets. */
+/* Loss is the mean over `tokens` target tokens. */
 typedef struct weft_progress_row {
     double loss, lr, norm, seconds; /* norm NaN: the step was skipped */
     int64_t tokens;
@@ -19,9 +19,9 @@ typedef struct weft_progress_row {
 
 void weft_progress_step(weft_progress *progress, int64_t step, const weft_progress_row *row);
 void weft_progress_evaluation(weft_progress *progress, int64_t step, double loss, double perplexity);
-/* A line of its own. */
+/* Prints a separate line. */
 void weft_progress_line(weft_progress *progress, const char *format, ...) WEFT_PRINTF(2, 3);
-/* Ends the line that renews itself. */
+/* Ends the rewritten line. */
 void weft_progress_end(weft_progress *progress);
 
 #endif

@@ -15,7 +15,7 @@ void weft_rank_row_memory(weft_rank_row *out, const weft_session *session) {
     out->apart = weft_account_held(&session->engine->account);
 }
 
-/* To the microsecond: more would be noise. */
+/* Rounds to the microsecond: more digits would be noise. */
 static json_t *seconds_json(double seconds) {
     return json_real((double)(int64_t)(seconds * 1e6 + 0.5) * 1e-6);
 }
@@ -25,7 +25,7 @@ json_t *weft_rank_row_seconds(const weft_rank_row *row) {
     double data = row->data, named = row->data;
     (void)json_object_set_new(object, "data", seconds_json(row->data));
     for (int32_t phase = 0; phase < WEFT_N_PHASES; phase++) {
-        /* Leaves are asked for where an event first needs them: nearly always in FORWARD. */
+        /* Micro-batches are fetched when an instruction first needs them: nearly always in FORWARD. */
         const double taken = data < row->phases[phase] ? data : row->phases[phase];
         const double own = row->phases[phase] - taken;
         data -= taken;
@@ -50,7 +50,7 @@ static json_t *row_json(const weft_rank_row *row, int32_t rank) {
                      (json_int_t)row->resident, "resident_peak", (json_int_t)row->peak);
 }
 
-/* [world] rows of `bytes`, whole on rank 0; own is copied to its place. The caller frees. */
+/* Gathers [world] rows of `bytes`, complete on rank 0; on the others only their own. The caller frees them. */
 static weft_status bring_rows(void **out, const weft_session *session, const void *own, size_t bytes, weft_error *err) {
     const weft_engine *engine = session->engine;
     char *rows = calloc((size_t)engine->ranks.world, bytes);

@@ -37,7 +37,7 @@ bool weft_rates_own_processors(const weft_engine *engine) {
     return (engine->device_info.flags & WEFT_DEVICE_SHARES_MACHINE) == 0;
 }
 
-/* Of the machine. A launcher that binds its ranks lets each see its own alone. */
+/* Returns the machine's processors. A launcher that binds its ranks restricts each to its own. */
 static int32_t count_processors(const weft_engine *engine) {
     const int64_t seen = weft_world_allowed(),
                   ranks = engine->ranks.info.local_size > 0 ? engine->ranks.info.local_size : 1;
@@ -78,7 +78,7 @@ weft_status weft_rates_measure(weft_rates *out, weft_engine *engine, weft_error 
     if (status == WEFT_OK) status = weft_rate_segments(out, engine, err);
     if (status == WEFT_OK) status = weft_rate_elements(out, engine, err);
     if (status == WEFT_OK) status = weft_rate_exchanges(out, engine, err);
-    if (status != WEFT_OK) engine->failed = true; /* others wait, or will */
+    if (status != WEFT_OK) engine->failed = true; /* other ranks wait, or will wait */
     return status;
 }
 

@@ -1,4 +1,4 @@
-/* host/report/rate_elements.c: how fast flat regions are added, copied, rounded, squared and updated. */
+/* host/report/rate_elements.c: measures adding, copying, rounding, squaring and updating flat regions. */
 #include "base/sizes.h"
 #include "report/rater.h"
 #include "plugin/enter.h"
@@ -13,7 +13,7 @@ typedef struct flat {
     weft_buffer *buffer;
     int64_t n;
     weft_ref small, workspace; /* hp, coefficient, skip, a row of ranges; scratch */
-    int32_t kind;              /* weft_rate_kind that is timed */
+    int32_t kind;              /* weft_rate_kind being timed */
 } flat;
 
 enum { AT_RESULT = 0, AT_COEFFICIENT = 64, AT_SKIP = 128, AT_HP = 192, AT_RANGE = AT_HP + WEFT_MAX_HP };
@@ -91,7 +91,7 @@ static weft_status write_piece(const flat *self, int64_t at, const void *from, i
     return status;
 }
 
-/* The optimizer's first step with states of zeros. */
+/* Prepares the optimizer's first step with zeroed states. */
 static weft_status set_up_update(const flat *self, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_range range = {(uint32_t)sizeof range, 0, 0, self->n, 1.0f, 1.0f};
@@ -117,7 +117,7 @@ static weft_status set_up_update(const flat *self, weft_error *err) {
     return status;
 }
 
-/* As long as the largest group, and no longer than shows how fast memory is. */
+/* Returns the region's length: the largest group, limited to a length that shows the memory speed. */
 static int64_t length_of(const weft_engine *engine) {
     enum { MOST = 1 << 22, GRAIN = 256 }; /* whole blocks of any state */
     int64_t n = 1024;

@@ -1,4 +1,4 @@
-/* host/report/rate_exchanges.c: how long exchanges of a few sizes take among the ranks that measure. */
+/* host/report/rate_exchanges.c: measures collectives of a few sizes among the measuring ranks. */
 #include "report/rater.h"
 #include "run/connect.h"
 
@@ -17,13 +17,13 @@ static weft_status exchange_all(const exchanging *self, weft_exchange_fn *how, i
     return weft_ranks_exchange(&self->engine->ranks, how, weft_rate_exchange_name(self->kind), &what, err);
 }
 
-/* Ranks 0 and 1, 2 and 3, ... send to each other. -1: an odd rank out has nobody. */
+/* Returns the peer: ranks 0 and 1, 2 and 3, ... send to each other. -1: an odd last rank has no peer. */
 static int32_t neighbour_of(const weft_ranks *ranks) {
     const int32_t peer = ranks->rank ^ 1;
     return peer < ranks->world ? peer : -1;
 }
 
-/* The strategy's programs have connected what they need, which may be none of this. */
+/* Connects the peers; the strategy's programs may not have connected them. */
 static weft_status connect_neighbours(const weft_ranks *ranks, weft_error *err) {
     const int32_t peer = neighbour_of(ranks);
     weft_lanes *lanes = NULL;
@@ -37,7 +37,7 @@ static weft_status connect_neighbours(const weft_ranks *ranks, weft_error *err) 
     return status;
 }
 
-/* There and back: twice what is timed. */
+/* Sends in both directions: twice the timed work. */
 static weft_status send_there_and_back(const exchanging *self, weft_error *err) {
     const weft_ranks *ranks = &self->engine->ranks;
     const int32_t peer = neighbour_of(ranks);
@@ -74,7 +74,7 @@ static weft_status time_kinds(exchanging *self, weft_rates *out, int32_t size, w
     return status;
 }
 
-/* What a rank sends to the others together, and its own row. */
+/* Times one size: the bytes that a rank sends to the others, with its own row. */
 static weft_status time_size(weft_rates *out, weft_engine *engine, int32_t size, weft_error *err) {
     exchanging self = {.engine = engine};
     const int64_t most = 2 * (int64_t)out->bytes[size] + weft_f32_bytes(engine->ranks.world);

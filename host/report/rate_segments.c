@@ -1,5 +1,5 @@
-/* host/report/rate_segments.c: how long FORWARD and BACKWARD of each segment take, for a leaf of the largest shape.
- * Segments that do the same work, as the layers of a model, are measured once. */
+/* host/report/rate_segments.c: measures FORWARD and BACKWARD of each segment for a micro-batch of the largest shape.
+ * Segments with equal work, such as the layers of a model, are measured once. */
 #include "report/rater.h"
 #include "report/segment_rig.h"
 

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- out ---- */
+/* ---- output ---- */
 
 static json_t *work_array(const weft_work *work) {
     return json_pack("[f, f]", work->alone, work->together);
@@ -31,7 +31,7 @@ static json_t *elements_object(const weft_rates *rates) {
     return elements;
 }
 
-/* Pairs of bytes and seconds. */
+/* Returns pairs of bytes and seconds. */
 static json_t *exchanges_object(const weft_rates *rates) {
     json_t *exchanges = json_object();
     for (int32_t kind = 0; kind < WEFT_N_RATE_EXCHANGES && rates->ranks > 1; kind++) {
@@ -54,7 +54,7 @@ json_t *weft_rates_object(const weft_rates *rates) {
                      exchanges_object(rates));
 }
 
-/* ---- in ---- */
+/* ---- input ---- */
 
 static bool read_pair(double *a, double *b, const json_t *pair) {
     const json_t *x = json_array_get(pair, 0), *y = json_array_get(pair, 1);
@@ -133,7 +133,7 @@ static const char *where_it_computes(bool own_processors) {
     return own_processors ? "by itself" : "on the machine's processors";
 }
 
-/* The rates are of what this engine trains, with the optimizer and the threads that it has. */
+/* Checks that the rates match this engine's trainable parameters, optimizer and threads. */
 static weft_status judge_training(const weft_rates *rates, const char *path, const weft_engine *engine,
                                   weft_error *err) {
     const char *optimizer = weft_run_id(engine->plan.run, WEFT_PART_OPTIMIZER),
@@ -157,7 +157,8 @@ static weft_status judge_training(const weft_rates *rates, const char *path, con
     return WEFT_OK;
 }
 
-/* The rates are of this engine's model, leaf and precision, and of exchanges if it has any. */
+/* Checks that the rates match this engine's model, micro-batch and precision, and include collectives if it needs them.
+ */
 static weft_status judge_rates(const weft_rates *rates, const char *path, const weft_engine *engine, weft_error *err) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
     const int32_t places = engine->plan.spec.lengths[engine->plan.spec.n_lengths - 1];

@@ -1,4 +1,4 @@
-/* host/report/rate_table.h: what was measured of a machine, as an object: written by one plan, read by another. */
+/* host/report/rate_table.h: measured rates of a machine as a JSON object, written by one plan and read by another. */
 #ifndef WEFT_HOST_REPORT_RATE_TABLE_H
 #define WEFT_HOST_REPORT_RATE_TABLE_H
 
@@ -8,9 +8,8 @@
 
 json_t *weft_rates_object(const weft_rates *rates); /* NULL: no memory */
 
-/* The object `rates` of a file that `weft plan --time --json` has written. What was measured of another model, leaf,
- * precision, optimizer, trainable or number of threads than the engine's is refused. To be freed also after a
- * failure. */
+/* Reads the object `rates` from a file of `weft plan --time --json`. Rejects rates of another model, micro-batch,
+ * precision, optimizer, trainable or number of threads than the engine's. Free out also after a failure. */
 weft_status weft_rates_read(weft_rates *out, const char *path, const weft_engine *engine, weft_error *err);
 
 #endif

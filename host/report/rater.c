@@ -8,21 +8,21 @@
 #include <stdlib.h>
 
 enum { LEAST_TIMES = 3, MOST_TIMES = 32 };
-static const double enough_seconds = 0.25; /* of one piece of work, beyond which it is not timed again */
+static const double enough_seconds = 0.25; /* of one function, after which it is not timed again */
 
 static int by_size(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-/* Work that a device queues is done once the device has ended all that it holds. */
+/* Runs the function and synchronizes with the device, which may queue work. */
 static weft_status run_work(const weft_engine *engine, weft_rated_fn *work, void *context, weft_error *err) {
     weft_status status = work(context, err);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
     return status;
 }
 
-/* The first call warms up what the others find. */
+/* Times on this rank; the first call is a warm-up. */
 static weft_status time_here(const weft_engine *engine, double *out, weft_rated_fn *work, void *context, int32_t least,
                              weft_error *err) {
     double seconds[MOST_TIMES], sum = 0.0;
@@ -40,8 +40,8 @@ static weft_status time_here(const weft_engine *engine, double *out, weft_rated_
     return WEFT_OK;
 }
 
-/* Where a communicator queues (NCCL), the bytes move while the device is waited for: whoever did not wait would time
- * the queueing, and run ahead of the others by all that it has queued. */
+/* Runs a collective. If a communicator queues (NCCL), the bytes move until the device is synchronized. Without
+ * synchronization a rank would time only the queueing, and run ahead of the others. */
 static weft_status run_exchange(const weft_engine *engine, weft_rated_fn *work, void *context, weft_error *err) {
     weft_status status = work(context, err);
     weft_pulse_wait();
@@ -60,7 +60,7 @@ static weft_status meet_ranks(weft_engine *engine, weft_error *err) {
     return engine->ranks.world == 1 ? WEFT_OK : run_exchange(engine, pass_barrier, engine, err);
 }
 
-/* What every rank has found. */
+/* Combines the results of all ranks. */
 static weft_status share_seconds(weft_engine *engine, double *mean, double *first, double mine, weft_error *err) {
     const int32_t world = engine->ranks.world;
     double *all = calloc((size_t)world, sizeof *all);
@@ -93,7 +93,8 @@ static weft_status time_exchange(const weft_engine *engine, double *out, weft_ra
     return status;
 }
 
-/* Every rank takes part in each exchange, so all start as many: those that one of this length leaves time for. */
+/* Agrees on the repetitions. Every rank takes part in each collective, so all start the same number, limited by its
+ * duration. */
 static weft_status agree_on_times(weft_engine *engine, int32_t *out, double seconds, weft_error *err) {
     double mean = 0.0, unused = 0.0;
     const weft_status status = share_seconds(engine, &mean, &unused, seconds, err);
@@ -120,13 +121,13 @@ weft_status weft_rater_time_exchange(weft_engine *engine, double *out, weft_rate
 
 /* ---- memory ---- */
 
-/* A word whose halves are bf16 of about a hundredth, either sign. */
+/* Returns a word of two bf16 halves of about a hundredth, with either sign. */
 static uint32_t small_numbers(uint64_t *state) {
     *state = *state * 6364136223846793005u + 1442695040888963407u;
     return 0x3C003C00u | ((uint32_t)(*state >> 32) & 0x807F807Fu);
 }
 
-/* What the buffer begins with, until it is full. */
+/* Repeats the start of the buffer until it is full. */
 static weft_status repeat_words(const weft_engine *engine, weft_buffer *buffer, int64_t n, int64_t bytes,
                                 weft_error *err) {
     const weft_ref from = {buffer, 0};

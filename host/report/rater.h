@@ -1,10 +1,12 @@
-/* host/report/rater.h: what the files that measure rates share: a piece of work, timed beside others and alone.
+/* host/report/rater.h: shared by the files that measure rates: times a function on all ranks at once and on rank 0
+ * only.
  *
- *     rate_all.c       the driver: machine, names, what lies between sizes
- *     rater.c          time
+ *     rate_all.c       the driver: machine, names, interpolation between sizes
+ *     rater.c          timing
  *     rate_segments.c  the segments of the model
- *     rate_elements.c  what is done element by element
- *     rate_exchanges.c exchanges */
+ *     rate_elements.c  elementwise work
+ *     rate_exchanges.c collectives
+ */
 #ifndef WEFT_HOST_REPORT_RATER_H
 #define WEFT_HOST_REPORT_RATER_H
 
@@ -12,15 +14,15 @@
 
 typedef weft_status weft_rated_fn(void *context, weft_error *err);
 
-/* Seconds of one call of the work by all ranks at once, the mean over ranks of each one's median; and by rank 0 alone.
+/* Measures the seconds of one call: on all ranks at once, as the mean over ranks of each median; and on rank 0 only.
  * [collective] */
 weft_status weft_rater_time(weft_engine *engine, weft_work *out, weft_rated_fn *work, void *context, weft_error *err);
 
-/* The same of an exchange: by all at once, as rank 0 saw it. [collective] */
+/* Times a collective on all ranks at once, as measured by rank 0. [collective] */
 weft_status weft_rater_time_exchange(weft_engine *engine, double *out, weft_rated_fn *work, void *context,
                                      weft_error *err);
 
-/* Device memory of the measuring's own, filled with small numbers that are such in fp32 and in bf16. */
+/* Allocates device memory for the measurement, filled with numbers that are small in both fp32 and bf16. */
 weft_status weft_rater_take(const weft_engine *engine, weft_buffer **out, int64_t bytes, weft_error *err);
 void weft_rater_give(const weft_engine *engine, weft_buffer *buffer); /* NULL is fine */
 

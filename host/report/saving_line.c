@@ -4,7 +4,7 @@
 #include "base/units.h"
 #include "program/save_place.h"
 
-/* Why auto saves in place; NULL: it does not, or was not asked. */
+/* Returns why auto saves synchronously; NULL: it does not, or the setting is not auto. */
 static const char *why_in_place(const weft_plan *plan) {
     if (plan->saves == WEFT_SAVES_SHARED) return "the device computes in the machine's memory";
     if (plan->saves == WEFT_SAVES_NO_ROOM) return "the ranks' copies would be more than half of this machine's memory";

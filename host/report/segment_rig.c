@@ -37,7 +37,7 @@ static void take_parameters(weft_segment_rig *self) {
         self->tables[i] = take_piece(self, weft_budget_table(&self->engine->plan, i));
 }
 
-/* Lays everything out in the buffer; with none, counts how large it has to be. */
+/* Lays out all operands in the buffer; without a buffer, counts its size. */
 static void place_operands(weft_segment_rig *self) {
     const weft_graph_sizes *sizes = weft_graph_size(self->graph);
     const int64_t below = self->segment > 0 ? self->engine->plan.train.job->spec.segments[self->segment - 1].carry : 0;
@@ -68,7 +68,8 @@ static weft_status write_operand(const weft_segment_rig *self, weft_slot_ref to,
     return status;
 }
 
-/* Ids spread over the vocabulary; every place has a target, and sees its row from the start. */
+/* Writes a micro-batch: ids spread over the vocabulary; every position has a target and attends to its sequence from
+ * the start. */
 static weft_status write_leaf(const weft_segment_rig *self, weft_error *err) {
     const int32_t n = self->rows * self->places;
     const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
@@ -139,7 +140,7 @@ void weft_segment_rig_close(weft_segment_rig *self) {
     memset(self, 0, sizeof *self);
 }
 
-/* The graphs of both ask for the same memory and do as much. */
+/* Returns whether two graphs have equal memory and work. */
 static bool cost_alike(const weft_graph *a, const weft_graph *b) {
     const weft_graph_sizes *x = weft_graph_size(a), *y = weft_graph_size(b);
     return x->carry == y->carry && x->tape == y->tape && x->forward_work == y->forward_work &&

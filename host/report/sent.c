@@ -32,7 +32,7 @@ static void add_link(sender *self, const weft_link *link) {
     out->links[out->n_links++] = *link;
 }
 
-/* `each` bytes to each other rank of a group. */
+/* Adds `each` bytes to each other rank of a group. */
 static void count_for_group(sender *self, int32_t kind, weft_cut cut, int32_t scope, int64_t each) {
     const weft_link link = {cut, scope, -1, each};
     if (each == 0) return;
@@ -63,7 +63,7 @@ static void count_norm(sender *self) {
                         WEFT_SCOPE_ALL, weft_dtype_span(WEFT_F64, x.n));
 }
 
-/* Of all that is sent, what leaves the node. */
+/* Returns the part of the sent bytes that leaves the node. */
 static int64_t leaves_node(const sender *self, const weft_survey *survey) {
     int64_t bytes = 0;
     for (int32_t i = 0; i < self->out->n_links && survey->nodes > 1; i++) {

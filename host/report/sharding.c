@@ -1,4 +1,4 @@
-/* host/report/sharding.c: how much of each parameter a rank keeps; see survey.h. */
+/* host/report/sharding.c: prints the size of a rank's shard of each parameter; see survey_table.h. */
 #include "program/terms.h"
 #include "report/survey_table.h"
 
@@ -11,7 +11,7 @@ static double percent(int64_t part, int64_t whole) {
     return whole > 0 ? 100.0 * (double)part / (double)whole : 0.0;
 }
 
-/* Parameters of a unit: all of them, and what is kept. */
+/* Sums the parameters of a unit: all of them, and the rank's shards. */
 static void add_up(const weft_plan *plan, const weft_hold *hold, int32_t unit, int64_t *all, int64_t *kept) {
     *all = *kept = 0;
     for (int32_t i = 0; i < plan->declared->n_parameters; i++) {
@@ -35,7 +35,7 @@ static bool any_sharded(const weft_plan *plan) {
     return false;
 }
 
-/* What is not sharded is here whole, unless it is said. */
+/* Prints a line. An unsharded parameter is complete on this rank if kept equals all. */
 static void print_line(FILE *to, bool sharded, const char *kind, const char *name, int64_t all, int64_t kept) {
     (void)fprintf(to, "[%s Mode] %s: %s, Total Parameter Count: %lld", sharded ? "FSDP" : "Non-FSDP", kind, name,
                   (long long)all);
@@ -45,7 +45,7 @@ static void print_line(FILE *to, bool sharded, const char *kind, const char *nam
     (void)fputc('\n', to);
 }
 
-/* What is printed, of which rank, and where to. */
+/* Output settings: the plan, the rank, and the stream. */
 typedef struct listing {
     const weft_plan *plan;
     const weft_hold *hold;
@@ -53,7 +53,7 @@ typedef struct listing {
     FILE *to;
 } listing;
 
-/* Whether line i of n is one of those in the middle; the first of them stands for all. */
+/* Returns whether line i of n is in the omitted middle; the first of them prints an ellipsis. */
 static bool is_left_out(const listing *self, const char *noun, int32_t i, int32_t n) {
     if (self->ends == 0 || i < self->ends || i >= n - self->ends) return false;
     if (i == self->ends)

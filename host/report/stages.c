@@ -7,8 +7,8 @@
 
 /* ---- names ---- */
 
-/* A layer is the segments that follow one another and have all of their names in common but the last part: "layers.3"
- * of "layers.3.attn". A name without a point is a layer by itself. */
+/* Returns the length of a layer's name. A layer is a run of consecutive segments with equal names except for the last
+ * component: "layers.3" of "layers.3.attn". A name without a dot is a layer by itself. */
 static int layer_length(const char *segment) {
     const char *point = strrchr(segment, '.');
     return point == NULL ? (int)strlen(segment) : (int)(point - segment);
@@ -23,7 +23,7 @@ static const char *name_of(const weft_strategy_job *job, int32_t s) {
     return job->segments[s].name;
 }
 
-/* One past the last segment of the layer that s is in. */
+/* Returns the end of the layer that contains s. */
 static int32_t layer_end(const weft_strategy_job *job, int32_t s) {
     int32_t end = s + 1;
     while (end < job->n_segments && same_layer(name_of(job, s), name_of(job, end))) end++;
@@ -35,14 +35,14 @@ static int32_t layer_begin(const weft_strategy_job *job, int32_t s) {
     return s;
 }
 
-/* True if one rank runs all of the layer that begins at s. */
+/* Returns true if one rank runs the complete layer that begins at s. */
 static bool is_whole(const weft_strategy_job *job, int32_t s) {
     for (int32_t t = s; t < layer_end(job, s); t++)
         if (job->segments[t].owner != job->segments[s].owner) return false;
     return true;
 }
 
-/* The number at the end of a layer's name; *stem: the letters before it. -1: there is none. */
+/* Returns the number at the end of a layer's name; *stem: the length before it. -1: no number. */
 static int32_t layer_number(const char *segment, int *stem) {
     const int n = layer_length(segment);
     *stem = n;
@@ -50,7 +50,7 @@ static int32_t layer_number(const char *segment, int *stem) {
     return *stem == n ? -1 : (int32_t)strtol(segment + *stem, NULL, 10);
 }
 
-/* The last of the whole layers that count on from the one at s, on the same rank: where it begins. */
+/* Returns the start of the last complete layer that continues the numbering from s on the same rank. */
 static int32_t range_end(const weft_strategy_job *job, int32_t s) {
     int stem = 0, other = 0;
     const int32_t number = layer_number(name_of(job, s), &stem);
@@ -65,7 +65,7 @@ static int32_t range_end(const weft_strategy_job *job, int32_t s) {
     return last;
 }
 
-/* Writes what segment s begins, and returns the segment behind it. */
+/* Describes the range that begins with segment s, and returns the following segment. */
 static int32_t describe_segments(const weft_strategy_job *job, int32_t s, char *text, size_t size) {
     const bool begins = layer_begin(job, s) == s && is_whole(job, s);
     const int32_t last = begins ? range_end(job, s) : s;
@@ -108,7 +108,7 @@ static double leaf_bytes(const weft_segment_view *view) {
     return (double)(view->tape_bytes + view->carry_bytes);
 }
 
-/* What of a rank's activations a byte that a leaf leaves there comes to. */
+/* Returns the activation bytes of a rank per byte of one micro-batch's activations. */
 static double leaves_of(const weft_stages *self, const weft_strategy_job *job, int32_t rank) {
     double bytes = 0.0;
     for (int32_t s = 0; s < job->n_segments; s++)
@@ -122,14 +122,14 @@ static int32_t segments_of(const weft_strategy_job *job, int32_t rank) {
     return n;
 }
 
-/* Tries to give segments [begin, end) of one rank to another. */
+/* Tries to move segments [begin, end) from their rank to another. */
 static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t begin, int32_t end, int32_t to,
                      double *totals) {
     const int32_t from = job->segments[begin].owner;
     const double before = totals[from], beside = totals[to];
     int32_t largest = 0;
     double then = 0.0;
-    if (segments_of(job, from) == end - begin) return; /* it would have nothing left */
+    if (segments_of(job, from) == end - begin) return; /* the rank would have no segments */
     for (int32_t s = begin; s < end; s++) {
         const weft_segment_view *view = &job->segments[s];
         const double fixed = (double)(view->parameter_bytes + view->gradient_bytes + view->state_bytes);
@@ -149,7 +149,7 @@ static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t be
                    name_of(job, begin));
 }
 
-/* At each place where the rank changes: the layer on either side, as much of it as one rank has, and the segment. */
+/* Tries moves at each rank boundary: the layer on either side, as much of it as one rank has, and the segment. */
 static void find_move(weft_stages *self, const weft_strategy_job *job, double *totals) {
     for (int32_t s = 1; s < job->n_segments; s++) {
         const int32_t below = job->segments[s - 1].owner, above = job->segments[s].owner;
@@ -168,7 +168,7 @@ static void find_move(weft_stages *self, const weft_strategy_job *job, double *t
     }
 }
 
-/* ---- the whole ---- */
+/* ---- all stages ---- */
 
 bool weft_stages_exist(const weft_plan *plan) {
     return plan->world > 1 && plan->train.job != NULL && plan->train.job->spec.view.segments[0].owner >= 0;

@@ -1,5 +1,5 @@
-/* host/report/stages.h: which rank runs what, where segments have owners: how even what they take is, and which layer
- * to move to make it more so. What each takes of what is host/report/survey_table.h. */
+/* host/report/stages.h: the owners of segments, the balance of their memory, and the layer move that improves it most.
+ * host/report/survey_table.h prints the memory by category. */
 #ifndef WEFT_HOST_REPORT_STAGES_H
 #define WEFT_HOST_REPORT_STAGES_H
 
@@ -9,28 +9,28 @@
 
 typedef struct weft_stage_row {
     char segments[1000];        /* "embed, layers.0-2, layers.3.attn" */
-    int64_t total, activations; /* bytes, of the survey */
+    int64_t total, activations; /* bytes, from the survey */
 } weft_stage_row;
 
 typedef struct weft_stages {
     weft_stage_row *rows; /* [n] by rank; n 0: segments have no owners */
     int32_t n;
-    double imbalance; /* how far the largest lies above the mean, in percent */
+    double imbalance; /* excess of the largest over the mean, in percent */
     int32_t largest;  /* rank */
-    /* The move of a layer between neighbours that helps most, by estimate; layer "": none helps. */
+    /* The estimated best move of a layer between neighbours; layer "": no move helps. */
     char layer[128];
     int32_t from, to;
     double imbalance_then;
 } weft_stages;
 
-/* Whether segments have owners in the engine's training, and several ranks are there to be them. */
+/* Returns whether the engine's training assigns segments to owners, with several ranks. */
 bool weft_stages_exist(const weft_plan *plan);
 
-/* survey: of the engine. To be freed also after a failure. */
+/* Computes the stages. survey: of the engine. Free it also after a failure. */
 weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_survey *survey, weft_error *err);
 void weft_stages_free(weft_stages *self);
 
-/* Nothing where n is 0. */
+/* Prints the stages; no output if n is 0. */
 void weft_stages_print(const weft_stages *self, FILE *to);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* As `weft config explain --json` prints it; null where a value is no UTF-8 text, which JSON cannot hold. */
+/* Returns the output of `weft config explain --json`; null if a value is not UTF-8, which JSON cannot represent. */
 static json_t *config_json(const weft_session *session) {
     char *text = NULL;
     size_t n = 0;
@@ -22,7 +22,7 @@ static json_t *config_json(const weft_session *session) {
     return array != NULL ? array : json_null();
 }
 
-/* Who takes part, without what it came to. */
+/* Returns the participants of the run, without its results. */
 static json_t *run_json(const weft_session *session) {
     static const char *const outcome[] = {"steps", "first_loss", "last_loss", "last_lr"};
     const weft_run_result none = {0};

@@ -1,4 +1,4 @@
-/* host/report/start_facts.h: what a process that trains was asked for and found, as one object of starts.jsonl. */
+/* host/report/start_facts.h: the request and the environment of a training process, as one object of starts.jsonl. */
 #ifndef WEFT_HOST_REPORT_START_FACTS_H
 #define WEFT_HOST_REPORT_START_FACTS_H
 
@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Of rank 0. planned: of weft_planned_array, taken over. NULL: no memory. */
+/* Returns the object on rank 0. planned: of weft_planned_array; ownership is transferred. NULL: no memory. */
 json_t *weft_start_facts(const weft_session *session, bool resumed, json_t *planned);
 
 #endif

@@ -18,7 +18,7 @@ void weft_schedule_warn(const weft_session *session) {
              (long long)session->schedule.warmup, (long long)session->steps, session->base_lr);
 }
 
-/* Without memory for it the report is left out: the run goes on. */
+/* Prints the stages. Without memory the report is omitted and the run continues. */
 static void print_stages(const weft_engine *engine, FILE *to) {
     weft_survey *survey = NULL;
     weft_stages stages = {0};
@@ -28,7 +28,7 @@ static void print_stages(const weft_engine *engine, FILE *to) {
     weft_survey_destroy(survey);
 }
 
-/* The same. */
+/* Prints the wrapping, with the same rule. */
 static void print_wrapping(const weft_session *session, FILE *to) {
     const weft_engine *engine = session->engine;
     weft_wrapped wrapped;
@@ -77,7 +77,7 @@ void weft_lr_print(const weft_session *session, int width, FILE *to) {
                   train->lr_scaling == WEFT_LR_LINEAR ? "linear" : "sqrt", session->base_lr);
 }
 
-/* A rate that nobody has chosen, and how it is scaled. */
+/* Prints a default learning rate, and its scaling. */
 static void print_lr(const weft_session *session, FILE *to) {
     double lr = 0;
     if (!sets_lr(session->run) && weft_engine_lr(session->engine, &lr))
@@ -96,7 +96,7 @@ static void print_batch(const weft_session *session, FILE *to) {
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
 }
 
-/* How it is trained, in a line: what --verbose tells in its lines of run and world. */
+/* Prints the training method in one line: the content of the run and world lines of --verbose. */
 static void print_method(const weft_session *session, FILE *to) {
     const weft_run *run = session->run;
     const int32_t world = session->engine->ranks.world;
@@ -126,7 +126,9 @@ static void print_whole_header(const weft_session *session, const weft_moment *p
     print_batch(session, to);
     weft_world_print(session, 11, to);
     weft_batches_print(session, to);
-    if (session->engine->plan.train.coverage.covered) weft_sums_print(session, 11, to); /* else a warning says it */
+    if (session->engine->plan.train.coverage.covered)
+        weft_sums_print(session, 11, to); /* otherwise a warning is
+                                                                                         * printed */
     weft_device_line_print(&session->engine->device_info, to);
     weft_moments_print_planned(planned, session, 11, to);
     print_stages(session->engine, to);
@@ -159,7 +161,7 @@ static void print_times(const weft_train_summary *s, FILE *to) {
     time_line(to, "start", whole - named, whole);
 }
 
-/* A run that was resumed begins where it goes on, and says where that is. */
+/* Prints the losses. A resumed run begins at its start step, which is printed. */
 static void print_losses(const weft_train_summary *s, FILE *to) {
     char at[40] = "";
     if (s->first_eval_step > 0) (void)snprintf(at, sizeof at, " after step %lld", (long long)s->first_eval_step);

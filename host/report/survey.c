@@ -10,29 +10,30 @@
 
 enum { TRAIN, EVALUATE, N_STAGES };
 
-/* A program that was placed, and what that came to. */
+/* A placed program, and its memory. */
 typedef struct placed {
-    weft_program *program; /* placed no more; the first of each stage is the plan's own */
+    weft_program *program; /* without placement; the first of each stage is the plan's own */
     weft_price price;
     int64_t partials; /* elements; known where `shared` */
-    bool shared;      /* all its sums are made between all ranks: ranks that run alike add up alike */
+    bool shared;      /* all sums include all ranks, so ranks with equal programs have equal sums */
 } placed;
 
 typedef struct surveyor {
     const weft_plan *plan;
     weft_survey *survey;
     const weft_program **programs; /* [world] of training */
-    const weft_program **reduces; /* [world] the same, but for their REDUCEs empty: all that sums of others depend on */
-    placed *kinds[N_STAGES];      /* [n_kinds] that differ */
+    const weft_program **reduces;  /* [world] the same with only their REDUCEs: all that the other ranks' sums
+                                   * depend on */
+    placed *kinds[N_STAGES];       /* [n_kinds] distinct programs */
     int32_t n_kinds[N_STAGES], room[N_STAGES];
-    int32_t *leaves, *others; /* [leaves] of a step: which leaf of one program is which of another */
+    int32_t *leaves, *others; /* [leaves] of a step: mapping between the micro-batches of two programs */
 } surveyor;
 
 static const weft_stage *stage_of(const weft_plan *plan, int stage) {
     return stage == TRAIN ? &plan->train : &plan->evaluate;
 }
 
-/* ---- programs that are alike ---- */
+/* ---- equality of programs ---- */
 
 static bool same_leaf(surveyor *self, int32_t a, int32_t b) {
     if (a < 0 || b < 0) return a == b;
@@ -48,7 +49,7 @@ static bool same_event(surveyor *self, const weft_event *a, const weft_event *b)
            a->waits == b->waits && a->what == b->what && a->scope == b->scope && same_leaf(self, a->leaf, b->leaf);
 }
 
-/* True if the programs differ in the numbers of leaves and peers alone. */
+/* Returns true if the programs differ only in the numbers of micro-batches and peers. */
 static bool programs_alike(surveyor *self, const weft_program *a, const weft_program *b) {
     bool same = a->n_events == b->n_events;
     memset(self->leaves, 0xFF, (size_t)a->leaves * sizeof *self->leaves);
@@ -82,7 +83,7 @@ static weft_status make_room(surveyor *self, int stage, weft_error *err) {
     return WEFT_OK;
 }
 
-/* The program is placed. */
+/* Places the program. */
 static placed *add_kind(surveyor *self, int stage, weft_program *program) {
     placed *kind = &self->kinds[stage][self->n_kinds[stage]++];
     memset(kind, 0, sizeof *kind);
@@ -93,7 +94,7 @@ static placed *add_kind(surveyor *self, int stage, weft_program *program) {
     return kind;
 }
 
-/* Takes the program over: kept as the first of its kind, or freed. What the plan has placed is placed once. */
+/* Takes ownership of the program: keeps it as the first of its kind, or frees it. Reuses a placement of the plan. */
 static weft_status find_kind(surveyor *self, placed **out, int stage, weft_program *program, weft_error *err) {
     const weft_stage *of = stage_of(self->plan, stage);
     weft_status status = make_room(self, stage, err);
@@ -111,7 +112,8 @@ static weft_status find_kind(surveyor *self, placed **out, int stage, weft_progr
     return status;
 }
 
-/* Sums that wait on the rank: the same on all that run alike, where all ranks take part in each. */
+/* Plans the partial sums stored on the rank: equal for ranks with equal programs, if all ranks take part in each sum.
+ */
 static weft_status plan_partials(const surveyor *self, weft_plan *rank, placed *kind, weft_error *err) {
     const int32_t r = rank->rank;
     const weft_program *own = self->reduces[r];
@@ -139,7 +141,7 @@ static int64_t count_elements(const weft_hold *hold, const weft_declared *declar
     return n;
 }
 
-/* Of what is kept, padding left out. */
+/* Returns the bytes of the rank's shards, without padding. */
 static int64_t parameter_bytes(const weft_hold *hold, const weft_declared *declared) {
     int64_t bytes = 0, begin = 0, end = 0, at = 0;
     for (int32_t i = 0; i < declared->n_parameters; i++) {
@@ -195,7 +197,7 @@ static weft_status survey_rank(surveyor *self, int32_t r, weft_error *err) {
 
 /* ---- all ranks ---- */
 
-/* A rank's program, and its REDUCEs alone. */
+/* Compiles a rank's program, and one of its REDUCEs only. */
 static weft_status compile_rank(surveyor *self, int32_t rank, weft_error *err) {
     weft_program *program = NULL, *reduces = NULL;
     weft_status status = compile_program(self, &program, TRAIN, rank, err);

@@ -8,7 +8,7 @@
 
 enum { NAME = 28 };
 
-/* ---- ranks that are alike ---- */
+/* ---- equal ranks ---- */
 
 static bool ranks_plan_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
     return memcmp(&a->bytes, &b->bytes, sizeof a->bytes) == 0 && a->padding == b->padding && a->kept == b->kept &&
@@ -16,14 +16,14 @@ static bool ranks_plan_alike(const weft_rank_plan *a, const weft_rank_plan *b) {
            memcmp(a->events, b->events, sizeof a->events) == 0;
 }
 
-/* True if no rank before it is like this one. */
+/* Returns true if no earlier rank equals this one. */
 static bool is_first(const weft_survey *self, int32_t rank) {
     for (int32_t r = 0; r < rank; r++)
         if (ranks_plan_alike(&self->ranks[r], &self->ranks[rank])) return false;
     return true;
 }
 
-/* "0-6, 8": the ranks that are like this one; those that find no room are told by their number. */
+/* Writes "0-6, 8": the ranks that equal this one; ranks that do not fit into the text are counted. */
 static void name_ranks(const weft_survey *self, char *text, int32_t rank) {
     size_t n = 0;
     int32_t left = 0;
@@ -41,7 +41,7 @@ static void name_ranks(const weft_survey *self, char *text, int32_t rank) {
 
 /* ---- tables ---- */
 
-/* A line for each kind of rank: its ranks, and what `print` says of them. */
+/* Prints a line for each kind of rank: its ranks, and the output of `print`. */
 static void print_rank_rows(const weft_survey *self, FILE *to,
                             void (*print)(const weft_survey *self, const weft_rank_plan *plan, FILE *to)) {
     for (int32_t rank = 0; rank < self->world; rank++) {
@@ -72,7 +72,7 @@ static void print_memory(const weft_survey *self, FILE *to) {
     print_rank_rows(self, to, print_memory_row);
 }
 
-/* True if some rank sends bytes of this kind. */
+/* Returns true if any rank sends bytes of this kind. */
 static bool is_sent(const weft_survey *self, int32_t kind) {
     for (int32_t rank = 0; rank < self->world; rank++)
         if (self->ranks[rank].sent[kind] > 0) return true;
@@ -104,7 +104,7 @@ void weft_survey_print(const weft_survey *self, FILE *to) {
 
 typedef void link_fn(void *context, int32_t from, int32_t first, int32_t last, int64_t bytes);
 
-/* Receivers of as many bytes that follow one another are one call. */
+/* Calls visit for the links; consecutive receivers of equally many bytes are one call. */
 static bool visit_links(const weft_survey *self, link_fn *visit, void *context) {
     int64_t *to = malloc((size_t)self->world * sizeof *to);
     for (int32_t rank = 0; to != NULL && rank < self->world; rank++) {
@@ -145,7 +145,7 @@ json_t *weft_survey_links_array(const weft_survey *self) {
 
 /* ---- objects ---- */
 
-/* {"name": bytes} of numbers [first, n). */
+/* Returns {"name": bytes} of numbers [first, n). */
 static json_t *bytes_object(const int64_t *bytes, int first, int n, const char *(*name)(int32_t index)) {
     json_t *object = json_object();
     for (int i = first; i < n; i++) (void)json_object_set_new(object, name(i), json_integer(bytes[i]));

@@ -1,5 +1,4 @@
-/* host/report/survey_table.h: what all ranks take and send, as tables and as objects; ranks that are alike share
- * a row. */
+/* host/report/survey_table.h: memory and traffic of all ranks, as tables and as objects; equal ranks share a row. */
 #ifndef WEFT_HOST_REPORT_SURVEY_TABLE_H
 #define WEFT_HOST_REPORT_SURVEY_TABLE_H
 
@@ -8,17 +7,17 @@
 #include <jansson.h>
 
 void weft_survey_print(const weft_survey *survey, FILE *to);
-/* Who sends how much to whom. */
+/* Prints the bytes between each pair of ranks. */
 weft_status weft_survey_print_links(const weft_survey *survey, FILE *to, weft_error *err);
 
 json_t *weft_memory_object(const weft_plan_bytes *bytes);
-/* An object per row, with the numbers of its ranks. */
+/* Returns an object per row, with the numbers of its ranks. */
 json_t *weft_survey_array(const weft_survey *survey);
-/* [{"from": 0, "to": [1, 3], "bytes": 4096}]: to each rank from the first to the last. NULL: no memory. */
+/* Returns [{"from": 0, "to": [1, 3], "bytes": 4096}]: to each rank from the first to the last. NULL: no memory. */
 json_t *weft_survey_links_array(const weft_survey *survey);
 
-/* Of each unit, each parameter and the whole model how much of it a rank keeps, a line each; of units and of parameters
- * the first and the last `ends`, 0: all. */
+/* Prints the size of a rank's shard of each unit, each parameter and the complete model, a line each. Of units and of
+ * parameters only the first and the last `ends`, 0: all. */
 void weft_sharding_print(const weft_plan *plan, const weft_hold *hold, int32_t rank, int32_t ends, FILE *to);
 json_t *weft_sharding_object(const weft_plan *plan, const weft_hold *hold, int32_t rank);
 

@@ -1,5 +1,5 @@
-/* host/report/threads.c: see threads.h. Segments run by themselves, by several threads and by one in turn, so that
- * both meet the same machine; those that do the same work are measured once and count as often as they are. */
+/* host/report/threads.c: see threads.h. Segments run in isolation, alternately on several threads and on one, so that
+ * both run under the same load. Segments with equal work are measured once and weighted by their number. */
 #include "report/threads.h"
 
 #include "base/clock.h"
@@ -11,8 +11,8 @@
 #include <weft/team.h>
 
 enum { LEAST_ROUNDS = 3, MOST_ROUNDS = 15, MOST_PARAMETERS = 1 << 25 };
-static const double most_flops = 1e9;      /* of the segments that are measured, once each; more is worth any team */
-static const double enough_seconds = 0.02; /* of one segment, beyond which it is not timed again */
+static const double most_flops = 1e9;      /* of the measured segments, once each; with more work any team pays off */
+static const double enough_seconds = 0.02; /* of one segment, after which it is not timed again */
 static const double clearly = 1.15;
 
 typedef struct duel {
@@ -26,7 +26,7 @@ static const weft_device_team *find_team(const weft_engine *engine) {
     return team != NULL && WEFT_WHOLE(team, weft_device_team) && team->resize != NULL ? team : NULL;
 }
 
-/* How often each segment's work is done, under the first that does it; false: it is much. */
+/* Counts equal segments under the first of them; false: the work is large. */
 static bool count_segments(int32_t *times, const weft_engine *engine, int32_t places) {
     double flops = 0.0;
     for (int32_t segment = 0; segment < engine->plan.declared->n_segments; segment++) {
@@ -72,7 +72,7 @@ static double middle_of(double *seconds, int32_t n) {
     return seconds[n / 2];
 }
 
-/* The first call of each warms up. Counts it `times` times. */
+/* Compares one segment; the first call of each is a warm-up. Weights the result by `times`. */
 static weft_status compare_segment(duel *self, weft_threads *out, int32_t segment, int32_t times, weft_error *err) {
     double several[MOST_ROUNDS], one[MOST_ROUNDS], spent = 0.0, unused = 0.0;
     int32_t n = 0;

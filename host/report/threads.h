@@ -1,23 +1,23 @@
-/* host/report/threads.h: whether one thread would train faster than the several that the device uses: where kernels
- * are done sooner than a team has met (a small model), or members of it do not run when they are waited for (a busy
- * machine). */
+/* host/report/threads.h: measures whether one thread would train faster than the device's team of threads. This happens
+ * if kernels are shorter than the team's synchronization (a small model), or if threads are not scheduled while others
+ * wait for them (a busy machine). */
 #ifndef WEFT_HOST_REPORT_THREADS_H
 #define WEFT_HOST_REPORT_THREADS_H
 
 #include "run/state.h"
 
-/* Seconds of FORWARD and BACKWARD of a leaf by as many threads as the device has, and by one. */
+/* Seconds of FORWARD and BACKWARD of a micro-batch with all threads of the device, and with one. */
 typedef struct weft_threads {
     int32_t n;
-    double several, one; /* 0: not measured */
+    double several, one; /* 0: unmeasured */
 } weft_threads;
 
-/* Takes a tenth of a second or so, and nothing where it need not be asked: the device has one thread, or cannot do with
- * fewer (weft/team.h), or the work is so much that any team is worth its meeting. The engine is prepared for training
- * and not allocated. */
+/* Measures for about a tenth of a second. Skips the measurement if the device has one thread, cannot use fewer
+ * (weft/team.h), or the work is so large that any team pays off. The engine is prepared for training and not allocated.
+ */
 weft_status weft_threads_compare(weft_threads *out, weft_engine *engine, weft_error *err);
 
-/* By more than what such a measurement is off by. */
+/* Returns true if the difference exceeds the measurement error. */
 bool weft_threads_one_is_faster(const weft_threads *self);
 
 #endif

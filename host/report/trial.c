@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-/* Without the parts that the session has opened, so far as the file does not name them. */
+/* Excludes the parts that the session has opened, unless the file names them. */
 #define NEEDS                                                                                                          \
     (WEFT_NEEDS_ALL & ~(WEFT_NEEDS(WEFT_PART_DATA) | WEFT_NEEDS(WEFT_PART_TOKENIZER) | WEFT_NEEDS(WEFT_PART_COMM)))
 
@@ -45,10 +45,10 @@ static weft_status make_plan(weft_need *out, const weft_fit_question *question, 
 
 weft_status weft_trial_plan(weft_need *out, const weft_fit_question *question, const weft_trial *trial,
                             weft_error *err) {
-    const int32_t level = weft_services_log_level(WEFT_LOG_ERROR); /* all there is to say was said of the session */
+    const int32_t level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the session */
     weft_run *run = NULL;
     weft_status status = WEFT_OK;
-    weft_show_want(-1, -1, NULL); /* that of the session is kept already */
+    weft_show_want(-1, -1, NULL); /* the session's setting is stored already */
     status = open_run(&run, question, trial, err);
     if (status == WEFT_OK) status = make_plan(out, question, run, trial, err);
     weft_run_close(run);

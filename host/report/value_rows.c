@@ -1,5 +1,5 @@
-/* host/report/value_rows.c: see value_rows.h. Nine digits say an fp32 number exactly, seven are what a person
- * compares. */
+/* host/report/value_rows.c: see value_rows.h. Nine digits represent an fp32 number exactly; seven are enough for people
+ * to compare. */
 #include "report/value_rows.h"
 
 #include <stdio.h>

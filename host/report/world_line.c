@@ -19,8 +19,8 @@ static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
     return (const weft_key *)((const char *)plugin->keys + i * plugin->key_stride);
 }
 
-/* The name of the i-th setting of the strategy, in the order of its own keys and then of those of the host that it
- * offers; value NULL: one that says nothing. False: there are no more. */
+/* Returns the name of the i-th setting of the strategy, first its own keys, then the host keys that it offers; value
+ * NULL: omitted. Returns false past the end. */
 static bool setting_at(const weft_run *run, uint64_t i, const char **name, const char **value) {
     const weft_loaded *loaded = run->parts[WEFT_PART_STRATEGY].loaded;
     const uint64_t n = loaded->plugin->n_keys;
@@ -79,7 +79,7 @@ static json_t *scale_object(const weft_loss_scale *scale) {
     return json_pack("{s:f, s:I}", "scale", (double)scale->scale, "skipped_steps", (json_int_t)scale->skipped);
 }
 
-/* JSON has no number for a loss that overflowed. */
+/* Returns null for a loss that overflowed, which JSON cannot represent. */
 static json_t *loss_json(double loss) {
     return isfinite(loss) ? json_real(loss) : json_null();
 }
@@ -126,7 +126,7 @@ void weft_world_tell_alone(const weft_session *session) {
              id, usual);
 }
 
-/* "; the machine is busy: 9.1 processes want its 2 processors", where they do. */
+/* Formats "; the machine is busy: 9.1 processes want its 2 processors", if it is. */
 static void describe_load(char *out, size_t size) {
     const long processors = sysconf(_SC_NPROCESSORS_ONLN);
     double load = 0.0;
@@ -139,7 +139,9 @@ static void describe_load(char *out, size_t size) {
 void weft_world_tell_threads(const weft_session *session) {
     weft_threads found;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE], busy[120];
-    if (weft_threads_compare(&found, session->engine, NULL) != WEFT_OK) return; /* the run meets it again, and tells */
+    if (weft_threads_compare(&found, session->engine, NULL) != WEFT_OK)
+        return; /* the run hits the same error and
+                                                                                 * reports it */
     if (!weft_threads_one_is_faster(&found)) return;
     describe_load(busy, sizeof busy);
     weft_log(

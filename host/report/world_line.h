@@ -1,5 +1,5 @@
-/* host/report/world_line.h: who trains, how the work is split, and what is said of the sums: before a run and after
- * it. */
+/* host/report/world_line.h: prints the ranks, the distribution of the work, and the reduction of gradients, before a
+ * run and after it. */
 #ifndef WEFT_HOST_REPORT_WORLD_LINE_H
 #define WEFT_HOST_REPORT_WORLD_LINE_H
 
@@ -7,33 +7,33 @@
 
 #include <jansson.h>
 
-/* What a run came to, of the steps of this process. */
+/* Result of a run, over the steps of this process. */
 typedef struct weft_run_result {
     int64_t steps;
-    double first_loss, last_loss; /* in training */
+    double first_loss, last_loss; /* training loss */
     double last_lr;
 } weft_run_result;
 
-/* Precision and every plugin, in one line; result: of the run once it has ended, NULL before. */
+/* Prints precision and every plugin in one line; result: of the finished run, NULL before. */
 void weft_run_print(const weft_session *session, const weft_run_result *result, int width, FILE *to);
-/* The same with the world and the strategy's settings. NULL: no memory. */
+/* Returns the same with the world and the strategy's settings. NULL: no memory. */
 json_t *weft_run_object(const weft_session *session, const weft_run_result *result);
 
-/* Ranks, nodes, the strategy with its settings; replicas and leaves. width: of the words in front. */
+/* Prints ranks, nodes, the strategy with its settings, replicas and micro-batches. width: of the labels. */
 void weft_world_print(const weft_session *session, int width, FILE *to);
-/* A notice where a strategy for several ranks has one. */
+/* Prints a notice if a strategy for several ranks runs on one. */
 void weft_world_tell_alone(const weft_session *session);
-/* A notice where one thread would be faster than the device's several. Measures, where that may be (report/threads.h):
+/* Prints a notice if one thread would be faster than the device's team. May measure (report/threads.h), so call it
  * before the session is started. [rank 0] */
 void weft_world_tell_threads(const weft_session *session);
-/* The same where 16 bits, in which the run computes, are slower than fp32 (report/precision.h). [rank 0] */
+/* Prints a notice if the run's 16-bit type is slower than fp32 (report/precision.h). [rank 0] */
 void weft_world_tell_precision(const weft_session *session);
-/* How the leaves' gradients are summed, and whether that is covered by the contract of equal bits. */
+/* Prints how the micro-batches' gradients are summed, and whether the sum is deterministic across ranks. */
 void weft_sums_print(const weft_session *session, int width, FILE *to);
-/* Which rows of each step every rank takes: rank 0 tells of all, any other of itself; nothing where there is one
- * replica. */
+/* Prints the sequences that every rank processes in each step: rank 0 prints all ranks, any other only itself. No
+ * output with one replica. */
 void weft_batches_print(const weft_session *session, FILE *to);
-/* The same of one step, with the ids of each rank's first row; also where there is one replica. */
+/* Prints the sequences of one step, with the ids of each rank's first one; also with one replica. */
 weft_status weft_samples_print(const weft_session *session, int64_t step, FILE *to, weft_error *err);
 
 #endif

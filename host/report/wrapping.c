@@ -49,7 +49,7 @@ double weft_wrapped_percent(const weft_wrapped *self, const weft_declared *decla
 
 /* ---- print ---- */
 
-/* Elements of parameters in units that a policy made. */
+/* Returns the elements of parameters in units that a policy made. */
 static int64_t elements_wrapped(const weft_declared *declared, const weft_layout *layout) {
     int64_t sum = 0;
     for (int32_t p = 0; p < declared->n_parameters; p++)

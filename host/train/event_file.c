@@ -14,7 +14,7 @@
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 enum { MESSAGE_BYTES = 1024 };
 
-/* Never more than it has room for: tags are the host's own, and short. */
+/* Never overflows: tags are the host's own, and short. */
 typedef struct message {
     unsigned char bytes[MESSAGE_BYTES];
     size_t n;
@@ -38,7 +38,7 @@ static void put_key(message *self, uint32_t field, uint32_t type) {
     put_varint(self, field << 3 | type);
 }
 
-/* A number's bytes, the lowest first, whatever the machine's order. */
+/* Appends a number's bytes in little-endian order on any machine. */
 static void put_little(message *self, uint64_t value, size_t n) {
     for (size_t i = 0; i < n; i++) {
         const unsigned char byte = (unsigned char)(value >> (8 * i));
@@ -66,7 +66,7 @@ static void put_text(message *self, uint32_t field, const void *text, size_t n) 
     put_bytes(self, text, n);
 }
 
-/* wall_time and step, which every event has. */
+/* Writes wall_time and step, the fields of every event. */
 static message begin_event(uint64_t step) {
     message event = {.n = 0};
     struct timespec now;
@@ -79,8 +79,8 @@ static message begin_event(uint64_t step) {
 
 /* ---- a record ---- */
 
-/* CRC32C (Castagnoli), reflected; then masked, as a checksum of bytes that hold checksums should be. Events are few and
- * small: a bit at a time is enough. */
+/* Computes the masked CRC32C (Castagnoli, reflected). The mask is for checksums of data that contains checksums. Events
+ * are few and small, so one bit at a time is fast enough. */
 static uint32_t masked_crc(const unsigned char *bytes, size_t n) {
     uint32_t crc = ~0u;
     for (size_t i = 0; i < n; i++) {
@@ -105,7 +105,7 @@ static weft_status write_record(weft_event_file *self, const message *event, wef
 
 /* ---- the file ---- */
 
-/* What a reader expects first, and where this process begins. */
+/* Writes the version that readers expect first, and this process's start step. */
 static weft_status write_beginning(weft_event_file *self, uint64_t step, weft_error *err) {
     static const char version[] = "brain.Event:2";
     static const unsigned char start[] = {1 << 3 | VARINT, 1};
@@ -124,7 +124,7 @@ weft_status weft_event_file_open(weft_event_file *self, const char *directory, u
     memset(self, 0, sizeof *self);
     if (status != WEFT_OK) return status;
     (void)gethostname(host, sizeof host - 1);
-    /* Readers take the files of a directory in the order of their names: ten digits of time come first. */
+    /* Readers sort a directory's files by name, so the name starts with ten digits of time. */
     (void)snprintf(self->path, sizeof self->path, "%s/events.out.tfevents.%010lld.%s.%ld", directory,
                    (long long)time(NULL), host, (long)getpid());
     self->file = fopen(self->path, "wxe");

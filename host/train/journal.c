@@ -7,7 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The object's text without its braces, to be freed; takes the object over. NULL: no memory. */
+/* Returns the object's text without its braces, which the caller frees. Takes ownership of the object. NULL: no memory.
+ */
 static char *json_fields(json_t *object) {
     char *text = object == NULL ? NULL : json_dumps(object, JSON_REAL_PRECISION(9));
     const size_t n = text == NULL ? 0 : strlen(text);
@@ -80,10 +81,10 @@ static bool line_is_due(const weft_session *session, uint64_t step) {
            step % (uint64_t)session->run->settings.run.metrics_every == 0;
 }
 
-/* A line of metrics: what a step came to, and what has been since the last line. */
+/* A line of metrics: the result of a step, and the totals since the last line. */
 typedef struct metrics {
     double loss, lr, norm, epoch, speed, resident;
-    double scale; /* 0: losses are not scaled */
+    double scale; /* 0: no loss scaling */
     int64_t targets, skipped;
     bool overflowed;
 } metrics;
@@ -107,7 +108,7 @@ static metrics make_metrics(const weft_journal *self, uint64_t step, const weft_
     return out;
 }
 
-/* The names that Hugging Face's trainer gives them. */
+/* Uses the names of Hugging Face's Trainer. */
 static weft_status write_metrics_events(weft_journal *self, uint64_t step, const metrics *m, weft_error *err) {
     const weft_scalar all[] = {
         {"train/loss", m->loss},
@@ -127,13 +128,13 @@ static weft_status write_metrics_events(weft_journal *self, uint64_t step, const
     return weft_event_file_add(&self->events, step, scalars, n, err);
 }
 
-/* A skipped step's norm, and its loss where that overflowed, are no numbers of JSON. */
+/* Writes null for a number that JSON cannot represent: a skipped step's norm, and its loss if that overflowed. */
 static const char *write_number(char out[40], double x) {
     (void)snprintf(out, 40, isfinite(x) ? "%.17g" : "null", x);
     return out;
 }
 
-/* Of fp16 alone. */
+/* Writes the loss scale; only for fp16. */
 static void write_scale(char out[120], const metrics *m) {
     out[0] = '\0';
     if (m->scale > 0.0)
@@ -141,7 +142,8 @@ static void write_scale(char out[120], const metrics *m) {
                        m->overflowed ? "true" : "false", (long long)m->skipped);
 }
 
-/* The first fields are the run's, with the same bits whenever it is made again; the others are this machine's. */
+/* Writes a line of metrics. The first fields are bit-identical in every repetition of the run; the others depend on the
+ * machine. */
 static weft_status write_metrics(weft_journal *self, uint64_t step, const weft_step_result *result, weft_error *err) {
     const metrics m = make_metrics(self, step, result);
     char fields[1024], loss[40], norm[40], scale[120];
@@ -205,7 +207,7 @@ weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *e
     json_t *rows = NULL;
     weft_status status = WEFT_OK;
     const int64_t n = self->since_row.n_steps;
-    if (n == 0) return WEFT_OK; /* alike on all ranks */
+    if (n == 0) return WEFT_OK; /* identical on all ranks */
     weft_rank_row_memory(&self->since_row, self->session);
     status = weft_rank_rows_array(&rows, self->session, &self->since_row, err);
     memset(&self->since_row, 0, sizeof self->since_row);

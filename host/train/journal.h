@@ -1,5 +1,5 @@
-/* host/train/journal.h: what a training run notes while it runs. Rank 0 writes it into the records (records.h); every
- * rank keeps its own row of times, which come together at saves and at the end. */
+/* host/train/journal.h: run log of a training process. Rank 0 writes it to the records (records.h). Every rank measures
+ * its own times, which are gathered at saves and at the end. */
 #ifndef WEFT_HOST_TRAIN_JOURNAL_H
 #define WEFT_HOST_TRAIN_JOURNAL_H
 
@@ -8,7 +8,7 @@
 #include "train/event_file.h"
 #include "train/records.h"
 
-/* What has been since the last line of metrics. */
+/* Totals since the last line of metrics. */
 typedef struct weft_metrics_span {
     int64_t targets;
     weft_rank_row row;
@@ -16,32 +16,32 @@ typedef struct weft_metrics_span {
 
 typedef struct weft_journal {
     const weft_session *session;
-    weft_records records;   /* open on rank 0 alone */
-    weft_event_file events; /* the same, where [run] tensorboard asks for it */
+    weft_records records;   /* open only on rank 0 */
+    weft_event_file events; /* the same, if [run] tensorboard is set */
     weft_metrics_span since_line;
     weft_rank_row since_row; /* of this rank, since the last line of phases */
 } weft_journal;
 
-/* Rank 0 opens the records in `directory`, which must outlive them, cut back to the checkpoint that this process
- * resumed from (NULL: none), and records the start. begin: weft_clock_seconds of this process's beginning.
- * [collective] */
+/* Opens the records in `directory` on rank 0, truncates them to the checkpoint that this process resumed from (NULL:
+ * new run), and records the start. directory must outlive the journal. begin: weft_clock_seconds at this process's
+ * start. [collective] */
 weft_status weft_journal_open(weft_journal *self, const weft_session *session, const char *directory,
                               const weft_checkpoint_state *resumed_from, double begin, weft_error *err);
 void weft_journal_close(weft_journal *self); /* a zeroed one is fine */
 
-/* A step that took `seconds`; what its trace says is read now. Writes a line where one is due. */
+/* Records a step that took `seconds`, and reads its trace. Writes a line if one is due. */
 weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step_result *result, double seconds,
                               weft_error *err);
 weft_status weft_journal_evaluation(weft_journal *self, uint64_t step, const weft_evaluation *evaluation,
                                     weft_error *err);
-/* what: "checkpoint" or "model"; seconds that it held training, and those that it took beside; best: of the lowest
- * evaluation loss so far. */
+/* Records a save. what: "checkpoint" or "model"; held: seconds that blocked training; beside: seconds of asynchronous
+ * writing; best: lowest evaluation loss so far. */
 weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *what, double held, double beside,
                               bool best, weft_error *err);
-/* What each rank's time went to since the last such line; nothing where no step was made. Rank 0 may fail alone.
+/* Records each rank's time by phase since the last such line; skipped without steps. May fail on rank 0 only.
  * [collective] */
 weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *err);
-/* Also beside whoever writes lines. */
+/* Syncs the records; also concurrently with a writer. */
 weft_status weft_journal_sync(weft_journal *self, weft_error *err);
 
 #endif

@@ -66,7 +66,7 @@ weft_status weft_output_check(const weft_output *output, weft_error *err) {
                           output->directory);
 }
 
-/* Sets *name to one of the names of a run's files that is there; NULL: none is. */
+/* Sets *name to an existing file of a run, or to NULL. */
 static weft_status find_left(const char **name, const weft_output *output, weft_error *err) {
     *name = NULL;
     for (int i = 0; i < N_LEFT && *name == NULL; i++) {
@@ -81,7 +81,7 @@ static weft_status find_left(const char **name, const weft_output *output, weft_
     return WEFT_OK;
 }
 
-/* A run makes its lock first and its record of starts before it trains. */
+/* Detects an earlier run: it creates its lock first and its record of starts before it trains. */
 static weft_status had_run(bool *out, const weft_output *output, weft_error *err) {
     char path[4096];
     weft_status status = WEFT_OK;
@@ -113,13 +113,14 @@ static weft_status judge_directory(const weft_output *output, weft_output_mode m
     return WEFT_OK;
 }
 
-/* A lock that was made for nothing would pass for that of a run. */
+/* Removes an unused lock, which would look like that of a run. */
 static void drop_lock(const weft_output *output) {
     char path[4096];
     if (output->made_lock && weft_output_path(output, path, sizeof path, ".lock", NULL) == WEFT_OK) (void)unlink(path);
 }
 
-/* A resume is checked before the directory is made: a mistyped [run] out leaves nothing behind. */
+/* Takes the directory. A resume is checked before the directory is created, so that a mistyped [run] out leaves no
+ * files. */
 static weft_status take_directory(weft_output *output, weft_output_mode mode, weft_error *err) {
     weft_status status = mode == WEFT_OUTPUT_RESUME ? judge_directory(output, mode, err) : WEFT_OK;
     if (status == WEFT_OK) status = weft_tree_make(output->directory, err);
@@ -129,7 +130,7 @@ static weft_status take_directory(weft_output *output, weft_output_mode mode, we
     return status;
 }
 
-/* "config.ini.4711.tmp" */
+/* Removes files like "config.ini.4711.tmp". */
 static weft_status remove_if_temporary(void *context, const char *name, weft_error *err) {
     const weft_output *output = context;
     char path[4096];
@@ -191,7 +192,7 @@ weft_status weft_output_clear(weft_output *output, weft_error *err) {
     return status;
 }
 
-/* True if `inside` is `path` or lies below it; both are real paths. */
+/* Returns true if `inside` is `path` or below it; both are real paths. */
 static bool lies_in(const char *inside, const char *path) {
     const size_t n = strlen(path);
     return strncmp(inside, path, n) == 0 && (inside[n] == '\0' || inside[n] == '/');

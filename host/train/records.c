@@ -24,21 +24,21 @@ static weft_status record_path(char path[4096], const weft_records *self, int32_
                           weft_record_name(kind));
 }
 
-/* ---- cutting back ---- */
+/* ---- truncation ---- */
 
-/* What is kept of the files. */
+/* State of the truncation. */
 typedef struct cut {
-    const weft_records_end *end; /* NULL: nothing is kept */
+    const weft_records_end *end; /* NULL: keep no lines */
     int32_t kind;
     const char *path;
     const weft_host *host;
-    double seconds;    /* the latest of the lines that are kept */
-    int64_t every;     /* the most steps between two lines of metrics, under any start of the run; 0: not known */
-    uint64_t previous; /* step of the metrics line that was kept last */
-    bool warned;       /* of a damaged line since then */
+    double seconds;    /* the latest of the kept lines */
+    int64_t every;     /* largest interval between two lines of metrics under any start of the run; 0: unknown */
+    uint64_t previous; /* step of the last kept metrics line */
+    bool warned;       /* about a damaged line since then */
 } cut;
 
-/* A record; NULL: the line is none. A last line without an end is that of a run that was cut short. */
+/* Parses a record; NULL: invalid. A last line without a newline is from an interrupted run. */
 static json_t *read_line(cut *self, const char *line, size_t n, int64_t number) {
     json_t *record = NULL;
     if (line[n - 1] == '\n') (void)weft_json_parse(&record, line, n, 0, self->path, NULL);
@@ -50,7 +50,7 @@ static json_t *read_line(cut *self, const char *line, size_t n, int64_t number) 
     return NULL;
 }
 
-/* Raises `every` to what a line of starts.jsonl was configured with. */
+/* Raises `every` to the interval configured in a line of starts.jsonl. */
 static void take_start(cut *self, const json_t *record) {
     const json_t *keys = json_object_get(record, "config");
     int64_t every = 0;
@@ -64,7 +64,7 @@ static void take_start(cut *self, const json_t *record) {
     else if (self->every != 0 && every > self->every) self->every = every;
 }
 
-/* next: the step of the metrics line that follows, or one more than the last step. */
+/* Reports a gap before `next`: the step of the following metrics line, or one more than the last step. */
 static void report_gap(cut *self, uint64_t next) {
     const uint64_t first = self->previous + 1, most = self->previous == 0 ? 1 : (uint64_t)self->every;
     if (self->every > 0 && !self->warned && next > self->previous + most)
@@ -79,7 +79,7 @@ static bool belongs(const cut *self, uint64_t step) {
     return self->kind != WEFT_RECORD_EVALUATIONS || step < self->end->step || self->end->is_evaluated;
 }
 
-/* False: the line is dropped. */
+/* Returns false if the line is dropped. */
 static bool keep_line(cut *self, const char *line, size_t n, int64_t number) {
     json_t *record = read_line(self, line, n, number);
     const json_int_t step = json_integer_value(json_object_get(record, "step"));
@@ -98,13 +98,15 @@ static weft_status copy_lines(cut *self, FILE *to, FILE *from, weft_error *err) 
     ssize_t n = 0;
     weft_status status = WEFT_OK;
     for (int64_t number = 1; (n = getline(&line, &capacity, from)) > 0; number++)
-        if (keep_line(self, line, (size_t)n, number)) (void)fwrite(line, 1, (size_t)n, to); /* commit sees a failure */
+        if (keep_line(self, line, (size_t)n, number))
+            (void)fwrite(line, 1, (size_t)n, to); /* commit detects a
+                                                                                             * failure */
     if (!feof(from)) status = weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be read: %s", self->path, strerror(errno));
     free(line);
     return status;
 }
 
-/* The lines that stay, as a new file that replaces the old one. */
+/* Writes the kept lines to a new file that replaces the old one. */
 static weft_status cut_back(cut *self, weft_error *err) {
     weft_file file;
     weft_status status = WEFT_OK;
@@ -119,7 +121,7 @@ static weft_status cut_back(cut *self, weft_error *err) {
     return status;
 }
 
-/* Up to the last step fewer lines than `every` may lack. */
+/* Checks the end: at most `every` - 1 lines may be missing before the last step. */
 static void report_end(cut *kept) {
     const uint64_t last = kept->end->step;
     if (kept->previous < last && (kept->previous == 0 || last - kept->previous >= (uint64_t)kept->every))

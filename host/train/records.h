@@ -1,12 +1,12 @@
-/* host/train/records.h: the records of a run: a file per kind in its directory, an object per line, each beginning
- * {"step": N, ... Lines are appended; a run that goes on from step N first cuts every file back to what stood at N, so
- * that no line tells of what was not kept. docs/records.md has the fields.
+/* host/train/records.h: the records of a run: one JSON-lines file per kind in its directory. Each line begins with
+ * {"step": N, ... Lines are appended. A run that resumes at step N first truncates every file to its lines at N, so
+ * that no line describes discarded work. docs/records.md has the fields.
  *
- *     starts.jsonl        per process that trained: what it was asked for, and what it planned
+ *     starts.jsonl        per training process: its request and its plan
  *     metrics.jsonl       per optimizer step, or every [run] metrics_every
  *     evaluations.jsonl   per evaluation
  *     checkpoints.jsonl   per save
- *     phases.jsonl        per save and at the end: what each rank's time went to, and its memory
+ *     phases.jsonl        per save and at the end: each rank's time by phase, and its memory
  */
 #ifndef WEFT_HOST_TRAIN_RECORDS_H
 #define WEFT_HOST_TRAIN_RECORDS_H
@@ -27,33 +27,34 @@ typedef enum weft_record_kind {
 const char *weft_record_name(int32_t kind); /* "metrics.jsonl" */
 
 typedef struct weft_records {
-    const char *directory; /* of the run; must outlive them. NULL: not open, and nothing is written */
+    const char *directory; /* of the run; must outlive them. NULL: closed, no output */
     FILE *files[WEFT_N_RECORDS];
-    double begin; /* weft_clock_seconds at which this process's time begins, less what earlier ones have taken */
+    double begin; /* weft_clock_seconds at this process's start, minus the time of earlier processes */
 } weft_records;
 
-/* Where the records of a run that is resumed end. */
+/* The end of a resumed run's records. */
 typedef struct weft_records_end {
     uint64_t step;
-    bool is_evaluated;     /* the checkpoint has the loss of an evaluation at this step: it is not made again */
-    int64_t metrics_every; /* [run] metrics_every of now */
+    bool is_evaluated;     /* the checkpoint has the evaluation loss of this step, so the evaluation is not
+                            * repeated */
+    int64_t metrics_every; /* the current [run] metrics_every */
 } weft_records_end;
 
-/* Cuts all files back to what belongs to `end` (NULL: to nothing) and opens them to append. A torn last line is dropped
- * silently: a process was killed while it wrote it; any other line that is no record is dropped with a warning. A gap
- * in the steps of metrics.jsonl is a warning, too. begin: of this process's work. Time continues where the kept lines
- * end. To be closed also after a failure. */
+/* Truncates all files to `end` (NULL: to empty) and opens them for appending. A torn last line is dropped silently: a
+ * process was killed while it wrote it. Any other invalid line is dropped with a warning. A gap in the steps of
+ * metrics.jsonl is a warning, too. begin: start of this process's work. Time continues at the end of the kept lines.
+ * Close it also after a failure. */
 weft_status weft_records_open(weft_records *self, const char *directory, const weft_records_end *end, double begin,
                               const weft_host *host, weft_error *err);
 void weft_records_close(weft_records *self); /* a zeroed one is fine */
 
-/* Seconds that the run has been at work, all its processes together. */
+/* Returns the run's total work time in seconds, over all its processes. */
 double weft_records_seconds(const weft_records *self);
 
-/* Appends {"step": step, FIELDS, "seconds": ..., "time": ...} in one piece. fields: as in JSON, without braces. */
+/* Appends {"step": step, FIELDS, "seconds": ..., "time": ...} with one write. fields: JSON without braces. */
 weft_status weft_records_add(weft_records *self, int32_t kind, uint64_t step, const char *fields, weft_error *err);
 
-/* All are on the disk. */
+/* Syncs all files to disk. */
 weft_status weft_records_sync(weft_records *self, weft_error *err);
 
 #endif

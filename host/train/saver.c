@@ -16,9 +16,9 @@ weft_status weft_saver_agree(weft_saver *self, weft_status status, weft_error *e
     return status;
 }
 
-/* ---- the memory ---- */
+/* ---- memory ---- */
 
-/* Ranks decide by what their own machines have. */
+/* Prints that saves are synchronous; each rank has decided by its own machine's memory. */
 static void tell_in_place(const weft_saver *self) {
     if (weft_peers_first(peers_of(self)))
         weft_log(self->session->run->host, WEFT_LOG_WARN,
@@ -46,7 +46,7 @@ void weft_saver_close(weft_saver *self) {
     self->snapshot = NULL;
 }
 
-/* ---- what follows a save ---- */
+/* ---- after a save ---- */
 
 weft_status weft_saver_note(weft_saver *self, const weft_checkpoint_state *state, const char *what, double held,
                             double beside, weft_error *err) {
@@ -59,7 +59,7 @@ static weft_status find_directory(const weft_saver *self, char path[4096], weft_
     return weft_output_path(self->output, path, 4096, "checkpoints", err);
 }
 
-/* Old checkpoints go; `best` leads to one that stays. */
+/* Removes old checkpoints and sets `best` to one that is kept. */
 static weft_status retain(const weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
     const weft_run *run = self->session->run;
     const weft_checkpoint_settings *keys = &run->settings.checkpoint;
@@ -83,7 +83,7 @@ static weft_status count_in(weft_saver *self, const weft_checkpoint_state *state
     return status;
 }
 
-/* ---- in place ---- */
+/* ---- synchronous saves ---- */
 
 static weft_status write_in_place(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
     char directory[4096];
@@ -105,9 +105,9 @@ static weft_status save_in_place(weft_saver *self, const weft_checkpoint_state *
     return status == WEFT_OK ? weft_saver_note(self, state, "checkpoint", self->seconds - before, 0.0, err) : status;
 }
 
-/* ---- beside training ---- */
+/* ---- asynchronous saves ---- */
 
-/* By the thread, on rank 0. */
+/* Runs in the save's thread on rank 0. */
 static weft_status sync_records(void *context, weft_error *err) {
     weft_saver *self = context;
     const weft_status status = weft_journal_sync(self->journal, err);
@@ -129,7 +129,7 @@ static weft_status begin_beside(weft_saver *self, const weft_checkpoint_state *s
     return status;
 }
 
-/* It has failed on all ranks; whether for records, rank 0 knows. */
+/* Distributes the cause after a failure on all ranks: only rank 0 knows if records failed. */
 static weft_status learn_of_records(weft_saver *self, weft_status failed, weft_error *err) {
     bool records = self->records_failed;
     const weft_status status = weft_peers_share(peers_of(self), &records, (int64_t)sizeof records, err);
@@ -137,7 +137,7 @@ static weft_status learn_of_records(weft_saver *self, weft_status failed, weft_e
     return failed;
 }
 
-/* The thread has ended, and so have those of the other ranks. */
+/* Completes a save after its thread and those of the other ranks have ended. */
 static weft_status end_beside(weft_saver *self, weft_status status, double begin, weft_error *err) {
     const weft_checkpoint_state state = *weft_beside_state(self->under_way);
     const double beside = weft_beside_seconds(self->under_way);
@@ -169,9 +169,9 @@ weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err) {
     return status;
 }
 
-/* ---- the whole ---- */
+/* ---- all saves ---- */
 
-/* What a checkpoint says is done is in the records, too. */
+/* Saves a checkpoint. Work that a checkpoint contains is in the records, too. */
 weft_status weft_saver_save(weft_saver *self, const weft_checkpoint_state *state, bool lasts, weft_error *err) {
     weft_status status = weft_saver_look(self, true, err);
     if (status == WEFT_OK) status = weft_saver_agree(self, weft_journal_phases(self->journal, state->step, err), err);

@@ -23,7 +23,7 @@ double weft_similarity_of(const double *a, const double *b, int64_t n) {
     return sum / 2.0;
 }
 
-/* ---- the mean of the beginning as a file ---- */
+/* ---- the file of the initial mean ---- */
 
 static weft_status file_path(char path[4096], const weft_similarity *self, weft_error *err) {
     const int n = snprintf(path, 4096, "%s/" WEFT_SIMILARITY_NAME, self->directory);
@@ -49,12 +49,12 @@ static weft_status keep_before(const weft_similarity *self, weft_error *err) {
     object = make_mean(self);
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %s", path);
     to = weft_file_begin(&file, path, err);
-    if (to != NULL) (void)json_dumpf(object, to, JSON_REAL_PRECISION(17)); /* commit sees a failure */
+    if (to != NULL) (void)json_dumpf(object, to, JSON_REAL_PRECISION(17)); /* commit detects a failure */
     json_decref(object);
     return to == NULL ? WEFT_E_SYSTEM : weft_file_commit(&file, err);
 }
 
-/* Into `before`; false: the file is not there, or is another run's. */
+/* Reads the initial mean into `before`; false: the file is missing, or belongs to another run. */
 static bool read_before(weft_similarity *self, const char *path) {
     json_t *object = NULL;
     const int64_t n = weft_hidden_width(self->hidden);

@@ -1,10 +1,10 @@
-/* host/train/similarity.h: how far a run has turned its model: [run] similarity.
+/* host/train/similarity.h: measures the rotation of the model's mean hidden state during a run: [run] similarity.
  *
  *     1 - cosine(mean last hidden state now, mean last hidden state before the first step)
  *
- * over the places of the evaluation split that have a target (run/hidden.h): 0 is the same direction, 2 the opposite
- * one. The mean of the beginning stays in similarity.json of the run's directory, so that a run that goes on is held
- * against its own beginning. */
+ * over the positions of the evaluation split that have a target (run/hidden.h). 0 is the same direction, 2 the opposite
+ * one. The initial mean is stored in similarity.json of the run's directory, so that a resumed run is compared with its
+ * own beginning. */
 #ifndef WEFT_HOST_TRAIN_SIMILARITY_H
 #define WEFT_HOST_TRAIN_SIMILARITY_H
 
@@ -14,27 +14,27 @@
 #define WEFT_SIMILARITY_NAME "similarity.json"
 
 typedef struct weft_similarity {
-    weft_session *session; /* NULL: nothing is measured */
+    weft_session *session; /* NULL: disabled */
     weft_hidden *hidden;
     const char *directory;
-    double *before; /* [width] of rank 0; known: it holds the beginning's */
+    double *before; /* [width] on rank 0; the initial mean if known */
     double *now;
-    bool known; /* alike on all ranks */
+    bool known; /* identical on all ranks */
 } weft_similarity;
 
-/* Nothing, where the run does not ask for it or makes no evaluation. directory: of the run, which must outlive it.
- * resumed: the beginning was measured by another process; where it was not, a warning says so. To be closed also after
- * a failure. [collective] */
+/* Opens the measurement; disabled if the run does not request it or has no evaluation. directory: of the run, which
+ * must outlive self. resumed: an earlier process measured the initial mean; a warning is printed if it is missing.
+ * Close it also after a failure. [collective] */
 weft_status weft_similarity_open(weft_similarity *self, weft_session *session, const char *directory, bool resumed,
                                  weft_error *err);
 void weft_similarity_close(weft_similarity *self); /* a zeroed one is fine */
 
-/* After an evaluation at `step`: into out->similarity; NaN: it is not known. At step 0 this is the beginning, of which
- * rank 0 may fail alone to keep the mean. [collective] */
+/* Sets out->similarity after an evaluation at `step`; NaN: unknown. At step 0 this measures the initial mean; storing
+ * it may fail on rank 0 only. [collective] */
 weft_status weft_similarity_note(weft_similarity *self, weft_evaluation *out, uint64_t step, weft_error *err);
 
-/* Half the square of the distance of the unit vectors, which is 1 - cosine without its rounding near 0: never below 0
- * and 0 of equal ones. NaN where one of them has no direction. */
+/* Returns half the squared distance of the unit vectors, which is 1 - cosine without its rounding near 0: never below
+ * 0, and 0 for equal vectors. NaN if one of them is zero or not finite. */
 double weft_similarity_of(const double *a, const double *b, int64_t n);
 
 #endif

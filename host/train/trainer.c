@@ -34,17 +34,17 @@ typedef struct trainer {
     const char *const *overrides;
     size_t n_overrides;
     weft_identities identities;
-    weft_text_files text_files; /* as they were at the start */
+    weft_text_files text_files; /* as read at the start */
     weft_checkpoint_state state;
-    char from[4096];                    /* the checkpoint that is resumed; "": none */
+    char from[4096];                    /* the resumed checkpoint; "": new run */
     int64_t evaluate_every, save_every; /* steps; 0: never */
-    bool stops;                         /* a signal has asked for it, on whichever rank: alike on all */
-    bool quiet;                         /* as asked for, and every rank but those that speak */
+    bool stops;                         /* a signal on any rank has requested a stop: identical on all ranks */
+    bool quiet;                         /* as requested, and on every rank that does not print */
     weft_progress *progress;
     weft_journal journal;
     weft_saver saver;
     weft_similarity similarity;
-    weft_fit fit; /* by the first rank, unless it was not to be asked */
+    weft_fit fit; /* on the first rank, unless disabled */
     weft_train_summary summary;
     weft_rank_notes notes;
 } trainer;
@@ -53,19 +53,19 @@ static const weft_peers *peers_of(const trainer *self) {
     return &self->session->engine->peers;
 }
 
-/* What this rank has met on its own becomes what all have met. */
+/* Combines the ranks' statuses: a failure of one rank becomes a failure of all. */
 static weft_status agree(const trainer *self, weft_status status, weft_error *err) {
     return weft_peers_agree(peers_of(self), status, err);
 }
 
-/* What the run starts from where no checkpoint is: the same on all ranks. */
+/* Loads the initial weights of a run without a checkpoint: identical on all ranks. */
 static weft_status load_model(trainer *self, weft_error *err) {
     const weft_status status = weft_coherence_weights(peers_of(self), self->session->run, WEFT_OK, err);
     return status == WEFT_OK ? agree(self, weft_engine_load(self->session->engine, err), err) : status;
 }
 
-/* --resume where no checkpoint is. A run that was stopped before it saved anything begins anew, so that a job can be
- * queued again as it is. One that came to its end has a result, which a second beginning would replace. */
+/* Handles --resume without a checkpoint. A run that stopped before its first save restarts, so that a job can be queued
+ * again unchanged. A finished run has a result, which a restart would replace. */
 static weft_status judge_anew(const trainer *self, weft_error *err) {
     char model[4096];
     bool has_model = false;
@@ -80,7 +80,7 @@ static weft_status judge_anew(const trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-/* Whether this run may go on from the checkpoint. */
+/* Checks whether this run may resume from the checkpoint. */
 static weft_status judge_newest(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->from[0] != '\0')
@@ -92,7 +92,7 @@ static weft_status judge_newest(trainer *self, weft_error *err) {
     return status;
 }
 
-/* The newest checkpoint, from which --resume goes on. */
+/* Finds the newest checkpoint for --resume. */
 static weft_status find_start(trainer *self, weft_error *err) {
     char directory[4096];
     bool saved = false;
@@ -108,7 +108,7 @@ static weft_status find_start(trainer *self, weft_error *err) {
                                   self->session->run->host, err);
 }
 
-/* Which base the adapters are made on: rank 0 identifies it, by the checkpoint's record if the files are unchanged. */
+/* Identifies the base of the adapters on rank 0, from the checkpoint's record if the files are unchanged. */
 static weft_status find_base(trainer *self, weft_error *err) {
     weft_plan *plan = &self->session->engine->plan;
     const weft_model_settings *model = &self->session->run->settings.model;
@@ -121,7 +121,7 @@ static weft_status find_base(trainer *self, weft_error *err) {
         if (status == WEFT_OK) {
             status = weft_base_identify(&base, model->path, &of, &why);
             if (status == WEFT_E_SYSTEM) (void)weft_error_set(err, status, "%s", why.text);
-            else status = WEFT_OK; /* missing weights are reported where they are loaded */
+            else status = WEFT_OK; /* missing weights are reported when they are loaded */
         }
     }
     status = agree(self, status, err);
@@ -130,7 +130,7 @@ static weft_status find_base(trainer *self, weft_error *err) {
     return status;
 }
 
-/* --resume of a run that has come to its end: no step is left. */
+/* Prints that a resumed run is finished: no steps remain. */
 static void tell_finished(const trainer *self) {
     const weft_train_settings *keys = &self->session->run->settings.train;
     const long long steps = (long long)self->session->steps;
@@ -164,7 +164,7 @@ static weft_status protect_path(void *context, const char *key, const char *path
     return weft_output_protect(context, path, err);
 }
 
-/* What the run reads must not lie in what it removes or writes over. */
+/* Checks that the run's inputs are not among the files that it removes or overwrites. */
 static weft_status protect_inputs(const trainer *self, weft_error *err) {
     const weft_run *run = self->session->run;
     weft_status status = weft_output_protect(self->output, self->path, err);
@@ -176,7 +176,7 @@ static weft_status protect_inputs(const trainer *self, weft_error *err) {
     return status;
 }
 
-/* The directory changes only when everything that can be checked before training has been. */
+/* Prepares the directory. It changes only after all checks that are possible before training. */
 static weft_status prepare_output(trainer *self, weft_error *err) {
     char path[4096];
     weft_status status = WEFT_OK;
@@ -227,10 +227,10 @@ static weft_status evaluate(trainer *self, weft_error *err) {
     return weft_saver_agree(&self->saver, status, err);
 }
 
-/* The step that is saved now, or was resumed from, may be the best so far. */
+/* Updates the best loss with the step that is saved now or was resumed from. */
 static void note_best(trainer *self) {
     if (isnan(self->state.eval_loss) || self->state.eval_loss >= self->state.best_loss)
-        return; /* false where best is NaN */
+        return; /* the comparison is false if best is NaN */
     self->state.best_loss = self->state.eval_loss;
     self->state.best_step = self->state.step;
 }
@@ -244,15 +244,15 @@ static bool save_due(const trainer *self) {
     return due(self->save_every, self->state.step) || (last && self->save_every > 0);
 }
 
-/* Where there is evaluation at all it belongs to the interval, to each save (so that the best checkpoint is exactly
- * known), to the beginning and to the end. */
+/* Returns whether an evaluation is due. If evaluation is enabled, it runs at its interval, at each save (so that the
+ * best checkpoint is known exactly), at the start and at the end. */
 static bool evaluation_due(const trainer *self) {
     const uint64_t step = self->state.step;
     if (self->evaluate_every == 0) return false;
     return step == 0 || step == (uint64_t)self->session->steps || due(self->evaluate_every, step) || save_due(self);
 }
 
-/* lasts: no step follows. */
+/* Saves a checkpoint. lasts: no step follows. */
 static weft_status save_checkpoint(trainer *self, bool lasts, weft_error *err) {
     note_best(self);
     return weft_saver_save(&self->saver, &self->state, lasts, err);
@@ -284,7 +284,7 @@ static void note_result(weft_run_result *out, const weft_step_result *step) {
     if (out->steps++ == 0) out->first_loss = out->last_loss;
 }
 
-/* After the first step everything has been touched that a step touches. */
+/* Records the memory after the first step, which has touched all of a step's memory. */
 static weft_status note_memory(trainer *self, weft_error *err) {
     const weft_ranks *ranks = &self->session->engine->ranks;
     const bool verbose = self->options->verbose;
@@ -306,7 +306,7 @@ static weft_status note_memory(trainer *self, weft_error *err) {
     return status;
 }
 
-/* The end of a piece of work and of its records, at which ranks that were asked to stop tell the others. */
+/* Combines the statuses after a part of the work and its records, and distributes a requested stop to all ranks. */
 static weft_status agree_at_end(trainer *self, weft_status status, weft_error *err) {
     if (status == WEFT_OK && weft_signals_stop()) status = WEFT_E_STOPPED;
     status = weft_saver_agree(&self->saver, status, err);
@@ -315,14 +315,14 @@ static weft_status agree_at_end(trainer *self, weft_status status, weft_error *e
     return WEFT_OK;
 }
 
-/* What the next step computes is printed as it runs, where that was asked for. */
+/* Prints the values of the next step while it runs, if requested. */
 static void follow_values(trainer *self) {
     const bool told = self->summary.result.steps < self->options->values;
     if (told) weft_progress_end(self->progress);
     self->session->stepper->values = told ? weft_value_rows_to_stdout() : NULL;
 }
 
-/* A scale that is being found skips a few steps in a row; that is no reason to worry. */
+/* Warns about skipped steps. The search for a loss scale skips a few steps in a row, which is normal. */
 static void tell_skipped(const trainer *self, const weft_step_result *result) {
     const weft_session *session = self->session;
     const long long step = (long long)self->state.step;
@@ -345,7 +345,9 @@ static weft_status one_step(trainer *self, weft_error *err) {
     follow_values(self);
     status = weft_stepper_train(self->session->stepper, &result, (uint64_t)step, weft_session_lr(self->session, step),
                                 self->session->clip, err);
-    if (status == WEFT_E_NUMERIC) status = agree(self, status, err); /* all have met it, and one tells */
+    if (status == WEFT_E_NUMERIC)
+        status = agree(self, status, err); /* the failure is on all ranks, and one
+                                                                      * reports it */
     if (status != WEFT_OK) return status;
     if (!result.replayed)
         weft_overlap_add(&self->notes.overlap, self->session->stepper->trace,
@@ -366,7 +368,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     return status == WEFT_OK ? after_step(self, err) : status;
 }
 
-/* After a signal: save what was done, if that is not on disk already. */
+/* Handles a signal: saves the state, unless it is on disk already. */
 static weft_status stop(trainer *self, weft_error *err) {
     weft_status status = weft_saver_look(&self->saver, true, err);
     if (status == WEFT_OK && self->saver.saved_step != self->state.step) status = save_checkpoint(self, true, err);
@@ -375,7 +377,7 @@ static weft_status stop(trainer *self, weft_error *err) {
                           (unsigned long long)self->state.step);
 }
 
-/* A record cannot be written: what was learned is saved, where that can be written. err keeps its sentence. */
+/* Handles a failed record: saves the trained state, if that is possible. err keeps its message. */
 static weft_status rescue(trainer *self, weft_status why, weft_error *err) {
     weft_error failure = WEFT_ERROR_INIT;
     const bool is_told = err != NULL && err->text[0] != '\0';
@@ -392,7 +394,7 @@ static weft_status rescue(trainer *self, weft_status why, weft_error *err) {
 
 static weft_status run_loop(trainer *self, weft_error *err) {
     weft_status status = agree_at_end(self, WEFT_OK, err);
-    /* The evaluation of the start, or one that a signal cut short before the checkpoint that this run resumed from. */
+    /* The initial evaluation, or one that a signal interrupted before the checkpoint that this run resumed from. */
     if (status == WEFT_OK && evaluation_due(self) && isnan(self->state.eval_loss)) status = evaluate(self, err);
     else if (status == WEFT_OK && !isnan(self->state.eval_loss)) count_evaluation(self, self->state.eval_loss);
     if (status == WEFT_OK && self->state.step > 0) note_best(self);
@@ -405,8 +407,8 @@ static weft_status run_loop(trainer *self, weft_error *err) {
     return status == WEFT_OK ? weft_saver_look(&self->saver, true, err) : status;
 }
 
-/* A save that was under way when training failed is of a step that did not: it is brought to its end, unless ranks may
- * wait for one another elsewhere. */
+/* Completes a save in progress after training has failed: its step was valid. Skipped if ranks may be blocked
+ * elsewhere. */
 static void end_saves(trainer *self, weft_status status) {
     const bool together = weft_peers_alone(peers_of(self)) || status == WEFT_E_NUMERIC;
     if (together && !self->saver.unrecorded) (void)weft_saver_look(&self->saver, true, NULL);
@@ -418,7 +420,7 @@ static weft_status loop(trainer *self, weft_error *err) {
     return status != WEFT_OK && self->saver.unrecorded ? rescue(self, status, err) : status;
 }
 
-/* What each rank took and sent, as a file of rank 0. */
+/* Writes each rank's memory and traffic to a file on rank 0. */
 static weft_status report_ranks(const trainer *self, weft_ranks_report *report, weft_error *err) {
     char path[4096];
     weft_status status = weft_ranks_collect(report, self->session, &self->notes, err);
@@ -453,7 +455,7 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     return status;
 }
 
-/* Asked for, and never made. */
+/* Warns if evaluation is enabled and never runs. */
 static void warn_of_no_evaluation(const trainer *self) {
     const weft_session *session = self->session;
     if (self->evaluate_every == 0 || session->engine->plan.evaluate.program != NULL) return;
@@ -462,7 +464,7 @@ static void warn_of_no_evaluation(const trainer *self) {
              session->run->settings.eval.every);
 }
 
-/* Before step 1, as everything that can be known then. */
+/* Warns before step 1 if the run is not deterministic across ranks. */
 static void say_uncovered(const trainer *self) {
     const weft_coverage *coverage = &self->session->engine->plan.train.coverage;
     if (coverage->covered || !weft_peers_first(peers_of(self))) return;
@@ -481,7 +483,7 @@ static weft_status open_output(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-/* What is cut among several ranks lies nowhere whole. */
+/* Rejects value output for sharded runs: no rank has complete values. */
 static weft_status judge_values(const trainer *self, weft_error *err) {
     const int world = (int)self->session->engine->ranks.world;
     if (self->options->values == 0 || world == 1) return WEFT_OK;
@@ -489,7 +491,7 @@ static weft_status judge_values(const trainer *self, weft_error *err) {
                           "--print-values follows one rank, and this run has %d: leave one of the two out", world);
 }
 
-/* Before any memory is taken. */
+/* Checks the available memory before any is allocated. */
 static weft_status judge_room(trainer *self, weft_error *err) {
     const weft_train_options *options = self->options;
     weft_session *session = self->session;
@@ -505,8 +507,7 @@ static weft_status judge_room(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-/* What the device refuses of a step is told before anything is written: by a step of which it does nothing, where it
- * can do that. */
+/* Detects steps that the device rejects, before any file is written, with a dry run if the device supports it. */
 static weft_status rehearse(trainer *self, weft_error *err) {
     weft_launches launches;
     return agree(self, weft_launches_count(&launches, self->session->engine, err), err);
@@ -528,7 +529,9 @@ static weft_status begin_run(trainer *self, weft_error *err) {
         status = agree(self,
                        weft_identities_collect(&self->identities, session->engine, session->data_info.fingerprint, err),
                        err);
-    if (status == WEFT_OK) status = judge_newest(self, err); /* before the header and before any memory is taken */
+    if (status == WEFT_OK)
+        status = judge_newest(self, err); /* before the header and before any memory is
+                                                              * allocated */
     if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
@@ -544,7 +547,7 @@ static weft_status begin_run(trainer *self, weft_error *err) {
     return agree(self, status, err);
 }
 
-/* Of the step that comes next. */
+/* Prints the tables of the next step. */
 static weft_status print_tables(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!self->quiet)
@@ -563,7 +566,7 @@ static weft_status open_saver(trainer *self, weft_error *err) {
     return weft_saver_open(saver, err);
 }
 
-/* Each save writes these bytes, even if somebody replaces the tokenizer while the run trains. */
+/* Reads the tokenizer's files: each save writes these bytes, even if the tokenizer is replaced during the run. */
 static weft_status read_text_files(trainer *self, weft_error *err) {
     weft_text *text = &self->session->text;
     const weft_status status = weft_text_files_list(&self->text_files, text, weft_peers_first(peers_of(self)),
