@@ -37,8 +37,8 @@ typedef struct weft_plan_bytes {
     int64_t total;
     int64_t category[WEFT_N_MEMORY_CATEGORIES]; /* at the peak; with `spare` they add up to total */
     int64_t spare;                              /* gaps of the arena at the peak */
-    int64_t
-        snapshot; /* asynchronous checkpoint; host memory and excluded from total if the host does not see the device's memory */
+    /* Asynchronous checkpoint; host memory and excluded from total if the host does not see the device's memory. */
+    int64_t snapshot;
     int64_t data; /* memory of the data plugin; excluded from total like snapshot */
 } weft_plan_bytes;
 
