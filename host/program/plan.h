@@ -61,8 +61,8 @@ typedef struct weft_plan_spec {
 typedef struct weft_unit_sum {
     bool two_hops, loose; /* loose: terms are added in arrival order */
     int32_t scope;        /* of the last hop */
-    int32_t depth
-        [2]; /* maximum number of pending partial sums of each hop; the first of the last hop is the unit's gradient */
+    /* Maximum number of pending partial sums of each hop; the first of the last hop is the unit's gradient. */
+    int32_t depth[2];
     int64_t partials[2]; /* offset in elements from the start of the pending sums to the other ones */
     int64_t length[2];   /* elements of one partial sum */
 } weft_unit_sum;
