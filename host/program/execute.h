@@ -1,34 +1,35 @@
-/* host/program/execute.h: running a placed program.
+/* host/program/execute.h: executes a placed program.
  *
- * The executor walks the events, hands each one its slots and calls the table; how an event computes is the caller's.
- * What happened stands in the trace (trace.h). */
+ * The executor iterates over the instructions and calls the caller's table with the slots of each. The trace
+ * (trace.h) records the execution. */
 #ifndef WEFT_HOST_PROGRAM_EXECUTE_H
 #define WEFT_HOST_PROGRAM_EXECUTE_H
 
 #include "program/trace.h"
 
-/* How an event is done. A slot index is into program->slots; -1: none. */
+/* Executes one instruction. A slot index is into program->slots; -1: no slot. */
 typedef weft_status weft_exec_fn(void *context, const weft_event *event, const weft_event_slots *slots,
                                  weft_error *err);
 
-/* How the caller computes, by weft_event_kind. An event that travels (GATHER, REDUCE, SEND, RECV, REFRESH) is started
- * by its own function and ended by `finish`: at once where its queue is 0, else where its WAIT stands, whose place in
- * the table is not looked at. What no event of the program needs may be NULL. */
+/* Functions of the caller, by weft_event_kind. A communication instruction (GATHER, REDUCE, SEND, RECV, REFRESH) is
+ * started by its own function and completed by `finish`. If its queue is 0, `finish` runs at once, otherwise at its
+ * WAIT; the WAIT entry of the table is not read. Entries that the program does not need may be NULL. */
 typedef struct weft_exec_table {
     void *context;
-    void (*begin)(void *context, int32_t index); /* is told of each event before it is looked at; NULL: nobody is */
+    void (*begin)(void *context, int32_t index); /* called before each instruction; may be NULL */
     weft_exec_fn *run[WEFT_EVENT_REFRESH + 1];
-    weft_exec_fn *finish[WEFT_EVENT_REFRESH + 1]; /* NULL: the event has ended when its function returns */
-    /* Called behind each event, of whose time in the trace it is a part; NULL: nothing is. */
+    weft_exec_fn *finish[WEFT_EVENT_REFRESH + 1]; /* NULL: the instruction is complete when its function returns */
+    /* Called after each instruction, within the instruction's time in the trace; may be NULL. */
     weft_status (*settle)(void *context, weft_error *err);
 } weft_exec_table;
 
-/* The events [first, end) alone, of which the trace then tells; before and behind them nothing is under way. */
+/* Executes only the instructions [first, end), which the trace then records. No exchange may be in flight at either
+ * end. */
 weft_status weft_program_execute_part(const weft_program *program, int32_t first, int32_t end, const weft_job_spec *job,
                                       const weft_exec_table *table, weft_trace *trace, uint64_t step, weft_error *err);
 
-/* One pass over the events of a placed program. An error is given the step and the event's name. A callback that wants
- * to stop in the middle returns WEFT_E_STOPPED. */
+/* Executes all instructions of a placed program. An error is prefixed with the step and the instruction's name. A
+ * callback that stops the execution returns WEFT_E_STOPPED. */
 weft_status weft_program_execute(const weft_program *program, const weft_job_spec *job, const weft_exec_table *table,
                                  weft_trace *trace, uint64_t step, weft_error *err);
 

@@ -1,31 +1,31 @@
-/* host/program/family.h: which model plugin a model's directory asks for, where the configuration names none.
+/* host/program/family.h: infers the model plugin from a model's directory if the configuration names no plugin.
  *
- * A model plugin has the name of the family that it computes, as config.json has it in model_type. That is a stranger's
- * word: it chooses among the plugins that are found by their ids, and is never taken for the path of a file. */
+ * A model plugin is named after its model family, as in model_type of config.json. That value is untrusted: it
+ * selects only among installed plugin ids and is never used as a file path. */
 #ifndef WEFT_HOST_PROGRAM_FAMILY_H
 #define WEFT_HOST_PROGRAM_FAMILY_H
 
 #include "program/run.h"
 
-/* model_type of the directory's config.json, to be freed; NULL: it has none that could be an id. */
+/* Returns model_type of the directory's config.json, which the caller frees; NULL: it is missing or not a valid id. */
 char *weft_family_read(const char *directory);
 
-/* Fails if the file of the directory cannot be read or is no JSON object; err has line and column. */
+/* Fails if the file of the directory cannot be read or is not a JSON object; err has line and column. */
 weft_status weft_family_check(const char *directory, const char *file, weft_error *err);
 
-/* run->family by [model] path, where nobody names the plugin; NULL where that comes to none. */
+/* Sets run->family from [model] path if the configuration names no plugin; NULL: not found. */
 void weft_family_find(weft_run *run);
 
-/* run->adapter by the directory that [adapter] from or use names, where nobody names the plugin: those that
- * weft_adapter.json lists, or peft_type of its adapter_config.json in small letters; NULL where there is no such
- * directory. */
-/* Modules of the base that were trained whole with the adapter in a directory, as [train] trainable names them:
- * "*model.norm.*, *lm_head.*", to be freed; NULL: none, or no memory. PEFT finds them by the ends of their paths. */
+/* Sets run->adapter from the directory in [adapter] from or use if no plugin is named. The value is the list in
+ * weft_adapter.json, or peft_type of adapter_config.json in lower case. NULL: no such directory. */
+/* Returns the base modules that were fully trained with the adapter in a directory, in the syntax of [train]
+ * trainable: "*model.norm.*, *lm_head.*". The caller frees it. NULL: no such modules, or out of memory. PEFT matches
+ * them by path suffix. */
 char *weft_family_whole_modules(const char *directory);
 
 void weft_family_find_adapter(weft_run *run);
 
-/* Of a model plugin that nobody names and no config.json either: what is wrong, from the directory on. */
+/* Reports why no model plugin could be inferred, starting with the directory. */
 weft_status weft_family_missing(const weft_run *run, weft_error *err);
 
 #endif

@@ -1,13 +1,13 @@
-/* host/program/fold.h: the order in which terms become one sum.
+/* host/program/fold.h: the summation order of terms.
  *
- * A term stands for the leaves [lo, hi). Terms come one by one, and a stack of partial sums takes them in: a term joins
- * the sum on top where the definition says that the two are added, else it waits as a sum of its own.
+ * A term is the sum of the micro-batches [lo, hi). Terms arrive one by one and enter a stack of partial sums. A term is
+ * added to the top sum if the definition adds the two; otherwise it is pushed as a new sum.
  *
  *     ordered   ((g0 + g1) + g2) + ...                       one sum at any time
- *     tree      halve(first ceil(n/2)) + halve(the rest)     as many as the tree is deep
+ *     tree      halve(first ceil(n/2)) + halve(the rest)     as many sums as the tree is deep
  *
- * Where terms do not come as the definition wants them, or the definition leaves it open (fast), they are added as they
- * come. */
+ * Terms are added in arrival order if that differs from the definition, or if the definition leaves the order open
+ * (fast). */
 #ifndef WEFT_HOST_PROGRAM_FOLD_H
 #define WEFT_HOST_PROGRAM_FOLD_H
 
@@ -18,17 +18,17 @@
 
 typedef struct weft_fold {
     int32_t reduce; /* weft_reduce */
-    int32_t n;      /* leaves of the whole sum */
+    int32_t n;      /* micro-batches of the whole sum */
     int32_t top;    /* sums on the stack */
-    bool loose;     /* terms are added as they come */
+    bool loose;     /* terms are added in arrival order */
     int32_t lo[WEFT_FOLD_DEPTH], hi[WEFT_FOLD_DEPTH];
 } weft_fold;
 
-/* What to do with a term. */
+/* The operations for one term. */
 typedef struct weft_fold_step {
-    int32_t slot;   /* the sum that it joins, or becomes */
-    bool add;       /* false: it becomes that sum */
-    int32_t merges; /* then so many times the last sum but one takes in the last */
+    int32_t slot;   /* the target sum of the term */
+    bool add;       /* true: add to that sum; false: overwrite it */
+    int32_t merges; /* number of subsequent merges of the top sum into the one below it */
 } weft_fold_step;
 
 weft_fold weft_fold_begin(int32_t reduce, int32_t n, bool loose);

@@ -1,11 +1,10 @@
-/* host/program/job.h: questions that every stage of this folder asks of a job, and whether the job makes sense at all.
- */
+/* host/program/job.h: queries on a job that all stages of this folder share, and the validation of a job. */
 #ifndef WEFT_HOST_PROGRAM_JOB_H
 #define WEFT_HOST_PROGRAM_JOB_H
 
 #include "program/program.h"
 
-/* Leaves of one step: R * A in training, else one per replica. */
+/* Returns the micro-batches of one step: R * A in training, otherwise one per replica. */
 static inline int32_t weft_job_spec_leaves(const weft_job_spec *job) {
     return job->view.replicas * (job->view.mode == WEFT_MODE_TRAIN ? job->view.leaves : 1);
 }
@@ -15,42 +14,44 @@ static inline bool weft_job_spec_backward(const weft_job_spec *job, int32_t segm
     return job->view.mode == WEFT_MODE_TRAIN && job->segments[segment].has_backward;
 }
 
-/* True if the unit has a leaf gradient in this job. */
+/* True if the unit has a micro-batch gradient in this job. */
 static inline bool weft_job_spec_trains(const weft_job_spec *job, int32_t unit) {
     return job->view.mode == WEFT_MODE_TRAIN && job->units[unit].gradient > 0;
 }
 
 bool weft_job_spec_reads(const weft_job_spec *job, int32_t segment, int32_t unit);
 
-/* True if the rank runs the segment, of a placed job: its owner does, or every rank for its own leaves. */
+/* True if the rank runs the segment of a placed job: the owner, or without an owner every rank for its own
+ * micro-batches. */
 static inline bool weft_job_spec_runs(const weft_job_spec *job, int32_t segment, int32_t rank) {
     const int32_t owner = job->view.segments[segment].owner;
     return owner < 0 || owner == rank;
 }
 
-/* True if units and segments lie with owners: model parallel. */
+/* True if units and segments have owners: model parallelism. */
 static inline bool weft_job_spec_owned(const weft_job_spec *job) {
     return job->view.segments[0].owner >= 0;
 }
 
-/* The one rank beside its owner that runs a segment which reads the unit; -1: none, or nothing has an owner. */
+/* Returns the only non-owner rank that runs a segment reading the unit; -1: no such rank, or no owners. */
 int32_t weft_job_spec_borrower(const weft_job_spec *job, int32_t unit);
 
-/* Some ranks of the world: first, first + stride, ... */
+/* A strided subset of the ranks: first, first + stride, ... */
 typedef struct weft_members {
     int32_t first, stride, count; /* count 0: the placement has no such exchange for this rank */
 } weft_members;
 
-/* Among which ranks a rank's GATHER, REDUCE, REFRESH or NORM of a placed job exchanges; count 1: this rank alone. */
+/* Returns the ranks that take part in a rank's GATHER, REDUCE, REFRESH or NORM of a placed job; count 1: only this
+ * rank. */
 weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank);
 
-/* Counts, strides, and that sizes and views agree with one another; in training, that something is trained and that
- * every trainable unit is read by a segment that has a BACKWARD. */
+/* Checks counts, strides, and that sizes match views. In training, at least one unit is trained, and every trainable
+ * unit is read by a segment with a BACKWARD. */
 weft_status weft_job_spec_check(const weft_job_spec *job, weft_error *err);
 
-/* That what the strategy has said of replicas, units and segments goes together, so that programs for it can exist:
- * each rank is a replica, or one replica is spread over the ranks by owners; a rank that updates a part of a unit has
- * its parameters and its sum; and a trained unit that segments of several ranks read is its owner's and one other's. */
+/* Checks that the strategy's replicas, unit placements and segment owners allow programs to exist. Each rank is a
+ * replica, or one replica is spread over the ranks by owners. A rank that updates part of a unit holds its
+ * parameters and its sum. If segments of several ranks read a trained unit, these are its owner and one other rank. */
 weft_status weft_job_spec_check_placed(const weft_job_spec *job, weft_error *err);
 
 #endif

@@ -1,7 +1,7 @@
-/* host/program/lend.h: plugins of a run for those that wrap them (WEFT_HOST_PLUGINS).
+/* host/program/lend.h: plugin lookup in a run for plugins that wrap other plugins (WEFT_HOST_PLUGINS).
  *
- * Which plugins there are, and what their keys say, is the run's to know; so each run has a host of its own, which is
- * the process's in all else. */
+ * The available plugins and their keys depend on the run. Each run therefore has its own host struct, which
+ * otherwise equals the process's. */
 #ifndef WEFT_HOST_PROGRAM_LEND_H
 #define WEFT_HOST_PROGRAM_LEND_H
 
@@ -10,7 +10,7 @@
 /* Sets run->host. */
 weft_status weft_lender_open(weft_run *run, weft_error *err);
 
-/* Nothing is lent any more; the host itself stays, for plugins keep it. */
+/* Disables plugin lookup. The host struct stays valid, because plugins keep a pointer to it. */
 void weft_lender_close(weft_run *run);
 
 #endif

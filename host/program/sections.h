@@ -1,27 +1,27 @@
-/* host/program/sections.h: the names in a configuration, judged before any value is: sections, plugins, keys.
+/* host/program/sections.h: validates the names in a configuration before any value: sections, plugins, keys.
  *
- * A misspelt name is a key that is missing or a rule that is broken elsewhere; told first, it is told as what it is.
- * The keys of a section are known once its plugin is, so the plugins are loaded here. */
+ * A misspelt name would otherwise be reported as a missing key or another error. The keys of a section depend on its
+ * plugin, so the plugins are loaded here. */
 #ifndef WEFT_HOST_PROGRAM_SECTIONS_H
 #define WEFT_HOST_PROGRAM_SECTIONS_H
 
 #include "launch/find.h"
 #include "program/run.h"
 
-/* Whether the part is in the file, or needed without it. */
+/* True if the part is in the file or required without it. */
 bool weft_run_wants(const weft_run *run, int32_t part, uint32_t needs);
 
-/* How many ranks the configuration and the command line come to; what the command wants is known by weft_launch_want.
- * path: the INI file. No plugin's code runs. */
+/* Computes the number of ranks from the configuration and the command line; weft_launch_want has the requirements of
+ * the command. path: the INI file. Runs no plugin code. */
 weft_status weft_run_ranks(weft_launch *out, const char *path, const char *const *overrides, size_t n_overrides,
                            weft_error *err);
 
-/* For weft_run_open_comm: finds the world and loads the communicator. WEFT_E_USER: no launcher started this process as
- * one of several ranks. */
+/* Finds the world and loads the communicator, for weft_run_open_comm. WEFT_E_USER: no launcher started this process
+ * as one of several ranks. */
 weft_status weft_run_name_comm(weft_run *run, weft_error *err);
 
-/* Makes the registry, joins the world of ranks, loads the plugin of each part that the run wants, and refuses every
- * name that none of them and no table of the host declares. */
+/* Creates the registry, joins the world of ranks and loads the plugin of each part that the run needs. Rejects names
+ * that neither a plugin nor a table of the host declares. */
 weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err);
 
 #endif

@@ -1,22 +1,21 @@
-/* host/program/storage.h: in which type each parameter is stored.
+/* host/program/storage.h: the storage type of each parameter.
  *
- * What is trained is stored in fp32, which is its master, or, with [train] weights = bf16, in bf16 and nothing else. A
- * frozen matrix is stored in the type that is computed in,
- * without a master, where the base's files have it in that type: then it is what they hold, to the bit, and a saved
- * model gives back the same. Where they have it in another one (an fp32 base under bf16), or where there are none (a
- * fresh start), it stays in fp32 beside its compute copy: rounding it for good would change what is saved. Norm gains
- * and biases, which are read in fp32, are stored in it.
+ * Trained parameters are stored as fp32 masters, or only in bf16 with [train] weights = bf16. A frozen matrix is stored
+ * in the compute type without a master if the base's files have it in that type; a saved model is then bit-identical.
+ * If the files have another type (an fp32 base under bf16), or if there are no files (a fresh start), it is stored in
+ * fp32 with a compute copy. Permanent rounding would change the saved model. Norm gains and biases are read in fp32 and
+ * stored in fp32.
  *
- * [model] base says more: the frozen linears of the layers are stored in that type for good, whatever the files hold;
- * embeddings, norms, biases and the head stay as they are, and so does what is trained. What the files hold packed
- * stays so, with no key. */
+ * [model] base overrides this for the frozen linears of the layers: they are stored in its type, regardless of the
+ * files. Embeddings, norms, biases, the head and trained parameters are unaffected. Packed tensors in the files stay
+ * packed without a key. */
 #ifndef WEFT_HOST_PROGRAM_STORAGE_H
 #define WEFT_HOST_PROGRAM_STORAGE_H
 
 #include "program/plan.h"
 
-/* Sets the parameters' dtypes; what is trained has been selected, and the layout is not made yet. Files that are not
- * there, or that are malformed, are said where they are loaded; without them nothing is known of what they hold. */
+/* Sets the parameters' dtypes, after the selection of trained parameters and before the layout. Missing or malformed
+ * files are treated as unknown here; the loader reports them. */
 weft_status weft_storage_choose(weft_plan *plan, weft_error *err);
 
 #endif

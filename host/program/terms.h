@@ -1,36 +1,36 @@
-/* host/program/terms.h: what every REDUCE of a rank adds up.
+/* host/program/terms.h: the terms that each REDUCE of a rank sums.
  *
- * A REDUCE that travels brings a row from each rank of its group; which leaves a row stands for follows from the
- * programs of all of them. The groups that events speak of are defined here, for whoever needs their members. */
+ * A REDUCE across ranks receives one row from each rank of its group. The programs of all ranks determine the
+ * micro-batches that a row sums. This file also defines the process groups of instructions and their members. */
 #ifndef WEFT_HOST_PROGRAM_TERMS_H
 #define WEFT_HOST_PROGRAM_TERMS_H
 
 #include "program/program.h"
 
-/* A row of an exchange: the leaves [lo, hi). */
+/* A row of an exchange: the sum of the micro-batches [lo, hi). */
 typedef struct weft_term {
-    int32_t row; /* place of the rank that it comes from in the group */
+    int32_t row; /* index of the sending rank in the group */
     int32_t lo, hi;
 } weft_term;
 
 typedef struct weft_terms {
-    weft_term *terms;   /* of all events, each event's in the order of their leaves */
-    int32_t *first, *n; /* [n_events] of each REDUCE; n 0: another event */
-    bool scattered;     /* some row stands for leaves that do not follow one another */
+    weft_term *terms;   /* terms of all instructions, sorted by micro-batch within each instruction */
+    int32_t *first, *n; /* [n_events] terms of each REDUCE; n 0: another instruction */
+    bool scattered;     /* some row sums non-consecutive micro-batches */
 } weft_terms;
 
-/* How a unit is cut: the world is R replicas, and shard groups of `group` ranks that follow one another. */
+/* Sharding of a unit: the world is R replicas, in shard groups of `group` consecutive ranks. */
 typedef struct weft_cut {
     int32_t replicas, group, groups; /* groups = replicas / group */
 } weft_cut;
 
 weft_cut weft_cut_of(const weft_job_spec *job, int32_t unit);
-/* The pieces of a unit, R in all, lie in the order of the places of ALL: rank r has place (r % group) * groups +
- * r / group, so that the pieces of a shard follow one another. */
+/* Maps between ranks and the R chunks of a unit, which are stored in the order of scope ALL. Rank r has index (r %
+ * group) * groups + r / group, so the chunks of a shard are contiguous. */
 int32_t weft_cut_place(const weft_cut *cut, int32_t rank);
 int32_t weft_cut_rank(const weft_cut *cut, int32_t place);
 
-/* Ranks of a scope's group, and a rank's place in the one that it belongs to. */
+/* Return the size of a scope's group, a rank's index in its group, and whether two ranks share a group. */
 int32_t weft_scope_size(const weft_cut *cut, int32_t scope);
 int32_t weft_scope_place(const weft_cut *cut, int32_t scope, int32_t rank);
 bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t b);
