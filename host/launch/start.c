@@ -301,6 +301,8 @@ static weft_status run_launcher(parent *self, int *status, const command *what, 
     if (self->ended_by != 0) { /* as it would have ended this process */
         (void)signal(self->ended_by, SIG_DFL);
         (void)raise(self->ended_by);
+    } else { /* the ranks have saved: neither a pending SIGPIPE nor a later message may replace their status */
+        (void)signal(SIGPIPE, SIG_IGN);
     }
     if (self->signals >= 0) (void)close(self->signals);
     for (int i = 0; i < self->n_streams; i++) weft_pipe_copy_close(&self->streams[i]);

@@ -193,6 +193,10 @@ loses_output() { # loses_output WHAT argument...
         status=$?; echo $status >status.txt; } | grep -q "step  *[0-9]*/400"
     [ "$(cat status.txt)" = 75 ] || fail "$what: the reader has gone: status $(cat status.txt)"
     saved left-$what
+    { status=0; limit "$weft" train run.ini run.out=both-$what train.steps=400 "$@" 2>&1 ||
+        status=$?; echo $status >status.txt; } | grep -q "step  *[0-9]*/400"
+    [ "$(cat status.txt)" = 75 ] || fail "$what: the reader of both streams has gone: status $(cat status.txt)"
+    saved both-$what
 }
 loses_output one
 for id in mpich openmpi; do
