@@ -7,7 +7,6 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-<<<<<<< HEAD
 /* Maps names of the files to those of the model: removes `skip` bytes, and adds `base` if the result then matches. */
 typedef struct naming {
     size_t skip;
@@ -15,15 +14,11 @@ typedef struct naming {
 } naming;
 
 /* Returns "model." for layers in "model.layers": the prefix that AutoModel omits. */
-=======
-/* "model." of the layers in "model.layers": what AutoModel leaves out. */
->>>>>>> f2
 static void base_of(char out[256], const weft_declared *declared) {
     const char *path = declared->info.layer_path, *dot = path == NULL ? NULL : strrchr(path, '.');
     (void)snprintf(out, 256, "%.*s", dot == NULL ? 0 : (int)(dot + 1 - path), path == NULL ? "" : path);
 }
 
-<<<<<<< HEAD
 /* Returns the number of bytes of the wrapper prefixes that all names share. */
 static size_t common_wrappers(const weft_safetensors *files) {
     static const char *const wrappers[] = {"_orig_mod.", "module.", "language_model."};
@@ -38,23 +33,8 @@ static size_t common_wrappers(const weft_safetensors *files) {
         } else {
             w++;
         }
-=======
-/* Removes one wrapper's prefix from the name; false: the name has no such prefix. */
-static bool strip_wrapper(char *name) {
-    static const struct wrapper {
-        const char *text;
-        size_t kept; /* bytes of the text that stay in the name */
-    } wrappers[] = {{"_orig_mod.", 0},        {"module.", 0},
-                    {"base_model.model.", 0}, {"_fsdp_wrapped_module.", 0},
-                    {"language_model.", 0},   {"model.language_model.", 6}};
-    for (size_t w = 0; w < sizeof wrappers / sizeof *wrappers; w++) {
-        const size_t n = strlen(wrappers[w].text);
-        if (strncmp(name, wrappers[w].text, n) != 0) continue;
-        memmove(name + wrappers[w].kept, name + n, strlen(name + n) + 1);
-        return true;
->>>>>>> f2
     }
-    return false;
+    return skip;
 }
 
 static bool is_declared(const weft_declared *declared, const char *base, const char *name) {
@@ -63,7 +43,6 @@ static bool is_declared(const weft_declared *declared, const char *base, const c
     return weft_declared_find(declared, whole) >= 0;
 }
 
-<<<<<<< HEAD
 /* Returns the prefix to add under this naming; "" if the name matches without it. */
 static const char *base_for(const weft_declared *declared, const naming *by, const char *name) {
     return is_declared(declared, "", name + by->skip) ? "" : by->base;
@@ -78,23 +57,19 @@ static int32_t count_fits(const weft_safetensors *files, const weft_declared *de
     return n;
 }
 
-=======
->>>>>>> f2
 static int compare_by_name(const void *a, const void *b) {
     return strcmp(((const weft_tensor *)a)->name, ((const weft_tensor *)b)->name);
 }
 
-/* The model's name of each tensor: a declared name stays, another one loses its wrappers until it is declared. */
-static weft_status rename_all(weft_safetensors *files, const weft_declared *declared, const char *base,
+static weft_status rename_all(weft_safetensors *files, const weft_declared *declared, const naming *by,
                               const char *directory, weft_error *err) {
     for (int32_t i = 0; i < files->n_tensors; i++) {
-        char *name = files->tensors[i].name, *renamed = NULL;
-        while (!is_declared(declared, "", name) && !is_declared(declared, base, name) && strip_wrapper(name)) {
-        }
-        if (is_declared(declared, "", name) || !is_declared(declared, base, name)) continue;
+        const char *name = files->tensors[i].name + by->skip;
+        const char *base = is_declared(declared, by->base, name) ? base_for(declared, by, name - by->skip) : "";
+        char *renamed = NULL;
         if (asprintf(&renamed, "%s%s", base, name) < 0)
             return weft_error_set(err, WEFT_E_MEMORY, "%s: no memory for the names of its tensors", directory);
-        free(name);
+        free(files->tensors[i].name);
         files->tensors[i].name = renamed;
     }
     qsort(files->tensors, (size_t)files->n_tensors, sizeof *files->tensors, compare_by_name);
@@ -110,9 +85,20 @@ weft_status weft_weights_open(weft_safetensors **out, const weft_declared *decla
     char base[256];
     weft_safetensors *files = NULL;
     weft_status status = weft_safetensors_open_directory(&files, directory, err);
+    const naming none = {0, ""};
+    naming best = none;
+    int32_t most = 0;
     if (status != WEFT_OK) return status;
     base_of(base, declared);
-    status = rename_all(files, declared, base, directory, err);
+    most = count_fits(files, declared, &none);
+    for (int32_t i = 1; i < 4; i++) {
+        const naming by = {i & 1 ? common_wrappers(files) : 0, i & 2 ? base : ""};
+        const int32_t fits = count_fits(files, declared, &by);
+        if (fits <= most) continue;
+        most = fits;
+        best = by;
+    }
+    if (best.skip > 0 || best.base[0] != '\0') status = rename_all(files, declared, &best, directory, err);
     if (status == WEFT_OK) *out = files;
     else weft_safetensors_close(files);
     return status;
