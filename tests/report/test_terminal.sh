@@ -95,11 +95,11 @@ header() { # header FILE: the lines before the first loss
 "$weft" train run.ini --overwrite train.steps=3 >plain 2>&1 || failed "a run into a file" plain
 ! LC_ALL=C grep -q "$(printf '[\r\033]')" plain || failed "controls in a file" plain
 header plain
-[ "$(sed 's/ .*//' header | tr '\n' ' ')" = "model data batch method device memory fits " ] || failed "another header" header
+[ "$(sed 's/ .*//' header | tr '\n' ' ')" = "model data batch method lr device memory fits " ] || failed "another header" header
 [ "$(cut -c12- header | sed 's/\([0-9]\),\([0-9]\)/\1\2/g' | tr ',;=' '\n\n\n' | sed 's/^ *//; s/ *$//' | sort | uniq -d | wc -l)" = 0 ] || failed "a fact twice" header
 "$weft" train run.ini --overwrite train.steps=3 --verbose >loud 2>&1 || failed "a verbose run" loud
 header loud
-[ "$(sed 's/ .*//' header | tr '\n' ' ')" = "run model wrapping data batch world sums device memory fits " ] || failed "another verbose header" header
+[ "$(sed 's/ .*//' header | tr '\n' ' ')" = "run lr model wrapping data batch world sums device memory fits " ] || failed "another verbose header" header
 status=0
 "$weft" train run.ini --overwrite --verbose --quiet >log 2>&1 || status=$?
 [ "$status" = 2 ] && grep -q "quiet and --verbose ask for opposites" log || failed "both words end with $status" log

@@ -31,7 +31,7 @@ typedef enum weft_split {
 /* Collects bytes, in parts of any size. */
 typedef struct weft_bytes_sink {
     void *context;
-    weft_status (*put)(void *context, const void *bytes, size_t n);
+    weft_status (*put)(void *context, const void *bytes, size_t n); /* [main] [required] */
 } weft_bytes_sink;
 
 typedef weft_status weft_share_make(void *context, const weft_bytes_sink *sink, weft_error *err);
