@@ -2,7 +2,7 @@
 # build tree. Without one all else is built as ever. Included by plugins.cmake.
 #
 # Device code is compiled by nvcc in commands of its own rather than as a language of CMake's, which would have to be
-# enabled for a whole project: a machine without nvcc, or one that compiles for a double of CUDA, has none.
+# enabled for a whole project: a machine without nvcc, or one that compiles for an emulator of CUDA, has none.
 option(WEFT_CUDA "Build the CUDA device where a toolkit (12.4 to 13) is found" ON)
 set(WEFT_CUDA_ROOT "" CACHE PATH "A toolkit with bin/nvcc, include/ and lib/; empty: the system's, or the build tree's")
 set(WEFT_CUDA_ARCHITECTURES 80 89 90 CACHE STRING "Compute capabilities that device code is compiled for; PTX for the last one")

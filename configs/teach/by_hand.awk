@@ -19,22 +19,22 @@ function one_step(t,    at, i, p, dy, dh, g, h, lr) {
     h[0] = log(3)
     printf "step %d\n", t
     printf "  %-7s %-44s %12s %12s\n", "forward", "", "weft", "by hand"
-    row("x", "the row of embed for the id of x: ln 3", at "FORWARD embed leaf 0  carry", h[0])
+    row("x", "the row of embed for the id of x: ln 3", at "FORWARD embed micro-batch 0  carry", h[0])
     for (i = 1; i <= 3; i++) {
         h[i] = w[i] * h[i - 1]
-        row("h" i, "w" i " " (i == 1 ? "x" : "h" i - 1) " = " f(w[i]) " * " f(h[i - 1]), at "FORWARD w" i " leaf 0  carry", h[i])
+        row("h" i, "w" i " " (i == 1 ? "x" : "h" i - 1) " = " f(w[i]) " * " f(h[i - 1]), at "FORWARD w" i " micro-batch 0  carry", h[i])
     }
     p = 1 / (1 + exp(-h[3]))
-    row("loss", "-ln p,  p = 1 / (1 + e^-h3) = " f(p), at "BACKWARD head leaf 0  loss", -log(p))
+    row("loss", "-ln p,  p = 1 / (1 + e^-h3) = " f(p), at "BACKWARD head micro-batch 0  loss", -log(p))
     print "  backward"
     dh[3] = p - 1
-    row("dL/dh3", "p - 1", at "BACKWARD head leaf 0  carry, gradient", dh[3])
+    row("dL/dh3", "p - 1", at "BACKWARD head micro-batch 0  carry, gradient", dh[3])
     for (i = 3; i >= 1; i--) {
         g[i] = dh[i] * h[i - 1]
         row("dL/dw" i, "dL/dh" i " * " (i == 1 ? "x" : "h" i - 1) " = " f(dh[i]) " * " f(h[i - 1]), \
-            at "BACKWARD w" i " leaf 0  w" i ".weight, gradient", g[i])
+            at "BACKWARD w" i " micro-batch 0  w" i ".weight, gradient", g[i])
         dh[i - 1] = dh[i] * w[i]
-        if (i > 1) row("dL/dh" i - 1, "dL/dh" i " * w" i " = " f(dh[i]) " * " f(w[i]), at "BACKWARD w" i " leaf 0  carry, gradient", dh[i - 1])
+        if (i > 1) row("dL/dh" i - 1, "dL/dh" i " * w" i " = " f(dh[i]) " * " f(w[i]), at "BACKWARD w" i " micro-batch 0  carry, gradient", dh[i - 1])
     }
     row("norm", "the root of the sum of the three squares", at "NORM  norm", sqrt(g[1] ^ 2 + g[2] ^ 2 + g[3] ^ 2))
     for (i = 1; i <= 3; i++) {
@@ -53,7 +53,7 @@ function one_step(t,    at, i, p, dy, dh, g, h, lr) {
     print ""
 }
 
-# "step 1  FORWARD w1 leaf 0  carry  2.197225"
+# "step 1  FORWARD w1 micro-batch 0  carry  2.197225"
 $1 ~ /^step [0-9]+$/ && NF >= 4 { said[$1 "  " $2 "  " $3] = $4 }
 
 END {

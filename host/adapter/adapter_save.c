@@ -33,7 +33,8 @@ static weft_status no_memory(const char *path, weft_error *err) {
 /* Creates the subdirectory of an adapter that has one. */
 static weft_status make_directory(const saving *self, weft_error *err) {
     const bool is_there = strcmp(self->directory, self->what->directory) == 0;
-    if (is_there || !weft_peers_first(self->what->region->peers) || mkdir(self->directory, 0777) == 0) return WEFT_OK;
+    if (is_there || !weft_process_group_is_rank_0(self->what->region->peers) || mkdir(self->directory, 0777) == 0)
+        return WEFT_OK;
     return weft_error_set(err, WEFT_E_SYSTEM, "the directory %s cannot be made: %s", self->directory, strerror(errno));
 }
 
@@ -131,20 +132,20 @@ static weft_status gather_moved(const saving *self, int32_t i, char *moved, floa
 }
 
 static weft_status write_moved(const saving *self, int32_t i, const weft_roots *roots, weft_error *err) {
-    const weft_peers *peers = self->what->region->peers;
+    const weft_process_group *peers = self->what->region->peers;
     const int64_t numel = self->specs[i].dims[0] * self->specs[i].dims[1];
     const int64_t bytes = weft_dtype_span(self->specs[i].dtype, numel);
     char *moved = malloc((size_t)bytes);
     float *values = malloc((size_t)weft_f32_bytes(numel));
     void *staging = malloc((size_t)weft_f32_bytes(WEFT_REGION_PIECE));
     weft_status status = moved == NULL || values == NULL || staging == NULL ? no_memory(self->path, err) : WEFT_OK;
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = gather_moved(self, i, moved, values, staging, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) status = put_moved(self, i, moved, bytes, roots, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers)) status = put_moved(self, i, moved, bytes, roots, err);
     free(staging);
     free(values);
     free(moved);
-    return weft_peers_agree(peers, status, err);
+    return weft_process_group_agree(peers, status, err);
 }
 
 static weft_status write_tensors(saving *self, const weft_roots *roots, weft_error *err) {
@@ -231,10 +232,10 @@ static weft_status write_config(const saving *self, weft_error *err) {
 static weft_status save_one(const weft_adapter_saving *what, int32_t adapter, const weft_roots *roots,
                             weft_error *err) {
     saving self = {.what = what, .adapter = adapter};
-    const weft_peers *peers = what->region->peers;
-    weft_status status = weft_peers_agree(peers, prepare(&self, err), err);
+    const weft_process_group *peers = what->region->peers;
+    weft_status status = weft_process_group_agree(peers, prepare(&self, err), err);
     if (status == WEFT_OK) status = write_tensors(&self, roots, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) {
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers)) {
         status = write_config(&self, err);
         if (status == WEFT_OK) status = weft_origin_save(&what->origins[adapter], self.directory, err);
         if (status == WEFT_OK) status = weft_directory_sync(self.directory, err);
@@ -242,7 +243,7 @@ static weft_status save_one(const weft_adapter_saving *what, int32_t adapter, co
     free(self.parameters);
     free(self.specs);
     weft_adapter_list_free(&self.list);
-    return weft_peers_agree(peers, status, err);
+    return weft_process_group_agree(peers, status, err);
 }
 
 weft_status weft_adapter_save(const weft_adapter_saving *what, const weft_roots *roots, weft_error *err) {

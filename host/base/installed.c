@@ -23,7 +23,7 @@ static void leave_libexec(char path[PATH_MAX]) {
     if (access(weft, X_OK) != 0) (void)strcat(path, "/bin"); /* shorter than the removed part */
 }
 
-bool weft_beside_program(char out[WEFT_PATH_BYTES], const char *name) {
+bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name) {
     char program[PATH_MAX], path[PATH_MAX + 256], real[PATH_MAX];
     const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     int n;

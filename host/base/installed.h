@@ -9,6 +9,6 @@
 /* Writes the absolute path of `name`, relative to the directory of the program `weft` ("plugins", "../share/weft"),
  * with links resolved. A tool in libexec/weft gets the same path as `weft` itself. Returns false if the file does not
  * exist. [any-thread] */
-bool weft_beside_program(char out[WEFT_PATH_BYTES], const char *name);
+bool weft_async_checkpoint_program(char out[WEFT_PATH_BYTES], const char *name);
 
 #endif

@@ -305,7 +305,8 @@ static weft_status packer_bins(packer *p, weft_error *err) {
         for (int32_t bin = bin_at(p, level, p->items[i].first); bin <= to; bin++, total++) p->bin_start[bin + 1]++;
     }
     if (total > INT32_MAX)
-        return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed: use fewer leaves", (int)p->n);
+        return weft_error_set(err, WEFT_E_MEMORY, "%d buffers live too long to be placed: use fewer micro-batches",
+                              (int)p->n);
     for (int32_t bin = 0; bin < p->n_bins; bin++) p->bin_start[bin + 1] += p->bin_start[bin];
     p->bin_items = malloc((total + 1) * sizeof *p->bin_items);
     if (p->bin_items == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to place %d buffers", (int)p->n);

@@ -8,7 +8,7 @@ weft_status weft_templates_find(char out[WEFT_PATH_BYTES], const char *name, wef
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         char below[512];
         (void)snprintf(below, sizeof below, "%s/%s", places[i], name);
-        if (weft_beside_program(out, below)) return WEFT_OK;
+        if (weft_async_checkpoint_program(out, below)) return WEFT_OK;
     }
     return weft_error_set(
         err, WEFT_E_SYSTEM,

@@ -16,8 +16,8 @@
 #include "launch/find.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
-#include "plugin/ending.h"
-#include "run/platform.h"
+#include "plugin/exit_guard.h"
+#include "run/process_context.h"
 
 /* The commands of this program, ended by NULL. */
 static const weft_command *const *commands;
@@ -192,7 +192,8 @@ static void print_error(const weft_command *command, weft_exit status, weft_erro
     char prefix[80];
     if (status == WEFT_EXIT_DONE || weft_exit_answers(status)) return;
     if (status == WEFT_EXIT_STOPPED && weft_world_get()->rank > 0) return; /* rank 0 prints that the run stopped */
-    if (*err->text == '\0' && err->code == WEFT_E_PEER) return;            /* rank 0 prints the error (model/peers.h) */
+    /* rank 0 prints the error (model/process_group.h) */
+    if (*err->text == '\0' && err->code == WEFT_E_PEER) return;
     (void)snprintf(prefix, sizeof prefix, "weft %s", command->name);
     weft_message_print(WEFT_MESSAGE_ERROR, prefix,
                        *err->text != '\0'
@@ -239,7 +240,7 @@ static void share_call(void) {
     if (call != MAP_FAILED) weft_crash_crumb(call);
 }
 
-/* Checks the streams. Ranks redirect their own output (launch/voice.h), but never close it. */
+/* Checks the streams. Ranks redirect their own output (launch/log_prefix.h), but never close it. */
 static bool keeps_streams(void) {
     bool keeps = true;
     for (int i = 0; i < 2; i++) {
@@ -269,7 +270,7 @@ static void fail_rank(const weft_args *args) {
     const char *const *overrides = weft_args_overrides(args, &n);
     if (!weft_args_declares(args, "ranks")) return;
     weft_launch_want(WEFT_RANKS_TRAINED, 0);
-    weft_platform_meet_failed(weft_args_config(args), overrides, n);
+    weft_process_context_meet_failed(weft_args_config(args), overrides, n);
 }
 
 static weft_exit run_command(const weft_command *command, int argc, char **argv) {
@@ -353,8 +354,8 @@ int weft_cli_main(int argc, char **argv, const weft_command *const *table) {
     settle_openmp();
     weft_crash_install();
     (void)signal(SIGXFSZ, SIG_IGN); /* exceeding the file size limit becomes a failed write, with an error */
-    weft_ending_guard();
+    weft_exit_guard_install();
     status = run_guarded(argc, argv);
-    weft_ending_reached();
+    weft_exit_guard_reached();
     return status;
 }

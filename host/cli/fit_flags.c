@@ -24,8 +24,8 @@ bool weft_command_room(const weft_args *args, int64_t *bytes, weft_error *err) {
 weft_fit_question weft_command_question(const weft_args *args, const weft_session *session, int64_t bytes) {
     weft_fit_question out = {.session = session, .path = weft_args_config(args)};
     out.overrides = weft_args_overrides(args, &out.n_overrides);
-    if (bytes > 0) weft_room_say(&out.room, bytes);
-    else weft_room_find(&out.room, &session->engine->device_info);
+    if (bytes > 0) weft_available_memory_describe(&out.room, bytes);
+    else weft_available_memory_find(&out.room, &session->engine->device_info);
     return out;
 }
 
@@ -35,7 +35,7 @@ weft_status weft_command_judge_room(const weft_args *args, const weft_session *s
     weft_fit fit;
     weft_status status = WEFT_OK;
     if (weft_args_has(args, "no-fit")) return WEFT_OK;
-    status = weft_fit_judge(&fit, &question, NULL, err);
+    status = weft_fit_check(&fit, &question, NULL, err);
     if (status != WEFT_OK) return status;
     weft_fit_warn(&fit, session->run->host);
     return fit.fits ? WEFT_OK : weft_fit_refuse(&fit, err);

@@ -3,7 +3,7 @@
 
 #include "run/engine.h"
 #include "launch/start.h"
-#include "launch/watch.h"
+#include "launch/watchdog.h"
 #include "model/weights.h"
 #include "plugin/services.h"
 #include "run/opening.h"
@@ -37,7 +37,7 @@ static weft_status judge_programs(const weft_run *run, weft_engine *engine, weft
     weft_status status = weft_settings_for_steps(&run->settings, run->config, err);
     if (status != WEFT_OK) return status;
     spec.rows = spec.evaluate_rows = (int32_t)keys->micro_batch;
-    spec.leaves = (int32_t)(keys->global_batch / keys->micro_batch);
+    spec.micro_batches = (int32_t)(keys->global_batch / keys->micro_batch);
     spec.lengths[0] = most < SOME_LENGTH ? (int32_t)most : SOME_LENGTH;
     return weft_opening_prepare(engine, &spec, err);
 }
@@ -55,7 +55,7 @@ static weft_status judge_run(const weft_args *args, const settings *with, int32_
     weft_launch_want(WEFT_RANKS_PLANNED, n);
     (void)weft_services_log_level(WEFT_LOG_ERROR); /* the ranks print warnings */
     status = weft_run_open(&run, weft_args_config(args), with->overrides, with->n, WEFT_NEEDS_ALL, err);
-    if (status == WEFT_OK) weft_watch_output(run->settings.run.out);
+    if (status == WEFT_OK) weft_watchdog_output(run->settings.run.out);
     if (status == WEFT_OK) status = weft_text_open(&text, run, err);
     if (status == WEFT_OK) status = weft_opening_engine(&engine, run, NULL, err);
     if (status == WEFT_OK && reads_weights(args, run))
@@ -107,7 +107,7 @@ bool weft_command_is_rank_of(weft_exit *status, const weft_args *args, const cha
     const settings with = {overrides, n_overrides};
     weft_launch ranks;
     weft_launch_want(WEFT_RANKS_TRAINED, asked);
-    weft_watch_resumes(weft_args_declares(args, "resume"));
+    weft_watchdog_resumes(weft_args_declares(args, "resume"));
     if (asked < 2) return true; /* the run determines its world itself */
     return find_ranks(status, &ranks, args, &with, purpose, err);
 }

@@ -4,10 +4,10 @@
 
 #include "base/units.h"
 #include "launch/find.h"
-#include "launch/voice.h"
+#include "launch/log_prefix.h"
 #include "program/show.h"
 #include "report/chosen.h"
-#include "report/contrast.h"
+#include "report/plan_diff.h"
 #include "report/forecast.h"
 #include "report/launch_line.h"
 #include "report/rate_table.h"
@@ -15,7 +15,7 @@
 #include "report/stages.h"
 #include "report/stored.h"
 #include "report/summary.h"
-#include "report/survey_table.h"
+#include "report/all_rank_table.h"
 #include "report/world_line.h"
 #include "report/wrapping.h"
 #include "run/session.h"
@@ -77,12 +77,13 @@ static void print_model(const weft_session *session, const weft_wrapped *wrapped
                   weft_unit_count(c, weft_layout_padding(e->plan.layout)),
                   100.0 * (double)(e->plan.layout->numel - all) / (double)all);
     (void)fprintf(to, "batch       %s = %d %s of %s x %s\n",
-                  weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->plan.spec.leaves,
-                  e->plan.spec.leaves == 1 ? "leaf" : "leaves", weft_unit_counted(b, e->plan.spec.rows, "row"),
+                  weft_unit_counted(a, session->run->settings.train.global_batch, "row"), e->plan.spec.micro_batches,
+                  e->plan.spec.micro_batches == 1 ? "micro-batch" : "micro-batches",
+                  weft_unit_counted(b, e->plan.spec.rows, "row"),
                   weft_unit_counted(c, e->plan.spec.lengths[e->plan.spec.n_lengths - 1], "place"));
     weft_world_print(session, 12, to);
     weft_sums_print(session, 12, to);
-    (void)fprintf(to, "program     %d events in a step, %d buffers\n", e->plan.train.program->n_events,
+    (void)fprintf(to, "program     %d instructions in a step, %d buffers\n", e->plan.train.program->n_instructions,
                   e->plan.train.program->n_slots);
 }
 
@@ -131,11 +132,11 @@ static json_t *wrapping_object(const weft_engine *e, const weft_wrapped *wrapped
     return object;
 }
 
-/* rows: of an optimizer step; a micro-batch is leaf_rows x places. */
+/* rows: of an optimizer step; a micro-batch is micro_batch_rows x places. */
 static json_t *batch_object(const weft_session *session) {
     const weft_plan_spec *spec = &session->engine->plan.spec;
-    return json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch, "leaves",
-                     (int)spec->leaves, "leaf_rows", (int)spec->rows, "places",
+    return json_pack("{s:I, s:i, s:i, s:i}", "rows", (json_int_t)session->run->settings.train.global_batch,
+                     "micro_batches", (int)spec->micro_batches, "micro_batch_rows", (int)spec->rows, "places",
                      (int)spec->lengths[spec->n_lengths - 1]);
 }
 
@@ -151,7 +152,7 @@ typedef struct planned {
     const weft_args *args;
     weft_session *session;
     weft_wrapped wrapped;
-    weft_survey *survey;
+    weft_all_rank_plan *all_rank_plan;
     weft_stages stages;
     weft_hold *hold;    /* of the rank for --print-sharding; NULL: unset */
     int32_t rank, mode; /* of the printed programs */
@@ -163,32 +164,32 @@ typedef struct planned {
 } planned;
 
 /* Returns the stage of the requested mode. */
-static const weft_stage *stage_to_print(const planned *self) {
+static const weft_mode_plan *mode_plan_to_print(const planned *self) {
     const weft_plan *plan = &self->session->engine->plan;
-    const weft_stage *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    const weft_mode_plan *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
     return stages[self->mode];
 }
 
 /* Returns the program of the requested rank. */
 static const weft_program *program_to_print(const planned *self) {
-    const weft_stage *stage = stage_to_print(self);
-    return stage->shown != NULL ? stage->shown : stage->program;
+    const weft_mode_plan *mode_plan = mode_plan_to_print(self);
+    return mode_plan->shown != NULL ? mode_plan->shown : mode_plan->program;
 }
 
 static json_t *program_array(const planned *self) {
-    const weft_stage *stage = stage_to_print(self);
+    const weft_mode_plan *mode_plan = mode_plan_to_print(self);
     const weft_program *program = program_to_print(self);
-    json_t *events = json_array();
-    for (int32_t i = 0; i < program->n_events; i++) {
-        const weft_event *event = &program->events[i];
+    json_t *instructions = json_array();
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        const weft_instruction *instruction = &program->instructions[i];
         json_t *slots = json_array();
         char text[256];
-        weft_event_describe(text, sizeof text, event, &stage->job->spec);
-        weft_event_slots_visit(program, &stage->job->spec, i, add_slot, slots);
-        (void)json_array_append_new(events, json_pack("{s:s, s:i, s:o}", "event", text, "queue", (int)event->queue,
-                                                      "slots", slots));
+        weft_instruction_describe(text, sizeof text, instruction, &mode_plan->job->spec);
+        weft_instruction_slots_visit(program, &mode_plan->job->spec, i, add_slot, slots);
+        (void)json_array_append_new(instructions, json_pack("{s:s, s:i, s:o}", "instruction", text, "queue",
+                                                            (int)instruction->queue, "slots", slots));
     }
-    return events;
+    return instructions;
 }
 
 /* Returns an object for each rank, if segments have owners. */
@@ -211,15 +212,16 @@ static json_t *plan_object(const planned *self) {
                      (json_int_t)weft_declared_numel(e->plan.declared, false), "trained",
                      (json_int_t)weft_declared_numel(e->plan.declared, true), "steps", (json_int_t)session->steps,
                      "layout", layout_object(e), "wrapping", wrapping_object(e, &self->wrapped, tree), "batch",
-                     batch_object(session), "events", (int)e->plan.train.program->n_events, "buffers",
+                     batch_object(session), "instructions", (int)e->plan.train.program->n_instructions, "buffers",
                      (int)e->plan.train.program->n_slots, "memory", weft_memory_object(&e->plan.bytes), "schedule",
-                     schedule_array(session), "world", (int)e->ranks.world, "ranks", weft_survey_array(self->survey));
+                     schedule_array(session), "world", (int)e->ranks.world, "ranks",
+                     weft_all_rank_plan_array(self->all_rank_plan));
 }
 
 static weft_status print_plan_json(const planned *self, weft_error *err) {
     const weft_engine *e = self->session->engine;
     json_t *object = plan_object(self), *links = NULL;
-    FILE *to = weft_voice_plain();
+    FILE *to = weft_log_prefix_plain();
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the plan's object");
     (void)json_object_set_new(object, "fit", weft_fit_object(&self->fit));
     if (e->choices.n > 0) (void)json_object_set_new(object, "chosen", weft_chosen_array(&e->choices));
@@ -227,7 +229,7 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
     if (self->launches.known) (void)json_object_set_new(object, "launches", weft_launches_object(&self->launches));
     if (weft_args_has(self->args, "print-program")) (void)json_object_set_new(object, "program", program_array(self));
     if (self->stages.n > 0) (void)json_object_set_new(object, "stages", stages_object(&self->stages));
-    if (weft_args_has(self->args, "print-links")) links = weft_survey_links_array(self->survey);
+    if (weft_args_has(self->args, "print-links")) links = weft_all_rank_plan_links_array(self->all_rank_plan);
     if (links != NULL) (void)json_object_set_new(object, "links", links);
     if (self->hold != NULL)
         (void)json_object_set_new(object, "sharding", weft_sharding_object(&e->plan, self->hold, self->rank));
@@ -243,18 +245,18 @@ static weft_status print_plan_json(const planned *self, weft_error *err) {
 
 static weft_status print_text(const planned *self, weft_error *err) {
     const weft_engine *e = self->session->engine;
-    FILE *to = weft_voice_plain();
+    FILE *to = weft_log_prefix_plain();
     weft_status status = WEFT_OK;
     print_model(self->session, &self->wrapped, to);
     if (e->ranks.world == 1) print_memory(self->session, to);
-    else weft_survey_print(self->survey, to);
+    else weft_all_rank_plan_print(self->all_rank_plan, to);
     weft_fit_print(&self->fit, 12, to);
     weft_fit_warn(&self->fit, self->session->run->host);
     weft_saving_print(&e->plan, 12, to);
     weft_launches_print(&self->launches, 12, to);
     weft_chosen_print(&e->choices, 12, to);
     weft_stages_print(&self->stages, to);
-    if (weft_args_has(self->args, "print-links")) status = weft_survey_print_links(self->survey, to, err);
+    if (weft_args_has(self->args, "print-links")) status = weft_all_rank_plan_print_links(self->all_rank_plan, to, err);
     if (self->forecast.world > 0) weft_forecast_print(&self->forecast, to);
     print_schedule(self->session, to);
     weft_world_tell_alone(self->session);
@@ -263,7 +265,7 @@ static weft_status print_text(const planned *self, weft_error *err) {
     if (weft_args_has(self->args, "print-wrapping"))
         weft_wrapped_print(&self->wrapped, e->plan.declared, e->plan.layout, to);
     if (weft_args_has(self->args, "print-program"))
-        weft_program_print(program_to_print(self), &stage_to_print(self)->job->spec, to);
+        weft_program_print(program_to_print(self), &mode_plan_to_print(self)->job->spec, to);
     return status;
 }
 
@@ -275,13 +277,14 @@ static weft_status open_plan(planned *self, const char *path, weft_error *err) {
     if (status == WEFT_OK)
         status = weft_wrapped_make(&self->wrapped, self->session->engine->plan.declared,
                                    self->session->engine->plan.layout, err);
-    if (status == WEFT_OK) status = weft_survey_create(&self->survey, &self->session->engine->plan, err);
-    if (status == WEFT_OK) status = weft_stages_make(&self->stages, &self->session->engine->plan, self->survey, err);
-    if (status == WEFT_OK && self->rank >= self->survey->world)
+    if (status == WEFT_OK) status = weft_all_rank_plan_create(&self->all_rank_plan, &self->session->engine->plan, err);
+    if (status == WEFT_OK)
+        status = weft_stages_make(&self->stages, &self->session->engine->plan, self->all_rank_plan, err);
+    if (status == WEFT_OK && self->rank >= self->all_rank_plan->world)
         status = weft_error_set(err, WEFT_E_USER, "--rank %d is not there: ranks are 0 to %d", (int)self->rank,
-                                (int)self->survey->world - 1);
+                                (int)self->all_rank_plan->world - 1);
     if (status == WEFT_OK && weft_args_has(self->args, "print-sharding"))
-        status = weft_survey_hold(&self->hold, &self->session->engine->plan, self->rank, err);
+        status = weft_all_rank_plan_hold(&self->hold, &self->session->engine->plan, self->rank, err);
     return status;
 }
 
@@ -294,12 +297,12 @@ static weft_status forecast(planned *self, weft_error *err) {
     if (path != NULL) status = weft_rates_read(&self->rates, path, engine, err);
     else status = weft_rates_measure(&self->rates, engine, err);
     if (status != WEFT_OK || engine->ranks.rank > 0) return status;
-    return weft_forecast_make(&self->forecast, &self->rates, engine, self->survey, err);
+    return weft_forecast_make(&self->forecast, &self->rates, engine, self->all_rank_plan, err);
 }
 
 static weft_status judge_room(planned *self, weft_error *err) {
     const weft_fit_question question = weft_command_question(self->args, self->session, self->room);
-    return weft_fit_judge(&self->fit, &question, self->survey, err);
+    return weft_fit_check(&self->fit, &question, self->all_rank_plan, err);
 }
 
 /* Prints the plan on rank 0, for all ranks. */
@@ -315,7 +318,7 @@ static void close_plan(planned *self) {
     weft_rates_free(&self->rates);
     weft_hold_destroy(self->hold);
     weft_stages_free(&self->stages);
-    weft_survey_destroy(self->survey);
+    weft_all_rank_plan_destroy(self->all_rank_plan);
     weft_wrapped_free(&self->wrapped);
     weft_session_close(self->session);
 }
@@ -324,7 +327,7 @@ static void close_plan(planned *self) {
 static weft_status facts_of(json_t **out, const weft_args *args, const char *path, weft_error *err) {
     planned self = {.args = args};
     weft_status status = open_plan(&self, path, err);
-    if (status == WEFT_OK) status = weft_contrast_facts(out, self.session, self.survey, err);
+    if (status == WEFT_OK) status = weft_plan_diff_facts(out, self.session, self.all_rank_plan, err);
     close_plan(&self);
     /* an error without a file name gets the name of its configuration */
     if (status != WEFT_OK && strncmp(err->text, path, strlen(path)) != 0) (void)weft_error_prefix(err, "%s: ", path);
@@ -340,13 +343,13 @@ static weft_status print_difference(const weft_args *args, weft_error *err) {
                               "--diff compares two configurations, and a model's directory is none: give an INI file");
     status = facts_of(&a, args, weft_args_config(args), err);
     if (status == WEFT_OK) status = facts_of(&b, args, other, err);
-    if (status == WEFT_OK) difference = weft_contrast_make(a, b);
+    if (status == WEFT_OK) difference = weft_plan_diff_make(a, b);
     if (status == WEFT_OK && difference == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what differs");
     if (status == WEFT_OK && weft_args_has(args, "json")) {
         (void)json_dumpf(difference, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
         (void)putchar('\n');
-    } else if (status == WEFT_OK) weft_contrast_print(difference, weft_args_config(args), other, stdout);
+    } else if (status == WEFT_OK) weft_plan_diff_print(difference, weft_args_config(args), other, stdout);
     json_decref(a);
     json_decref(b);
     json_decref(difference);
@@ -406,7 +409,7 @@ static weft_exit run_plan(const weft_args *args, weft_error *err) {
     weft_world_plan_nodes((int32_t)nodes);
     self.rank = (int32_t)rank;
     if (weft_args_has(args, "print-program"))
-        weft_show_want(self.mode, self.rank, weft_args_has(args, "json") ? stderr : weft_voice_plain());
+        weft_show_want(self.mode, self.rank, weft_args_has(args, "json") ? stderr : weft_log_prefix_plain());
     if (!weft_args_has(args, "time")) weft_launch_want(WEFT_RANKS_PLANNED, (int32_t)asked);
     else if (!weft_command_is_rank(&launched, args, (int32_t)asked, WEFT_RANKS_RUN_ONE, err)) return launched;
     if (weft_args_has(args, "diff")) status = print_difference(args, err);

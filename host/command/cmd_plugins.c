@@ -3,10 +3,10 @@
 
 #include "base/words.h"
 #include "config/config.h"
-#include "plugin/apart.h"
+#include "plugin/subprocess_probe.h"
 #include "plugin/plugin.h"
 #include "plugin/scan.h"
-#include "program/offers.h"
+#include "program/capabilities.h"
 #include <stdlib.h>
 
 /* --- list --- */
@@ -53,7 +53,7 @@ static weft_exit list(const weft_args *args, weft_error *err) {
     json_t *rows = json_array();
     size_t i;
     weft_status status = weft_search_open(&search, NULL, err);
-    if (status == WEFT_OK) status = weft_plugins_scan(rows, &search, WEFT_APART_SECONDS, err);
+    if (status == WEFT_OK) status = weft_plugins_scan(rows, &search, WEFT_PROBE_SECONDS, err);
     if (status == WEFT_OK && weft_args_has(args, "json")) {
         if (!print_value_json(rows)) status = weft_error_set(err, WEFT_E_SYSTEM, "the list cannot be written.");
     } else if (status == WEFT_OK && json_array_size(rows) > 0) {
@@ -73,23 +73,23 @@ static const weft_key *key_at(const weft_plugin *plugin, uint64_t i) {
     return (const weft_key *)(const void *)((const char *)plugin->keys + i * plugin->key_stride);
 }
 
-enum { MOST_OFFERS = 8 };
+enum { MOST_CAPABILITIES = 8 };
 
 /* Lists the host keys that the plugin offers; returns their number. */
-static uint64_t list_offers(weft_key out[MOST_OFFERS], const weft_loaded *loaded) {
+static uint64_t list_capabilities(weft_key out[MOST_CAPABILITIES], const weft_loaded *loaded) {
     const int32_t part = weft_part_of(loaded->plugin->kind);
     const weft_key *row = NULL;
     uint64_t n = 0;
     uint32_t flag = 0;
-    for (size_t i = 0; (row = weft_offer_at(part, i, &flag)) != NULL && n < MOST_OFFERS; i++)
-        if ((weft_offers_of(loaded) & flag) != 0) out[n++] = *row;
+    for (size_t i = 0; (row = weft_capability_at(part, i, &flag)) != NULL && n < MOST_CAPABILITIES; i++)
+        if ((weft_capabilities_of(loaded) & flag) != 0) out[n++] = *row;
     return n;
 }
 
 static void print_keys(const weft_loaded *loaded) {
     const weft_plugin *plugin = loaded->plugin;
-    weft_key offers[MOST_OFFERS];
-    const uint64_t n = list_offers(offers, loaded);
+    weft_key capabilities[MOST_CAPABILITIES];
+    const uint64_t n = list_capabilities(capabilities, loaded);
     if (plugin->n_keys == 0) {
         (void)printf("It has no keys of its own.\n");
     } else {
@@ -98,7 +98,7 @@ static void print_keys(const weft_loaded *loaded) {
     }
     if (n == 0) return;
     (void)printf("\nof the host's keys it offers\n");
-    weft_key_table_print(offers, n, (uint32_t)sizeof offers[0], stdout);
+    weft_key_table_print(capabilities, n, (uint32_t)sizeof capabilities[0], stdout);
 }
 
 static void print_plugin(const weft_loaded *loaded) {
@@ -121,19 +121,19 @@ static json_t *key_object(const weft_key *key) {
 
 static json_t *plugin_object(const weft_loaded *loaded) {
     const weft_plugin *plugin = loaded->plugin;
-    json_t *keys = json_array(), *offers = json_array();
-    weft_key offered[MOST_OFFERS];
-    const uint64_t n = list_offers(offered, loaded);
+    json_t *keys = json_array(), *capabilities = json_array();
+    weft_key offered[MOST_CAPABILITIES];
+    const uint64_t n = list_capabilities(offered, loaded);
     uint64_t i;
     for (i = 0; i < plugin->n_keys; i++) {
         if ((key_at(plugin, i)->flags & WEFT_REMOVED) == 0)
             (void)json_array_append_new(keys, key_object(key_at(plugin, i)));
     }
-    for (i = 0; i < n; i++) (void)json_array_append_new(offers, json_string(offered[i].name));
+    for (i = 0; i < n; i++) (void)json_array_append_new(capabilities, json_string(offered[i].name));
     return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s, s:i, s:i, s:s, s:o, s:o}", "kind", plugin->kind, "id",
                      plugin->id, "version", plugin->version, "interface", (int)plugin->interface_major, "help",
                      plugin->help, "file", loaded->path, "sha256", loaded->sha256, "sdk", (int)loaded->sdk, "min_sdk",
-                     (int)loaded->min_sdk, "needs", loaded->needed, "keys", keys, "offers", offers);
+                     (int)loaded->min_sdk, "needs", loaded->needed, "keys", keys, "offers", capabilities);
 }
 
 static weft_exit describe_plugin(const weft_args *args, weft_error *err) {

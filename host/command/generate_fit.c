@@ -9,23 +9,23 @@
 
 /* Records the planned memory without allocating it. */
 static weft_status keep_need(void *context, const weft_engine *engine, weft_error *err) {
-    const weft_need need = {.bytes = engine->plan.bytes, .ranks = 1};
-    *(weft_need *)context = need;
+    const weft_required_memory need = {.bytes = engine->plan.bytes, .ranks = 1};
+    *(weft_required_memory *)context = need;
     return weft_error_set(err, WEFT_E_STOPPED, "planned");
 }
 
-static bool plan_fits(weft_need *need, const weft_generate_fit *self, const weft_run *run, int64_t tokens,
-                      const weft_room *room) {
+static bool plan_fits(weft_required_memory *need, const weft_generate_fit *self, const weft_run *run, int64_t tokens,
+                      const weft_available_memory *room) {
     weft_generate_options options = *self->options;
     weft_generator *none = NULL;
     options.tokens = tokens;
     options.judge = keep_need;
     options.judge_context = need;
     return weft_generator_create(&none, run, self->n_prompt, &options, NULL) == WEFT_E_STOPPED &&
-           weft_need_fits(need, room);
+           weft_required_memory_fits(need, room);
 }
 
-static void add_change(weft_fit *fit, const weft_need *need, const char *key) {
+static void add_change(weft_fit *fit, const weft_required_memory *need, const char *key) {
     weft_fit_change *change = &fit->changes.fitting[fit->changes.n++];
     change->need = *need;
     change->n_keys = 1;
@@ -33,7 +33,7 @@ static void add_change(weft_fit *fit, const weft_need *need, const char *key) {
 }
 
 static void find_fewer_tokens(weft_fit *fit, const weft_generate_fit *self) {
-    weft_need need;
+    weft_required_memory need;
     for (int64_t tokens = self->options->tokens / 2; tokens > 0; tokens /= 2) {
         char key[WEFT_TRIAL_KEY_SIZE];
         if (!plan_fits(&need, self, self->run, tokens, &fit->room)) continue;
@@ -49,7 +49,7 @@ static void find_precision(weft_fit *fit, const weft_generate_fit *self) {
     const char *const *given = weft_args_overrides(self->args, &n);
     const char **overrides = calloc(n + 1, sizeof *overrides);
     weft_run *run = NULL;
-    weft_need need;
+    weft_required_memory need;
     if (overrides == NULL || self->run->settings.train.precision != WEFT_PRECISION_FP32) goto done;
     if (n > 0) memcpy(overrides, given, n * sizeof *overrides);
     overrides[n] = key;
@@ -65,13 +65,13 @@ done:
 
 weft_status weft_generate_fit_judge(void *context, const weft_engine *engine, weft_error *err) {
     const weft_generate_fit *self = context;
-    const weft_need need = {.bytes = engine->plan.bytes, .ranks = 1};
+    const weft_required_memory need = {.bytes = engine->plan.bytes, .ranks = 1};
     weft_fit fit = {.need = need};
     int32_t level = 0;
     if (weft_args_has(self->args, "no-fit")) return WEFT_OK;
-    if (self->bytes > 0) weft_room_say(&fit.room, self->bytes);
-    else weft_room_find(&fit.room, &engine->device_info);
-    fit.fits = weft_need_fits(&fit.need, &fit.room);
+    if (self->bytes > 0) weft_available_memory_describe(&fit.room, self->bytes);
+    else weft_available_memory_find(&fit.room, &engine->device_info);
+    fit.fits = weft_required_memory_fits(&fit.need, &fit.room);
     weft_fit_warn(&fit, self->run->host);
     if (fit.fits) return WEFT_OK;
     level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the same configuration */

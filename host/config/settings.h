@@ -18,7 +18,8 @@
     K(I64, metrics_every, "1", "[1,1M]", "steps", WEFT_SAME,                                                           \
       "Steps from one line of metrics.jsonl to the next; the first and the last have one too.")                        \
     K(ENUM, replay, "auto", "auto,yes,no", "", WEFT_SAME,                                                              \
-      "Steps are recorded by their leaves' lengths and replayed; auto: where that can be; yes: an error where not.")   \
+      "Steps are recorded by their micro-batches' lengths and replayed; auto: where that can be; yes: an error "       \
+      "where not.")                                                                                                    \
     K(BOOL, tensorboard, "no", "", "", WEFT_SAME, "Event files for TensorBoard too, in tensorboard/ of out.")          \
     K(BOOL, similarity, "no", "", "", WEFT_SAME,                                                                       \
       "Each evaluation tells how far the run has turned the mean last hidden state: 1 less the cosine.")
@@ -99,12 +100,12 @@
     K(STR, use, "", "", "", WEFT_SAME, "Which of named stands for from.")                                              \
     K(BOOL, any_base, "no", "", "", WEFT_SAME, "yes: an adapter that was made on other weights is taken as well.")
 
-/* These apply if the plugin offers them (program/offers.h). */
+/* These apply if the plugin offers them (program/capabilities.h). */
 #define WEFT_STRATEGY_KEYS(K)                                                                                          \
     K(ENUM, reduce, "ordered", "ordered,tree,fast", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
-      "How leaf gradients are added up: ordered and tree give the same bits on any number of ranks.")                  \
+      "How micro-batch gradients are added up: ordered and tree give the same bits on any number of ranks.")           \
     K(ENUM, reduce_dtype, "fp32", "fp32,bf16,fp16", "", WEFT_SAME | WEFT_HOST_OFFERED,                                 \
-      "bf16, fp16: each leaf's gradient is rounded once before it is added; sums stay fp32.")                          \
+      "bf16, fp16: each micro-batch's gradient is rounded once before it is added; sums stay fp32.")                   \
     K(I64, prefetch, "1", "[0,16]", "units", WEFT_SAME | WEFT_HOST_OFFERED,                                            \
       "Units that are gathered ahead of the one in use.")
 
@@ -124,7 +125,8 @@
       "Longest call of a strategy, after which the process ends with a sentence; 0: any.")                             \
     K(F64, call_seconds, "60", "[0,inf)", "s", 0,                                                                      \
       "A call of a plugin that has lasted so long in a run is told, and goes on; 0: none is.")                         \
-    K(I64, compile_events, "16M", "[1,64M]", "events", WEFT_SAME, "Most events of one program of a strategy.")
+    K(I64, compile_events, "16M", "[1,64M]", "instructions", WEFT_SAME,                                                \
+      "Most instructions of one program of a strategy.")
 /* clang-format on */
 
 /* section, X-macro list */

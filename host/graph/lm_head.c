@@ -34,8 +34,8 @@ static void head_bind(weft_lowering *l, const weft_node *node) {
     WEFT_BIND(l, weft_head, x, weft_lower_value(l, node->inputs[0]));
     WEFT_BIND(l, weft_head, w, weft_weight_values(l, node->weight));
     WEFT_BIND(l, weft_head, bias, weft_weight_bias(l, node->weight));
-    WEFT_BIND(l, weft_head, targets, weft_lower_leaf(l, WEFT_HOME_TARGETS));
-    WEFT_BIND(l, weft_head, weights, weft_lower_leaf(l, WEFT_HOME_WEIGHTS));
+    WEFT_BIND(l, weft_head, targets, weft_lower_micro_batch(l, WEFT_HOME_TARGETS));
+    WEFT_BIND(l, weft_head, weights, weft_lower_micro_batch(l, WEFT_HOME_WEIGHTS));
     WEFT_BIND(l, weft_head, loss, weft_lower_storage(l, WEFT_HOME_LOSS, 0, 0, weft_dtype_bytes(WEFT_F64)));
 }
 

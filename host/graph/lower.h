@@ -110,12 +110,12 @@ int32_t weft_lower_parameter(weft_lowering *lowering, int32_t parameter);
 int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64_t rows);
 /* Returns the storage of a micro-batch array that no operator took as a value: targets, weights. 4 bytes per
  * position. */
-int32_t weft_lower_leaf(weft_lowering *lowering, int32_t home);
+int32_t weft_lower_micro_batch(weft_lowering *lowering, int32_t home);
 
 /* Begin a call with a copy of args (n bytes), bind its operands, and end it. The end adds the workspace that the kernel
  * requires. */
 void weft_lower_begin(weft_lowering *lowering, const weft_kernel *kernel, const void *args, size_t n);
-/* Binds a complete storage to a field. Storage 0 leaves the field empty. */
+/* Binds a complete storage to a field. Storage 0 micro-batches the field empty. */
 void weft_lower_bind(weft_lowering *lowering, const char *name, size_t field, int32_t storage);
 void weft_lower_bind_part(weft_lowering *lowering, const char *name, size_t field, int32_t storage, int64_t offset,
                           int64_t bytes);

@@ -85,7 +85,7 @@ int32_t weft_lower_table(weft_lowering *lowering, const weft_table *table, int64
                               rows * table->width * weft_dtype_bytes(WEFT_F32));
 }
 
-int32_t weft_lower_leaf(weft_lowering *lowering, int32_t home) {
+int32_t weft_lower_micro_batch(weft_lowering *lowering, int32_t home) {
     return weft_lower_storage(lowering, home, 0, 0, weft_graph_places(lowering->graph) * WEFT_PLACE_BYTES);
 }
 

@@ -1,6 +1,6 @@
 /* host/graph/make_graph.c: creates, records and destroys a graph: calls the model's forward and checks its result. */
 #include "plugin/enter.h"
-#include "plugin/slow.h"
+#include "plugin/slow_warning.h"
 #include "graph/operators.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static weft_status check_spec(const weft_declared *declared, int32_t segment, co
         return weft_error_set(err, WEFT_E_HOST, "a segment cannot be recorded in %s; fp32, bf16 and fp16 are possible",
                               weft_dtype_name(spec->dtype));
     if (spec->rows < 1 || spec->length < 1)
-        return weft_error_set(err, WEFT_E_HOST, "a leaf of %d rows of %d places cannot be recorded", spec->rows,
+        return weft_error_set(err, WEFT_E_HOST, "a micro-batch of %d rows of %d places cannot be recorded", spec->rows,
                               spec->length);
     if (spec->mode == WEFT_MODE_GENERATE && spec->cache_rows < spec->length)
         return weft_error_set(err, WEFT_E_HOST, "a key-value state of %d places cannot hold %d", spec->cache_rows,
@@ -45,7 +45,7 @@ static void check_result(weft_graph *graph, weft_value result) {
     value = weft_graph_value(graph, result);
     if (weft_value_places(value) != weft_graph_places(graph))
         (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN,
-                               "forward returned a value of %lld places as its carry; the leaf has %lld",
+                               "forward returned a value of %lld places as its carry; the micro-batch has %lld",
                                (long long)weft_value_places(value), (long long)weft_graph_places(graph));
     else if (value->dtype != graph->dtype || value->width != graph->declared->carry_width)
         (void)weft_record_fail(graph, NULL, WEFT_E_PLUGIN,
@@ -60,7 +60,7 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     const weft_declared *declared = graph->declared;
     weft_value result = {0};
     weft_doing before;
-    weft_slow slow;
+    weft_slow_warning slow;
     (void)weft_record_outside(graph, WEFT_HOME_NONE, 0, 0); /* value 0: invalid */
     if (graph->segment > 0) {
         graph->carry_in = weft_record_outside(graph, WEFT_HOME_CARRY_IN, graph->dtype, declared->carry_width);
@@ -70,12 +70,12 @@ static weft_status run_forward(weft_graph *graph, weft_error *err) {
     }
     if (!graph->failed) {
         graph->open = true;
-        weft_slow_begin(&slow, declared->plugin, "forward");
+        weft_slow_warning_begin(&slow, declared->plugin, "forward");
         before = weft_plugin_enter(declared->plugin, "forward");
         result = declared->plugin->forward(declared->model, (uint32_t)graph->segment, graph, &weft_graph_ops,
                                            graph->carry_in);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
-        weft_slow_end(&slow);
+        weft_slow_warning_end(&slow);
         graph->open = false;
         check_result(graph, result);
     }

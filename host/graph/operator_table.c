@@ -14,21 +14,21 @@ static int64_t value_width(const weft_graph *graph, weft_value value) {
     return value.id < (uint32_t)graph->n_values ? weft_graph_value(graph, value)->width : 0;
 }
 
-static weft_value leaf_part(weft_graph *graph, weft_value *part, int32_t home) {
+static weft_value micro_batch_part(weft_graph *graph, weft_value *part, int32_t home) {
     if (part->id == 0) *part = weft_record_outside(graph, home, WEFT_I32, 1);
     return *part;
 }
 
-static weft_value leaf_ids(weft_graph *graph) {
-    return leaf_part(graph, &graph->ids, WEFT_HOME_IDS);
+static weft_value micro_batch_ids(weft_graph *graph) {
+    return micro_batch_part(graph, &graph->ids, WEFT_HOME_IDS);
 }
 
-static weft_value leaf_positions(weft_graph *graph) {
-    return leaf_part(graph, &graph->positions, WEFT_HOME_POSITIONS);
+static weft_value micro_batch_positions(weft_graph *graph) {
+    return micro_batch_part(graph, &graph->positions, WEFT_HOME_POSITIONS);
 }
 
-static weft_value leaf_starts(weft_graph *graph) {
-    return leaf_part(graph, &graph->starts, WEFT_HOME_STARTS);
+static weft_value micro_batch_starts(weft_graph *graph) {
+    return micro_batch_part(graph, &graph->starts, WEFT_HOME_STARTS);
 }
 
 /* Reports an error to a model that calls it: no kernel of device/1 sums a value into the fp64 loss. */
@@ -43,9 +43,9 @@ static void refuse_loss(weft_graph *graph, weft_value value, int32_t kind) {
 const weft_ops weft_graph_ops = {.struct_size = (uint32_t)sizeof(weft_ops),
                                  .info = tell_graph,
                                  .width = value_width,
-                                 .ids = leaf_ids,
-                                 .positions = leaf_positions,
-                                 .starts = leaf_starts,
+                                 .ids = micro_batch_ids,
+                                 .positions = micro_batch_positions,
+                                 .starts = micro_batch_starts,
                                  .embedding = weft_op_embedding,
                                  .linear = weft_op_linear,
                                  .rms_norm = weft_op_rms_norm,

@@ -15,12 +15,12 @@ typedef struct replay {
 
 static const char *home_name(int32_t home) {
     switch (home) {
-    case WEFT_HOME_IDS: return "the leaf's ids";
-    case WEFT_HOME_TARGETS: return "the leaf's targets";
-    case WEFT_HOME_WEIGHTS: return "the leaf's weights";
-    case WEFT_HOME_STARTS: return "the leaf's document starts";
-    case WEFT_HOME_POSITIONS: return "the leaf's positions";
-    case WEFT_HOME_FIRST: return "the leaf's first row";
+    case WEFT_HOME_IDS: return "the micro-batch's ids";
+    case WEFT_HOME_TARGETS: return "the micro-batch's targets";
+    case WEFT_HOME_WEIGHTS: return "the micro-batch's weights";
+    case WEFT_HOME_STARTS: return "the micro-batch's document starts";
+    case WEFT_HOME_POSITIONS: return "the micro-batch's positions";
+    case WEFT_HOME_FIRST: return "the micro-batch's first row";
     case WEFT_HOME_CARRY_IN: return "the carry that comes in";
     case WEFT_HOME_CARRY_OUT: return "the carry that goes out";
     case WEFT_HOME_D_CARRY_OUT: return "the carry gradient from above";

@@ -17,7 +17,7 @@ typedef struct order {
     int32_t n; /* 0: listen, and return the address; another order follows */
     int32_t total;
     bool follow;
-    weft_fleet_address chief; /* address to connect to */
+    weft_node_watchdog_address chief; /* address to connect to */
 } order;
 
 static int orders = -1; /* socket to the sidecar; -1: closed */
@@ -57,53 +57,53 @@ static void say_stop(const char *why) {
     struct pollfd launcher = {LAUNCHER, POLLIN, 0};
     char text[1800];
     (void)poll(&launcher, 1, GIVEN);
-    weft_watch_explain(text, sizeof text, why);
+    weft_watchdog_explain(text, sizeof text, why);
     say_to_starter(text);
 }
 
-static bool watch_here(weft_watch *self, char *why, size_t size) {
+static bool watch_here(weft_watchdog *self, char *why, size_t size) {
     bool stop = false;
     while (!stop && !weft_ranks_are_over(self->ranks, self->n)) {
-        weft_watch_wait(self);
-        stop = weft_watch_decide(self, why, size, weft_watch_see(self));
+        weft_watchdog_wait(self);
+        stop = weft_watchdog_decide(self, why, size, weft_watchdog_see(self));
     }
-    if (stop) weft_watch_stop(self);
+    if (stop) weft_watchdog_stop(self);
     return stop;
 }
 
 /* Runs the watchdog. own: the chief's address, for its listening socket; NULL: not the chief. */
-static void watch_machine(const order *what, int socket, const weft_fleet_address *own) {
-    weft_pulse *pulses = weft_pulse_map(what->path, what->n);
-    weft_watch self;
+static void watch_machine(const order *what, int socket, const weft_node_watchdog_address *own) {
+    weft_heartbeat *heartbeats = weft_heartbeat_map(what->path, what->n);
+    weft_watchdog self;
     char why[1500];
     bool stop = false;
-    if (pulses == NULL ||
-        weft_watch_open(&self, pulses, what->path, what->n, own != NULL ? what->total : what->n, NULL) != WEFT_OK) {
+    if (heartbeats == NULL || weft_watchdog_open(&self, heartbeats, what->path, what->n,
+                                                 own != NULL ? what->total : what->n, NULL) != WEFT_OK) {
         say_to_starter("the ranks of this machine cannot be watched");
         return;
     }
     if (send(ORDERS, "", 1, MSG_NOSIGNAL) != 1) return; /* the rank has ended already, and its world with it */
     (void)close(ORDERS);
-    if (what->follow) socket = weft_fleet_reach(&what->chief, what->n);
+    if (what->follow) socket = weft_node_watchdog_reach(&what->chief, what->n);
     if (what->follow && socket < 0)
         say_to_starter(
             "the watcher beside rank 0 cannot be reached from here: the ranks of this machine are watched alone");
-    if (own != NULL) stop = weft_fleet_lead(&self, why, sizeof why, socket, own);
-    else if (socket >= 0) stop = weft_fleet_follow(&self, why, sizeof why, socket);
+    if (own != NULL) stop = weft_node_watchdog_lead(&self, why, sizeof why, socket, own);
+    else if (socket >= 0) stop = weft_node_watchdog_follow(&self, why, sizeof why, socket);
     else stop = watch_here(&self, why, sizeof why);
     if (stop && why[0] != '\0') say_stop(why);
 }
 
 /* Runs in the new process. Without an order the rank has ended, or needs no watchdog. */
 static _Noreturn void be_watcher(int from, const weft_ancestor *launcher) {
-    weft_fleet_address own;
+    weft_node_watchdog_address own;
     order what;
     int socket = -1;
     bool told = false;
     stand_apart(from, launcher);
     told = read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
     if (told && what.n == 0) {
-        socket = weft_fleet_listen(&own);
+        socket = weft_node_watchdog_listen(&own);
         told = write(ORDERS, &own, sizeof own) == (ssize_t)sizeof own &&
                read(ORDERS, &what, sizeof what) == (ssize_t)sizeof what;
     }
@@ -119,7 +119,7 @@ weft_status weft_sidecar_start(const char *note, weft_error *err) {
     int ends[2] = {-1, -1};
     weft_ancestor launcher = {-1, -1};
     pid_t child = -1;
-    if (orders >= 0 || weft_pulse_is_watched()) return WEFT_OK;
+    if (orders >= 0 || weft_heartbeat_is_watched()) return WEFT_OK;
     launcher = weft_ancestor_find(note);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0) child = fork();
     if (child == 0) {
@@ -146,14 +146,14 @@ static weft_status tell_order(const order *what, weft_error *err) {
     return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
 }
 
-weft_status weft_sidecar_listen(weft_fleet_address *out, weft_error *err) {
+weft_status weft_sidecar_listen(weft_node_watchdog_address *out, weft_error *err) {
     const order what = {.n = 0};
     const weft_status status = tell_order(&what, err);
     if (status != WEFT_OK || recv(orders, out, sizeof *out, MSG_WAITALL) == (ssize_t)sizeof *out) return status;
     return weft_error_set(err, WEFT_E_SYSTEM, "the process that watches the ranks is gone");
 }
 
-weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const weft_fleet_address *chief,
+weft_status weft_sidecar_watch(const char *path, int32_t n, int32_t total, const weft_node_watchdog_address *chief,
                                weft_error *err) {
     order what = {.n = n, .total = total, .follow = chief != NULL};
     weft_status status = WEFT_OK;

@@ -1,7 +1,7 @@
 /* host/launch/signals.c: see signals.h. */
 #include "launch/signals.h"
 
-#include "launch/pulse.h"
+#include "launch/heartbeat.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -88,7 +88,7 @@ void weft_signals_install(const char *what) {
     set_handler(SIGTERM, on_stop, (int)SA_RESETHAND);
     for (size_t i = 0; i < N_REPEATED; i++)
         if (!is_ignored(repeated[i])) set_handler(repeated[i], on_repeated, 0);
-    weft_pulse_listens();
+    weft_heartbeat_listens();
 }
 
 void weft_signals_rank(int32_t rank) {

@@ -5,8 +5,8 @@
 #include "launch/proc.h"
 #include "launch/pipe_copy.h"
 #include "launch/signals.h"
-#include "launch/voice.h"
-#include "launch/watch.h"
+#include "launch/log_prefix.h"
+#include "launch/watchdog.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -144,8 +144,8 @@ typedef struct parent {
     int signals;  /* a signalfd */
     int stops;    /* number of SIGINT and SIGTERM received */
     int ended_by; /* the signal that ends the job immediately; 0: running */
-    weft_pulse *pulses;
-    weft_watch watch;
+    weft_heartbeat *heartbeats;
+    weft_watchdog watch;
     char why[1500];            /* the watchdog's reason to end the job; "": running */
     int64_t stopped_ms;        /* start of ending ranks and launcher; 0: running */
     weft_pipe_copy streams[2]; /* stdout, stderr; if both are one file, the first serves both */
@@ -157,7 +157,7 @@ typedef struct parent {
 static void become_launcher(const command *self, const parent *from, const sigset_t *mask, pid_t pid) {
     const int input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     (void)setpgid(0, 0);
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Open MPI's launcher may miss a SIGTERM; ranks end by pulse.h */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* Open MPI's launcher may miss a SIGTERM; ranks end by heartbeat.h */
     if (getppid() != pid) _exit(1);
     if (input >= 0) (void)dup2(input, STDIN_FILENO);
     (void)dup2(from->streams[0].ends[1], STDOUT_FILENO);
@@ -177,14 +177,14 @@ static int64_t now_ms(void) {
 
 /* Ends the job. Signals the launcher, too, because it may not have started all ranks yet. */
 static void end_job(parent *self) {
-    weft_watch_stop(&self->watch);
+    weft_watchdog_stop(&self->watch);
     signal_ranks(self->launcher, SIGKILL);
     if (self->stopped_ms == 0 && self->ended_by != 0) { /* its report of that is not printed */
         for (int i = 0; i < self->n_streams; i++) weft_pipe_copy_discard(&self->streams[i]);
         (void)kill(self->launcher, SIGTERM);
     }
     if (self->stopped_ms == 0) self->stopped_ms = now_ms();
-    else if (now_ms() - self->stopped_ms > WEFT_WATCH_SOON) (void)kill(self->launcher, SIGKILL);
+    else if (now_ms() - self->stopped_ms > WEFT_WATCHDOG_SOON) (void)kill(self->launcher, SIGKILL);
 }
 
 /* Handles signals like a single process. A signal before the ranks have their handlers, and the second SIGINT or
@@ -195,22 +195,22 @@ static void take_signals(parent *self) {
         const int number = (int)one.ssi_signo;
         if (number == SIGCHLD) continue;
         self->stops += number == SIGINT || number == SIGTERM;
-        if (self->stops < 2 && weft_watch_listens(&self->watch)) signal_ranks(self->launcher, number);
+        if (self->stops < 2 && weft_watchdog_listens(&self->watch)) signal_ranks(self->launcher, number);
         else if (self->ended_by == 0) self->ended_by = number;
     }
 }
 
 static void watch_once(parent *self) {
-    const int64_t ms = weft_watch_see(&self->watch);
+    const int64_t ms = weft_watchdog_see(&self->watch);
     if (self->ended_by == 0 && self->why[0] == '\0')
-        (void)weft_watch_decide(&self->watch, self->why, sizeof self->why, ms);
+        (void)weft_watchdog_decide(&self->watch, self->why, sizeof self->why, ms);
     if (self->ended_by != 0 || self->why[0] != '\0') end_job(self);
 }
 
 /* Checks for a rank that the last check deferred: it may be the cause of the launcher's end. */
 static void look_once_more(parent *self) {
     if (self->ended_by != 0 || self->why[0] != '\0') return;
-    weft_watch_wait(&self->watch);
+    weft_watchdog_wait(&self->watch);
     watch_once(self);
 }
 
@@ -218,7 +218,7 @@ static void look_once_more(parent *self) {
  * rank, until a signal ends it. */
 static void drain_streams(parent *self) {
     for (int i = 0; i < self->n_streams && self->ended_by == 0; i++) {
-        while (self->ended_by == 0 && !weft_pipe_copy_drain(&self->streams[i], WEFT_WATCH_TICK)) {
+        while (self->ended_by == 0 && !weft_pipe_copy_drain(&self->streams[i], WEFT_WATCHDOG_TICK)) {
             struct signalfd_siginfo one;
             while (read(self->signals, &one, sizeof one) == (ssize_t)sizeof one)
                 if (one.ssi_signo != SIGCHLD && one.ssi_signo != SIGPIPE) self->ended_by = (int)one.ssi_signo;
@@ -231,7 +231,7 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     pid_t done = 0;
     char text[1800];
     while (done == 0) {
-        weft_watch_wait(&self->watch);
+        weft_watchdog_wait(&self->watch);
         take_signals(self);
         watch_once(self);
         done = waitpid(self->launcher, &ended, WNOHANG);
@@ -243,7 +243,7 @@ static weft_status wait_for(parent *self, int *status, weft_error *err) {
     *status = 128 + self->ended_by;
     if (self->ended_by != 0) return WEFT_OK;
     if (self->why[0] != '\0') {
-        weft_watch_explain(text, sizeof text, self->why);
+        weft_watchdog_explain(text, sizeof text, self->why);
         return weft_error_set(err, WEFT_E_PEER, "%s", text);
     }
     if (WIFSIGNALED(ended))
@@ -276,7 +276,7 @@ static bool open_streams(parent *self) {
 static weft_status start_launcher(parent *self, const command *what, const sigset_t *before, weft_error *err) {
     const pid_t pid = getpid();
     bool copies = true;
-    if (self->signals >= 0 && weft_watch_attend(&self->watch, self->signals) && open_streams(self))
+    if (self->signals >= 0 && weft_watchdog_attend(&self->watch, self->signals) && open_streams(self))
         self->launcher = fork();
     if (self->launcher == 0) become_launcher(what, self, before, pid);
     if (self->launcher < 0)
@@ -314,13 +314,13 @@ static weft_status run_launcher(parent *self, int *status, const command *what, 
 static weft_status open_watch(parent *self, int32_t n, weft_error *err) {
     char path[64];
     int32_t file = -1;
-    self->pulses = weft_pulse_create(&file, n);
-    if (self->pulses == NULL)
+    self->heartbeats = weft_heartbeat_create(&file, n);
+    if (self->heartbeats == NULL)
         return weft_error_set(err, WEFT_E_SYSTEM, "no memory to share with %d ranks: %s", (int)n, strerror(errno));
-    weft_pulse_path(path, sizeof path, (int32_t)getpid(), file);
+    weft_heartbeat_path(path, sizeof path, (int32_t)getpid(), file);
     if (setenv(WEFT_WATCHED, path, 1) != 0)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
-    return weft_watch_open(&self->watch, self->pulses, path, n, n, err);
+    return weft_watchdog_open(&self->watch, self->heartbeats, path, n, n, err);
 }
 
 weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error *err) {
@@ -334,11 +334,11 @@ weft_status weft_launch_start(int *status, const weft_launch *ranks, weft_error 
     if (done == WEFT_OK) done = add_program(what, err);
     if (done == WEFT_OK && setenv(WEFT_STARTED, started, 1) != 0)
         done = weft_error_set(err, WEFT_E_MEMORY, "no memory for an environment variable");
-    if (done == WEFT_OK) done = weft_voice_offer_terminal(err);
+    if (done == WEFT_OK) done = weft_log_prefix_offer_terminal(err);
     if (done == WEFT_OK) done = open_watch(self, ranks->world.size, err);
     if (done == WEFT_OK) (void)fflush(NULL);
     if (done == WEFT_OK) done = run_launcher(self, status, what, err);
-    if (self != NULL) weft_watch_close(&self->watch);
+    if (self != NULL) weft_watchdog_close(&self->watch);
     if (what != NULL) free(what->arguments);
     free(what);
     free(self);

@@ -1,9 +1,9 @@
 /* host/launch/world.c: see world.h. */
 #include "launch/world.h"
 
-#include "launch/pulse.h"
+#include "launch/heartbeat.h"
 #include "launch/signals.h"
-#include "launch/voice.h"
+#include "launch/log_prefix.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
 
@@ -75,8 +75,8 @@ void weft_world_set(const weft_world *world) {
     show_world();
     if (current.size == 1) return;
     weft_crash_rank(current.rank);
-    weft_pulse_begin(current.rank);
-    weft_voice_set(current.rank, current.rank == 0 || current.speaks);
+    weft_heartbeat_begin(current.rank);
+    weft_log_prefix_set(current.rank, current.rank == 0 || current.speaks);
     weft_signals_rank(current.rank);
 }
 

@@ -2,8 +2,8 @@
 #include "model/builder.h"
 
 #include "plugin/enter.h"
-#include "plugin/mistake.h"
-#include "plugin/slow.h"
+#include "plugin/sticky_error.h"
+#include "plugin/slow_warning.h"
 
 #include <stdlib.h>
 
@@ -19,7 +19,7 @@ struct weft_builder_ctx {
 static void *grow_array(weft_builder_ctx *ctx, void *array, int32_t n, size_t size) {
     void *grown = array;
     if (n == 0 || (n & (n - 1)) == 0) grown = realloc(array, (n == 0 ? 1 : 2 * (size_t)n) * size);
-    if (grown == NULL) weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
+    if (grown == NULL) weft_sticky_error_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     return grown;
 }
 
@@ -28,7 +28,7 @@ static char *join_names(weft_builder_ctx *ctx, const char *path, const char *sep
     char *text = NULL;
     if (asprintf(&text, "%s%s%s", path, path[0] == '\0' ? "" : separator, name) < 0) {
         text = NULL;
-        weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
+        weft_sticky_error_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     }
     return text;
 }
@@ -36,14 +36,14 @@ static char *join_names(weft_builder_ctx *ctx, const char *path, const char *sep
 /* Returns zeroed memory. */
 static void *allocate_zeroed(weft_builder_ctx *ctx, size_t size) {
     void *memory = calloc(1, size);
-    if (memory == NULL) weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
+    if (memory == NULL) weft_sticky_error_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
     return memory;
 }
 
 /* Adds a name to the lookup. The string must stay valid as long as the declared model. */
 static void note_name(weft_builder_ctx *ctx, weft_lookup *names, const char *name, int32_t number) {
-    if (!weft_mistake_made(&ctx->first) && !weft_lookup_put(names, name, number))
-        weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
+    if (!weft_sticky_error_is_set(&ctx->first) && !weft_lookup_put(names, name, number))
+        weft_sticky_error_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the model's description");
 }
 
 /* ---- modules ---- */
@@ -51,15 +51,15 @@ static void note_name(weft_builder_ctx *ctx, weft_lookup *names, const char *nam
 static bool is_module_name_good(weft_builder_ctx *ctx, const weft_module *parent, const char *name,
                                 const char *class_name) {
     if (name == NULL || class_name == NULL || class_name[0] == '\0')
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares a module without a name or a class",
-                          ctx->who);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares a module without a name or a class",
+                               ctx->who);
     else if (strchr(name, '.') != NULL || (parent != NULL && name[0] == '\0'))
-        weft_mistake_keep(
+        weft_sticky_error_keep(
             &ctx->first, WEFT_E_PLUGIN,
             "the %s plugin declares a module named '%s': a name is one part of a path, without dots, and only a "
             "root may have none",
             ctx->who, name);
-    return !weft_mistake_made(&ctx->first);
+    return !weft_sticky_error_is_set(&ctx->first);
 }
 
 static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, const char *name,
@@ -67,7 +67,7 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     weft_declared *self = ctx->declared;
     weft_module *module = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first) || !is_module_name_good(ctx, parent, name, class_name)) return NULL;
+    if (weft_sticky_error_is_set(&ctx->first) || !is_module_name_good(ctx, parent, name, class_name)) return NULL;
     array = grow_array(ctx, self->modules, self->n_modules, sizeof(weft_module *));
     if (array == NULL) return NULL;
     self->modules = array;
@@ -79,11 +79,11 @@ static weft_module *builder_module(weft_builder_ctx *ctx, weft_module *parent, c
     module->name = join_names(ctx, "", "", name);
     module->class_name = join_names(ctx, "", "", class_name);
     module->parent = parent == NULL ? -1 : parent->index;
-    if (!weft_mistake_made(&ctx->first) && weft_declared_module(self, module->path) >= 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two modules with the path '%s'", ctx->who,
-                          module->path);
+    if (!weft_sticky_error_is_set(&ctx->first) && weft_declared_module(self, module->path) >= 0)
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two modules with the path '%s'",
+                               ctx->who, module->path);
     note_name(ctx, &self->modules_by_path, module->path, module->index);
-    return weft_mistake_made(&ctx->first) ? NULL : module;
+    return weft_sticky_error_is_set(&ctx->first) ? NULL : module;
 }
 
 /* ---- parameters and weight objects ---- */
@@ -94,14 +94,14 @@ static int32_t add_parameter(weft_builder_ctx *ctx, const weft_module *module, c
     weft_declared *self = ctx->declared;
     weft_parameter *parameter = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first)) return -1;
+    if (weft_sticky_error_is_set(&ctx->first)) return -1;
     array = grow_array(ctx, self->parameters, self->n_parameters, sizeof(weft_parameter));
     if (array == NULL) return -1;
     self->parameters = array;
     parameter = &self->parameters[self->n_parameters];
     memset(parameter, 0, sizeof *parameter);
     parameter->name = join_names(ctx, module->path, ".", suffix);
-    if (weft_mistake_made(&ctx->first)) return -1;
+    if (weft_sticky_error_is_set(&ctx->first)) return -1;
     parameter->module = module->index;
     parameter->rank = in == 0 ? 1 : 2;
     parameter->dims[0] = out;
@@ -120,95 +120,100 @@ static void judge_storage(weft_builder_ctx *ctx, const weft_module *module, cons
     const int64_t block = weft_dtype_block(spec->storage);
     if (spec->storage == 0) return;
     if (!weft_dtype_is_packed(spec->storage))
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' with the storage %d (%s); it is a packed type of "
-                          "weft/blocks.h, or 0 where the host decides",
-                          ctx->who, module->path, spec->name, spec->storage, weft_dtype_name(spec->storage));
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' with the storage %d (%s); it is a packed type of "
+                               "weft/blocks.h, or 0 where the host decides",
+                               ctx->who, module->path, spec->name, spec->storage, weft_dtype_name(spec->storage));
     else if (spec->role != WEFT_WEIGHT_LINEAR)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' with the storage %s, and it is no linear: only a linear's "
-                          "matrix is packed",
-                          ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin declares '%s.%s' with the storage %s, and it is no linear: only a linear's "
+            "matrix is packed",
+            ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
     else if (!weft_dtype_is_flat(spec->storage) && spec->in % block != 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' with the storage %s and rows of %lld elements, which are "
-                          "no multiple of its blocks of %lld; leave this weight to the host (storage = 0)",
-                          ctx->who, module->path, spec->name, weft_dtype_name(spec->storage), (long long)spec->in,
-                          (long long)block);
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin declares '%s.%s' with the storage %s and rows of %lld elements, which are "
+            "no multiple of its blocks of %lld; leave this weight to the host (storage = 0)",
+            ctx->who, module->path, spec->name, weft_dtype_name(spec->storage), (long long)spec->in, (long long)block);
 }
 
 /* Checks that only a linear's unpacked matrix is transposed. */
 static void judge_transposed(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     if (!spec->transposed) return;
     if (spec->role != WEFT_WEIGHT_LINEAR)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' as transposed, and it is no linear: only a linear's matrix "
-                          "may lie as (in, out)",
-                          ctx->who, module->path, spec->name);
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin declares '%s.%s' as transposed, and it is no linear: only a linear's matrix "
+            "may lie as (in, out)",
+            ctx->who, module->path, spec->name);
     else if (spec->storage != 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' as transposed and with the storage %s: what is packed lies "
-                          "as (out, in)",
-                          ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin declares '%s.%s' as transposed and with the storage %s: what is packed lies "
+            "as (out, in)",
+            ctx->who, module->path, spec->name, weft_dtype_name(spec->storage));
 }
 
 static bool is_spec_good(weft_builder_ctx *ctx, const weft_module *module, const weft_weight_spec *spec) {
     const char *name = NULL;
     if (module == NULL || spec == NULL || !WEFT_WHOLE(spec, weft_weight_spec) || spec->name == NULL ||
         spec->name[0] == '\0') {
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares a weight without a module, a name or a whole spec", ctx->who);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares a weight without a module, a name or a whole spec", ctx->who);
         return false;
     }
     name = spec->name;
     if (!weft_struct_known(spec, sizeof *spec))
-        weft_mistake_keep(&ctx->first, WEFT_E_UNSUPPORTED,
-                          "the %s plugin says something of '%s.%s' behind the %zu bytes that this host knows of a "
-                          "weight; build the plugin with this host's headers, or use a later host",
-                          ctx->who, module->path, name, sizeof *spec);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_UNSUPPORTED,
+                               "the %s plugin says something of '%s.%s' behind the %zu bytes that this host knows of a "
+                               "weight; build the plugin with this host's headers, or use a later host",
+                               ctx->who, module->path, name, sizeof *spec);
     else if (spec->role != WEFT_WEIGHT_LINEAR && spec->role != WEFT_WEIGHT_EMBEDDING && spec->role != WEFT_WEIGHT_GAIN)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares '%s.%s' with the unknown role %d",
-                          ctx->who, module->path, name, spec->role);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares '%s.%s' with the unknown role %d",
+                               ctx->who, module->path, name, spec->role);
     else if (spec->in < 1 || (spec->role != WEFT_WEIGHT_GAIN && spec->out < 1) ||
              (spec->role != WEFT_WEIGHT_GAIN && spec->out > INT64_MAX / 64 / spec->in))
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' with the shape (%lld, %lld), which no weight can have",
-                          ctx->who, module->path, name, (long long)spec->out, (long long)spec->in);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' with the shape (%lld, %lld), which no weight can have",
+                               ctx->who, module->path, name, (long long)spec->out, (long long)spec->in);
     else if (spec->role == WEFT_WEIGHT_EMBEDDING && spec->has_bias)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares the embedding '%s.%s' with a bias, which an embedding lacks",
-                          ctx->who, module->path, name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares the embedding '%s.%s' with a bias, which an embedding lacks",
+                               ctx->who, module->path, name);
     else if (spec->has_padding &&
              (spec->role != WEFT_WEIGHT_EMBEDDING || spec->padding < 0 || spec->padding >= spec->out))
-        weft_mistake_keep(
+        weft_sticky_error_keep(
             &ctx->first, WEFT_E_PLUGIN,
             "the %s plugin declares '%s.%s' with the padding %d, which is a row of an embedding, from 0 to its last",
             ctx->who, module->path, name, spec->padding);
     else if (spec->gain_from_one && spec->role != WEFT_WEIGHT_GAIN)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' with gain_from_one, and it is no norm's gain", ctx->who,
-                          module->path, name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' with gain_from_one, and it is no norm's gain", ctx->who,
+                               module->path, name);
     else if (!(spec->init_std >= 0))
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' with the deviation %g; it is at least 0", ctx->who,
-                          module->path, name, spec->init_std);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' with the deviation %g; it is at least 0", ctx->who,
+                               module->path, name, spec->init_std);
     else if (spec->init_form < WEFT_INIT_NORMAL || spec->init_form > WEFT_INIT_ROW_NORMS)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares '%s.%s' with the unknown init_form %d",
-                          ctx->who, module->path, name, spec->init_form);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' with the unknown init_form %d", ctx->who, module->path,
+                               name, spec->init_form);
     else if (spec->init_form == WEFT_INIT_ROW_NORMS &&
              (spec->role != WEFT_WEIGHT_GAIN || spec->init_of == NULL || spec->init_of->role == WEFT_WEIGHT_GAIN ||
               spec->init_of->is_slice || spec->init_of->out != spec->in))
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' to start as norms of rows, and it is no gain with an element "
-                          "for each row of a whole matrix",
-                          ctx->who, module->path, name);
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin declares '%s.%s' to start as norms of rows, and it is no gain with an element "
+            "for each row of a whole matrix",
+            ctx->who, module->path, name);
     else if (spec->frozen != 0 && !ctx->adds)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares '%s.%s' as frozen, which is for an adapter to say", ctx->who,
-                          module->path, name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares '%s.%s' as frozen, which is for an adapter to say", ctx->who,
+                               module->path, name);
     else judge_storage(ctx, module, spec);
-    if (!weft_mistake_made(&ctx->first)) judge_transposed(ctx, module, spec);
-    return !weft_mistake_made(&ctx->first);
+    if (!weft_sticky_error_is_set(&ctx->first)) judge_transposed(ctx, module, spec);
+    return !weft_sticky_error_is_set(&ctx->first);
 }
 
 /* Sets the parameter's initialization. A gain without a specified form starts as ones. */
@@ -235,7 +240,7 @@ static void add_parameters(weft_builder_ctx *ctx, weft_weight *weight, const wef
     weight->parameter = weight->transposed ? add_parameter(ctx, own, "weight", in, out)
                                            : add_parameter(ctx, own, "weight", out, in);
     weight->bias = spec->has_bias ? add_parameter(ctx, own, "bias", out, 0) : -1;
-    if (weft_mistake_made(&ctx->first)) return;
+    if (weft_sticky_error_is_set(&ctx->first)) return;
     parameters = ctx->declared->parameters;
     parameters[weight->parameter].role = spec->role;
     note_start(&parameters[weight->parameter], spec);
@@ -254,7 +259,7 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
     weft_weight *weight = NULL;
     weft_module *own = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first) || !is_spec_good(ctx, module, spec)) return NULL;
+    if (weft_sticky_error_is_set(&ctx->first) || !is_spec_good(ctx, module, spec)) return NULL;
     own = builder_module(ctx, module, spec->name, spec->class_name);
     array = own == NULL ? NULL : grow_array(ctx, self->weights, self->n_weights, sizeof(weft_weight *));
     if (array == NULL) return NULL;
@@ -264,7 +269,7 @@ static weft_weight *builder_weight(weft_builder_ctx *ctx, weft_module *module, c
     self->weights[self->n_weights++] = weight;
     weight->owner = self;
     add_parameters(ctx, weight, own, spec);
-    return weft_mistake_made(&ctx->first) ? NULL : weight;
+    return weft_sticky_error_is_set(&ctx->first) ? NULL : weight;
 }
 
 static void add_alias(weft_builder_ctx *ctx, int32_t index, const weft_module *own, const char *suffix) {
@@ -273,30 +278,30 @@ static void add_alias(weft_builder_ctx *ctx, int32_t index, const weft_module *o
     if (array == NULL) return;
     parameter->aliases = array;
     parameter->aliases[parameter->n_aliases] = join_names(ctx, own->path, ".", suffix);
-    if (weft_mistake_made(&ctx->first)) return;
+    if (weft_sticky_error_is_set(&ctx->first)) return;
     note_name(ctx, &ctx->declared->parameters_by_name, parameter->aliases[parameter->n_aliases++], index);
 }
 
 static weft_weight *builder_tie(weft_builder_ctx *ctx, weft_module *module, const char *name, const char *class_name,
                                 weft_weight *storage) {
     weft_module *own = NULL;
-    if (weft_mistake_made(&ctx->first)) return NULL;
+    if (weft_sticky_error_is_set(&ctx->first)) return NULL;
     if (module == NULL || storage == NULL) {
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin ties '%s' to no weight or under no module",
-                          ctx->who, name == NULL ? "" : name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin ties '%s' to no weight or under no module",
+                               ctx->who, name == NULL ? "" : name);
         return NULL;
     }
     if (weft_parameter_is_packed(&ctx->declared->parameters[storage->parameter])) {
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin ties '%s' to '%s', which is packed; what is packed has one name", ctx->who,
-                          name, ctx->declared->parameters[storage->parameter].name);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin ties '%s' to '%s', which is packed; what is packed has one name",
+                               ctx->who, name, ctx->declared->parameters[storage->parameter].name);
         return NULL;
     }
     own = builder_module(ctx, module, name, class_name);
     if (own == NULL) return NULL;
     add_alias(ctx, storage->parameter, own, "weight");
     if (storage->bias >= 0) add_alias(ctx, storage->bias, own, "bias");
-    return weft_mistake_made(&ctx->first) ? NULL : storage;
+    return weft_sticky_error_is_set(&ctx->first) ? NULL : storage;
 }
 
 /* ---- slices ---- */
@@ -313,30 +318,31 @@ static int64_t slice_unit(const weft_weight *weight) {
 static bool is_slice_good(weft_builder_ctx *ctx, const weft_weight *weight, int64_t first, int64_t rows) {
     const char *name = NULL;
     if (weight == NULL) {
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of no weight", ctx->who);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of no weight", ctx->who);
         return false;
     }
     name = ctx->declared->parameters[weight->parameter].name;
     if (weight->role != WEFT_WEIGHT_LINEAR || weight->is_slice)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of '%s', which %s", ctx->who, name,
-                          weight->role != WEFT_WEIGHT_LINEAR ? "is no linear" : "is a slice itself");
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin takes a slice of '%s', which %s", ctx->who,
+                               name, weight->role != WEFT_WEIGHT_LINEAR ? "is no linear" : "is a slice itself");
     else if (first < 0 || rows < 1 || first > weight->out - rows)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin takes %lld rows from row %lld on of '%s', which has %lld", ctx->who,
-                          (long long)rows, (long long)first, name, (long long)weight->out);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin takes %lld rows from row %lld on of '%s', which has %lld", ctx->who,
+                               (long long)rows, (long long)first, name, (long long)weight->out);
     else if (first % slice_unit(weight) != 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin takes columns from %lld on of '%s', which is transposed and has %lld; slices "
-                          "of it begin at multiples of %lld",
-                          ctx->who, (long long)first, name, (long long)weight->out, (long long)slice_unit(weight));
-    return !weft_mistake_made(&ctx->first);
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the %s plugin takes columns from %lld on of '%s', which is transposed and has %lld; slices "
+            "of it begin at multiples of %lld",
+            ctx->who, (long long)first, name, (long long)weight->out, (long long)slice_unit(weight));
+    return !weft_sticky_error_is_set(&ctx->first);
 }
 
 static weft_weight *builder_slice(weft_builder_ctx *ctx, weft_weight *weight, int64_t first, int64_t rows) {
     weft_declared *self = ctx->declared;
     weft_weight *slice = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first) || !is_slice_good(ctx, weight, first, rows)) return NULL;
+    if (weft_sticky_error_is_set(&ctx->first) || !is_slice_good(ctx, weight, first, rows)) return NULL;
     array = grow_array(ctx, self->weights, self->n_weights, sizeof(weft_weight *));
     if (array == NULL) return NULL;
     self->weights = array;
@@ -355,14 +361,14 @@ static weft_weight *builder_slice(weft_builder_ctx *ctx, weft_weight *weight, in
 static bool is_table_good(weft_builder_ctx *ctx, const char *name, int64_t width, bool has_fill) {
     const weft_declared *self = ctx->declared;
     if (name == NULL || name[0] == '\0' || width < 1 || !has_fill)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares a table '%s' without a name, a width or a fill function", ctx->who,
-                          name == NULL ? "" : name);
-    for (int32_t i = 0; i < self->n_tables && !weft_mistake_made(&ctx->first); i++)
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares a table '%s' without a name, a width or a fill function",
+                               ctx->who, name == NULL ? "" : name);
+    for (int32_t i = 0; i < self->n_tables && !weft_sticky_error_is_set(&ctx->first); i++)
         if (strcmp(self->tables[i]->name, name) == 0)
-            weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two tables named '%s'", ctx->who,
-                              name);
-    return !weft_mistake_made(&ctx->first);
+            weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two tables named '%s'", ctx->who,
+                                   name);
+    return !weft_sticky_error_is_set(&ctx->first);
 }
 
 static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_t width,
@@ -371,7 +377,7 @@ static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_
     weft_declared *self = ctx->declared;
     weft_table *table = NULL;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first) || !is_table_good(ctx, name, width, fill != NULL)) return NULL;
+    if (weft_sticky_error_is_set(&ctx->first) || !is_table_good(ctx, name, width, fill != NULL)) return NULL;
     array = grow_array(ctx, self->tables, self->n_tables, sizeof(weft_table *));
     if (array == NULL) return NULL;
     self->tables = array;
@@ -382,34 +388,36 @@ static weft_table *builder_table(weft_builder_ctx *ctx, const char *name, int64_
     table->name = join_names(ctx, "", "", name);
     table->width = width;
     table->fill = fill;
-    return weft_mistake_made(&ctx->first) ? NULL : table;
+    return weft_sticky_error_is_set(&ctx->first) ? NULL : table;
 }
 
 static uint32_t builder_segment(weft_builder_ctx *ctx, weft_module *module, const char *name) {
     weft_declared *self = ctx->declared;
     void *array = NULL;
-    if (weft_mistake_made(&ctx->first)) return UINT32_MAX;
+    if (weft_sticky_error_is_set(&ctx->first)) return UINT32_MAX;
     if (module == NULL || name == NULL || name[0] == '\0')
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the %s plugin declares a segment '%s' without a name or a module", ctx->who,
-                          name == NULL ? "" : name);
-    if (!weft_mistake_made(&ctx->first) && weft_lookup_find(&self->segments_by_name, name) >= 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two segments named '%s'", ctx->who, name);
-    array = weft_mistake_made(&ctx->first) ? NULL
-                                           : grow_array(ctx, self->segments, self->n_segments, sizeof(weft_segment));
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the %s plugin declares a segment '%s' without a name or a module", ctx->who,
+                               name == NULL ? "" : name);
+    if (!weft_sticky_error_is_set(&ctx->first) && weft_lookup_find(&self->segments_by_name, name) >= 0)
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the %s plugin declares two segments named '%s'", ctx->who,
+                               name);
+    array = weft_sticky_error_is_set(&ctx->first)
+                ? NULL
+                : grow_array(ctx, self->segments, self->n_segments, sizeof(weft_segment));
     if (array == NULL) return UINT32_MAX;
     self->segments = array;
     self->segments[self->n_segments].module = module->index;
     self->segments[self->n_segments].name = join_names(ctx, "", "", name);
     note_name(ctx, &self->segments_by_name, self->segments[self->n_segments].name, self->n_segments);
     self->n_segments++;
-    return weft_mistake_made(&ctx->first) ? UINT32_MAX : (uint32_t)(self->n_segments - 1);
+    return weft_sticky_error_is_set(&ctx->first) ? UINT32_MAX : (uint32_t)(self->n_segments - 1);
 }
 
 static void builder_carry(weft_builder_ctx *ctx, int64_t width) {
-    if (weft_mistake_made(&ctx->first)) return;
+    if (weft_sticky_error_is_set(&ctx->first)) return;
     if (width < 1 || (ctx->declared->carry_width != 0 && ctx->declared->carry_width != width))
-        weft_mistake_keep(
+        weft_sticky_error_keep(
             &ctx->first, WEFT_E_PLUGIN,
             "the %s plugin declares a carry of width %lld; it is at least 1 and the same for all segments", ctx->who,
             (long long)width);
@@ -419,9 +427,9 @@ static void builder_carry(weft_builder_ctx *ctx, int64_t width) {
 /* ---- adapters ---- */
 
 static void refuse_shape(weft_builder_ctx *ctx, const char *what) {
-    weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                      "the adapter plugin declares a %s, which only a model has: it adds modules, weights and slices",
-                      what);
+    weft_sticky_error_keep(
+        &ctx->first, WEFT_E_PLUGIN,
+        "the adapter plugin declares a %s, which only a model has: it adds modules, weights and slices", what);
 }
 
 static weft_weight *refuse_tie(weft_builder_ctx *ctx, weft_module *module, const char *name, const char *class_name,
@@ -477,28 +485,30 @@ static void refuse_second(weft_builder_ctx *ctx, const weft_declared_site *site)
     const weft_joined_adapter *adapters = ctx->declared->adapters;
     const char *first = weft_plugin_id(adapters[site->claimed - 1].plugin);
     const char *second = weft_plugin_id(adapters[ctx->declared->n_adapters - 1].plugin);
-    weft_mistake_keep(&ctx->first, WEFT_E_USER,
-                      "[adapter] plugin names %s, which changes '%s', as %s does: a place has one adapter. Give them "
-                      "targets that differ, or take one of them out",
-                      second, site->view.path, first);
+    weft_sticky_error_keep(
+        &ctx->first, WEFT_E_USER,
+        "[adapter] plugin names %s, which changes '%s', as %s does: a place has one adapter. Give them "
+        "targets that differ, or take one of them out",
+        second, site->view.path, first);
 }
 
 /* Claims a site. Slices of a claimed parameter are claimed with it. */
 static void builder_claim(weft_builder_ctx *ctx, uint32_t site) {
     weft_declared *self = ctx->declared;
     const weft_site *view = site < (uint32_t)self->n_sites ? &self->sites[site].view : NULL;
-    if (weft_mistake_made(&ctx->first)) return;
+    if (weft_sticky_error_is_set(&ctx->first)) return;
     if (view == NULL || view->whole >= 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          view == NULL ? "the adapter plugin claims site %u of %d"
-                                       : "the adapter plugin claims site %u of %d, which is a slice: claim its whole",
-                          (unsigned)site, self->n_sites);
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               view == NULL
+                                   ? "the adapter plugin claims site %u of %d"
+                                   : "the adapter plugin claims site %u of %d, which is a slice: claim its whole",
+                               (unsigned)site, self->n_sites);
     else if (self->sites[site].claimed != 0 && self->sites[site].claimed != self->n_adapters)
         refuse_second(ctx, &self->sites[site]);
     else if (!is_served(self->adapters[self->n_adapters - 1].plugin, view->kind))
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the adapter plugin claims '%s', and has no function for such a site", view->path);
-    if (weft_mistake_made(&ctx->first)) return;
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the adapter plugin claims '%s', and has no function for such a site", view->path);
+    if (weft_sticky_error_is_set(&ctx->first)) return;
     claim_one(self, site);
     for (uint32_t i = 0; i < (uint32_t)self->n_sites; i++)
         if (self->sites[i].view.whole == (int32_t)site) claim_one(self, i);
@@ -519,11 +529,11 @@ weft_status weft_builder_run(weft_declared *declared, weft_error *err) {
                                   builder_carry,
                                   builder_slice};
     weft_status status = WEFT_OK;
-    weft_slow slow;
-    weft_slow_begin(&slow, declared->plugin, "declare");
+    weft_slow_warning slow;
+    weft_slow_warning_begin(&slow, declared->plugin, "declare");
     WEFT_PLUGIN_CALL(status, declared->plugin, declare, err, declared->model, &builder);
-    weft_slow_end(&slow);
-    return weft_mistake_tell(&ctx.first, status, err);
+    weft_slow_warning_end(&slow);
+    return weft_sticky_error_report(&ctx.first, status, err);
 }
 
 weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, weft_error *err) {
@@ -541,11 +551,11 @@ weft_status weft_builder_adapt(weft_declared *declared, weft_adapter_job *job, w
                                   refuse_carry,
                                   builder_slice};
     weft_status status = WEFT_OK;
-    weft_slow slow;
+    weft_slow_warning slow;
     job->builder = &builder;
     job->claim = builder_claim;
-    weft_slow_begin(&slow, last->plugin, "declare");
+    weft_slow_warning_begin(&slow, last->plugin, "declare");
     WEFT_PLUGIN_CALL(status, last->plugin, declare, err, last->adapter, job);
-    weft_slow_end(&slow);
-    return weft_mistake_tell(&ctx.first, status, err);
+    weft_slow_warning_end(&slow);
+    return weft_sticky_error_report(&ctx.first, status, err);
 }

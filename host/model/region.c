@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 
@@ -91,31 +91,31 @@ static void fill_visible(int64_t i, void *context) {
 }
 
 /* Fills one chunk while the previous one is transferred. */
-static weft_status fill_piece(fill_job *job, const piece *p, weft_staged *staged) {
+static weft_status fill_piece(fill_job *job, const piece *p, weft_double_buffer *double_buffer) {
     const weft_region *self = job->region;
     const int32_t dtype = weft_region_dtype(self, p->parameter);
     const char *name = self->declared->parameters[p->parameter].name;
     void *staging = NULL;
-    weft_status status = weft_staged_room(staged, &staging, job->err);
+    weft_status status = weft_double_buffer_bytes(double_buffer, &staging, job->err);
     if (status != WEFT_OK) return weft_error_prefix(job->err, "weights on their way, before %s: ", name);
     status = job->source(job->context, p->parameter, p->first, p->n, dtype, staging, job->err);
     if (status != WEFT_OK) return status;
     clear_padding(staging, p, dtype);
     if (self->filled != NULL) self->filled(self->context, p->parameter, p->first, p->n, staging);
-    status = weft_staged_send(staged, ref_of_element(self, p->parameter, p->first),
-                              weft_dtype_span(dtype, p->n + p->padding), job->err);
+    status = weft_double_buffer_send(double_buffer, ref_of_element(self, p->parameter, p->first),
+                                     weft_dtype_span(dtype, p->n + p->padding), job->err);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(job->err, "%s: ", name);
 }
 
 static weft_status fill_through_staging(fill_job *job) {
     const weft_region *self = job->region;
-    weft_staged staged;
-    weft_status status = weft_staged_open(&staged, self->kernels, self->device,
-                                          weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err),
+    weft_double_buffer double_buffer;
+    weft_status status = weft_double_buffer_open(&double_buffer, self->kernels, self->device,
+                                                 weft_f32_bytes(WEFT_REGION_PIECE + self->layout->grid), job->err),
                 closed = WEFT_OK;
     if (status != WEFT_OK) return weft_error_prefix(job->err, "room for weights on their way: ");
-    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) status = fill_piece(job, &job->pieces[i], &staged);
-    closed = weft_staged_close(&staged, status == WEFT_OK ? job->err : NULL);
+    for (int64_t i = 0; i < job->n && status == WEFT_OK; i++) status = fill_piece(job, &job->pieces[i], &double_buffer);
+    closed = weft_double_buffer_close(&double_buffer, status == WEFT_OK ? job->err : NULL);
     if (status != WEFT_OK || closed == WEFT_OK) return status;
     return weft_error_prefix(job->err, "weights on their way, the last of them: ");
 }
@@ -155,19 +155,19 @@ weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t
     return WEFT_OK;
 }
 
-weft_status weft_region_ask(const weft_region *self, weft_staged *staged, int32_t parameter, int64_t first, int64_t n,
-                            weft_error *err) {
+weft_status weft_region_ask(const weft_region *self, weft_double_buffer *double_buffer, int32_t parameter,
+                            int64_t first, int64_t n, weft_error *err) {
     weft_status status = WEFT_OK;
     if (view_of_element(self, parameter, first) != NULL) return WEFT_OK;
-    status = weft_staged_ask(staged, ref_of_element(self, parameter, first),
-                             weft_dtype_span(weft_region_dtype(self, parameter), n), err);
+    status = weft_double_buffer_fetch(double_buffer, ref_of_element(self, parameter, first),
+                                      weft_dtype_span(weft_region_dtype(self, parameter), n), err);
     return status == WEFT_OK ? WEFT_OK : of_parameter(self, parameter, err);
 }
 
-weft_status weft_region_take(const weft_region *self, weft_staged *staged, int ago, int32_t parameter, int64_t first,
-                             const void **out, weft_error *err) {
+weft_status weft_region_take(const weft_region *self, weft_double_buffer *double_buffer, int ago, int32_t parameter,
+                             int64_t first, const void **out, weft_error *err) {
     *out = view_of_element(self, parameter, first);
-    if (*out != NULL || weft_staged_take(staged, ago, out, err) == WEFT_OK) return WEFT_OK;
+    if (*out != NULL || weft_double_buffer_take(double_buffer, ago, out, err) == WEFT_OK) return WEFT_OK;
     return of_parameter(self, parameter, err);
 }
 
@@ -201,7 +201,7 @@ weft_status weft_region_read(const weft_region *self, int32_t parameter, int64_t
 }
 
 int32_t weft_region_written_by(const weft_region *self, int32_t parameter, int64_t first, int64_t *end) {
-    if (!weft_peers_alone(self->peers)) return self->writer(self->context, parameter, first, end);
+    if (!weft_process_group_is_single(self->peers)) return self->writer(self->context, parameter, first, end);
     *end = self->declared->parameters[parameter].numel;
     return 0;
 }

@@ -6,8 +6,8 @@
 
 #include "base/safetensors.h"
 #include "model/hold.h"
-#include "model/peers.h"
-#include "model/staged.h"
+#include "model/process_group.h"
+#include "model/double_buffer.h"
 
 enum {
     WEFT_REGION_PIECE = 1 << 20
@@ -26,14 +26,14 @@ typedef struct weft_region {
     const weft_layout *layout;
     const weft_device_plugin *kernels;
     weft_device *device;
-    weft_ref ref;               /* element 0 */
-    int32_t dtype;              /* weft_dtype of all elements; 0: the storage type of each group */
-    const weft_hold *hold;      /* the shards that this rank stores; NULL: everything, at the layout's offsets */
-    const bool *apart;          /* [n_groups] with hold: other ranks store the group or parts of it */
-    weft_region_writer *writer; /* set if peers is set */
-    weft_region_filled *filled; /* called if device memory is visible to the host; may be NULL */
-    void *context;              /* of the two callbacks */
-    const weft_peers *peers;    /* process group that stores the region; NULL: a single rank */
+    weft_ref ref;                    /* element 0 */
+    int32_t dtype;                   /* weft_dtype of all elements; 0: the storage type of each group */
+    const weft_hold *hold;           /* the shards that this rank stores; NULL: everything, at the layout's offsets */
+    const bool *apart;               /* [n_groups] with hold: other ranks store the group or parts of it */
+    weft_region_writer *writer;      /* set if peers is set */
+    weft_region_filled *filled;      /* called if device memory is visible to the host; may be NULL */
+    void *context;                   /* of the two callbacks */
+    const weft_process_group *peers; /* process group that stores the region; NULL: a single rank */
 } weft_region;
 
 /* Returns the weft_dtype of a parameter in the region. */
@@ -61,10 +61,10 @@ weft_status weft_region_kept(const weft_region *self, int32_t parameter, int64_t
 
 /* Do the same in two steps, to transfer a chunk while the previous one is processed: `ask` starts the transfer, `take`
  * waits for it. ago: number of later transfers, 0 or 1. */
-weft_status weft_region_ask(const weft_region *self, weft_staged *staged, int32_t parameter, int64_t first, int64_t n,
-                            weft_error *err);
-weft_status weft_region_take(const weft_region *self, weft_staged *staged, int ago, int32_t parameter, int64_t first,
-                             const void **out, weft_error *err);
+weft_status weft_region_ask(const weft_region *self, weft_double_buffer *double_buffer, int32_t parameter,
+                            int64_t first, int64_t n, weft_error *err);
+weft_status weft_region_take(const weft_region *self, weft_double_buffer *double_buffer, int ago, int32_t parameter,
+                             int64_t first, const void **out, weft_error *err);
 
 /* Parameters of a region that form one safetensors file. */
 typedef struct weft_region_file {

@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "model/convert.h"
-#include "model/seams.h"
+#include "model/boundary_pages.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -21,24 +21,24 @@ typedef struct turn {
 
 typedef struct writing {
     const weft_region_file *file;
-    const weft_peers *peers;
+    const weft_process_group *peers;
     const weft_roots *roots;
     weft_tensor_writer *writer;
-    weft_stretches stretches;
+    weft_file_extents stretches;
     int64_t grid;
-    weft_staged staged; /* WEFT_REGION_PIECE elements in the storage type */
-    void *converted;    /* the same elements in the file's type */
-    int32_t ask_from;   /* extent and element from which chunks of this rank have not been requested */
+    weft_double_buffer double_buffer; /* WEFT_REGION_PIECE elements in the storage type */
+    void *converted;                  /* the same elements in the file's type */
+    int32_t ask_from;                 /* extent and element from which chunks of this rank have not been requested */
     int64_t ask_first;
     int ahead; /* chunks requested but not taken */
-    weft_seams seams;
+    weft_boundary_pages boundary_pages;
 
     unsigned char *digests; /* [CELLS + MORE] hashes of this rank's cells */
     unsigned char *arrived; /* the same of the other ranks, on rank 0 */
     int64_t own, cells;     /* own cells; cells of all ranks */
     turn *turns;            /* [PIECES] */
     int32_t n_turns;
-    weft_parcel *in, *out; /* [world] */
+    weft_message_buffer *in, *out; /* [world] */
     weft_hash cell, root;
     int32_t tensor; /* tensor that `root` belongs to; -1: unset */
 
@@ -97,19 +97,19 @@ static weft_status send_digests(writing *self) {
     weft_status status = WEFT_OK;
     memset(self->in, 0, (size_t)self->peers->world * sizeof *self->in);
     memset(self->out, 0, (size_t)self->peers->world * sizeof *self->out);
-    if (!weft_peers_first(self->peers)) {
+    if (!weft_process_group_is_rank_0(self->peers)) {
         self->out[0].bytes = self->digests;
         self->out[0].n = self->own * WEFT_HASH_BYTES;
     }
-    for (int32_t r = 1; weft_peers_first(self->peers) && r < self->peers->world; r++) {
+    for (int32_t r = 1; weft_process_group_is_rank_0(self->peers) && r < self->peers->world; r++) {
         self->in[r].bytes = arrived;
         for (int32_t i = 0; i < self->n_turns; i++)
             if (self->turns[i].keeper == r) self->in[r].n += self->turns[i].cells * WEFT_HASH_BYTES;
         arrived += self->in[r].n;
     }
-    if (!weft_peers_alone(self->peers))
+    if (!weft_process_group_is_single(self->peers))
         status = self->peers->swap(self->peers->context, self->in, self->out, &self->err);
-    if (status == WEFT_OK && weft_peers_first(self->peers)) take_turns(self);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(self->peers)) take_turns(self);
     return status;
 }
 
@@ -123,7 +123,8 @@ static void put_bytes(void *context, int64_t at, const void *bytes, int64_t n) {
 /* Exchanges boundary pages and hashes with the other ranks. */
 static weft_status exchange_with_peers(writing *self) {
     weft_status status = WEFT_OK;
-    if (!weft_peers_alone(self->peers)) status = weft_seams_exchange(&self->seams, put_bytes, self, &self->err);
+    if (!weft_process_group_is_single(self->peers))
+        status = weft_boundary_pages_exchange(&self->boundary_pages, put_bytes, self, &self->err);
     if (status == WEFT_OK && self->roots != NULL) status = send_digests(self);
     self->own = self->cells = 0;
     self->n_turns = 0;
@@ -132,52 +133,52 @@ static weft_status exchange_with_peers(writing *self) {
     return status;
 }
 
-static int64_t piece_at(const weft_stretch *s, int64_t first) {
+static int64_t piece_at(const weft_file_extent *s, int64_t first) {
     return s->n - first < WEFT_REGION_PIECE ? s->n - first : WEFT_REGION_PIECE;
 }
 
 /* Starts the transfer of the next chunk that this rank stores. */
 static void ask_ahead(writing *self) {
-    const weft_stretch *s = NULL;
+    const weft_file_extent *s = NULL;
     for (; self->ask_from < self->stretches.n; self->ask_from++, self->ask_first = 0) {
         s = &self->stretches.items[self->ask_from];
         if (s->keeper == self->peers->rank && self->ask_first < s->n) break;
     }
     if (self->ask_from >= self->stretches.n || !is_writing_well(self)) return;
-    self->status = weft_region_ask(self->file->region, &self->staged, self->file->parameters[s->tensor],
+    self->status = weft_region_ask(self->file->region, &self->double_buffer, self->file->parameters[s->tensor],
                                    s->first + self->ask_first, piece_at(s, self->ask_first), &self->err);
     self->ask_first += WEFT_REGION_PIECE;
     self->ahead++;
 }
 
 /* Returns n elements of an extent in the file's type, while the next chunk is transferred. */
-static const char *read_piece(writing *self, const weft_stretch *s, int64_t first, int64_t n) {
+static const char *read_piece(writing *self, const weft_file_extent *s, int64_t first, int64_t n) {
     const int32_t parameter = self->file->parameters[s->tensor], dtype = weft_region_file_dtype(self->file, s->tensor);
     const int32_t kept = weft_region_dtype(self->file->region, parameter);
     const void *values = self->converted;
     ask_ahead(self);
     self->ahead--;
     if (is_writing_well(self))
-        self->status =
-            weft_region_take(self->file->region, &self->staged, self->ahead, parameter, first, &values, &self->err);
+        self->status = weft_region_take(self->file->region, &self->double_buffer, self->ahead, parameter, first,
+                                        &values, &self->err);
     if (dtype == kept) return values;
     if (is_writing_well(self)) (void)weft_convert(self->converted, dtype, values, kept, n);
     return self->converted;
 }
 
 static void write_piece(writing *self, int32_t i, int64_t first, int64_t n) {
-    const weft_stretch *s = &self->stretches.items[i];
+    const weft_file_extent *s = &self->stretches.items[i];
     const int32_t dtype = weft_region_file_dtype(self->file, s->tensor);
     const int64_t begin = s->begin + weft_dtype_span(dtype, first - s->first), size = weft_dtype_span(dtype, n);
     const int64_t cells = (n + self->grid - 1) / self->grid;
     const turn next = {s->tensor, s->keeper, cells};
     const bool mine = s->keeper == self->peers->rank;
     const char *bytes = mine ? read_piece(self, s, first, n) : NULL;
-    weft_part parts[WEFT_STRETCH_PARTS];
-    const int n_parts = weft_stretch_split(parts, &self->stretches, i, begin, begin + size);
+    weft_part parts[WEFT_FILE_EXTENT_PARTS];
+    const int n_parts = weft_file_extent_split(parts, &self->stretches, i, begin, begin + size);
     for (int k = 0; k < n_parts; k++) {
         const char *part = mine ? bytes + (parts[k].begin - begin) : NULL;
-        if (parts[k].writer != s->keeper) weft_seams_note(&self->seams, &parts[k], s->keeper, part);
+        if (parts[k].writer != s->keeper) weft_boundary_pages_note(&self->boundary_pages, &parts[k], s->keeper, part);
         else if (mine) put_bytes(self, parts[k].begin, part, parts[k].end - parts[k].begin);
     }
     self->turns[self->n_turns++] = next;
@@ -186,20 +187,22 @@ static void write_piece(writing *self, int32_t i, int64_t first, int64_t n) {
 }
 
 static bool is_round_full(const writing *self) {
-    return self->cells >= CELLS || self->n_turns == PIECES || self->seams.noted > WEFT_SEAMS - WEFT_STRETCH_PARTS;
+    return self->cells >= CELLS || self->n_turns == PIECES ||
+           self->boundary_pages.noted > WEFT_BOUNDARY_PAGES - WEFT_FILE_EXTENT_PARTS;
 }
 
 static void write_stretches(writing *self) {
     self->ask_from = 1; /* after the header */
     ask_ahead(self);
     for (int32_t i = 1; i < self->stretches.n; i++) {
-        const weft_stretch *s = &self->stretches.items[i];
+        const weft_file_extent *s = &self->stretches.items[i];
         for (int64_t first = 0; first < s->n; first += WEFT_REGION_PIECE) {
             write_piece(self, i, s->first + first, piece_at(s, first));
             if (is_round_full(self) && exchange_with_peers(self) != WEFT_OK) return;
         }
     }
-    if (exchange_with_peers(self) == WEFT_OK && self->roots != NULL && weft_peers_first(self->peers)) finish_root(self);
+    if (exchange_with_peers(self) == WEFT_OK && self->roots != NULL && weft_process_group_is_rank_0(self->peers))
+        finish_root(self);
 }
 
 /* ---- the file ---- */
@@ -211,49 +214,49 @@ static weft_status take_memory(writing *self) {
     self->in = calloc(world, sizeof *self->in);
     self->out = calloc(world, sizeof *self->out);
     self->digests = self->roots == NULL ? NULL : malloc(digests);
-    if (self->roots != NULL && world > 1 && weft_peers_first(self->peers)) self->arrived = malloc(digests);
+    if (self->roots != NULL && world > 1 && weft_process_group_is_rank_0(self->peers)) self->arrived = malloc(digests);
     if (self->converted == NULL || self->turns == NULL || self->in == NULL || self->out == NULL ||
         (self->roots != NULL && self->digests == NULL) ||
-        (self->roots != NULL && world > 1 && weft_peers_first(self->peers) && self->arrived == NULL))
+        (self->roots != NULL && world > 1 && weft_process_group_is_rank_0(self->peers) && self->arrived == NULL))
         return weft_error_set(&self->err, WEFT_E_MEMORY, "%s: no memory left to write the weights", self->file->path);
-    if (weft_staged_open(&self->staged, self->file->region->kernels, self->file->region->device,
-                         weft_f32_bytes(WEFT_REGION_PIECE), &self->err) != WEFT_OK)
+    if (weft_double_buffer_open(&self->double_buffer, self->file->region->kernels, self->file->region->device,
+                                weft_f32_bytes(WEFT_REGION_PIECE), &self->err) != WEFT_OK)
         return (weft_status)self->err.code;
-    return world == 1 ? WEFT_OK : weft_seams_open(&self->seams, self->peers, &self->err);
+    return world == 1 ? WEFT_OK : weft_boundary_pages_open(&self->boundary_pages, self->peers, &self->err);
 }
 
 /* Rank 0 creates the file before the other ranks open it. */
 static weft_status open_file(writing *self) {
     const weft_region_file *file = self->file;
-    const weft_peers *peers = file->region->peers;
+    const weft_process_group *peers = file->region->peers;
     weft_status status = take_memory(self);
-    if (status == WEFT_OK && weft_peers_first(peers))
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = weft_tensor_writer_create(&self->writer, file->path, file->specs, file->n, &self->err);
-    status = weft_peers_agree(peers, status, &self->err);
+    status = weft_process_group_agree(peers, status, &self->err);
     if (status != WEFT_OK) return status;
-    if (!weft_peers_first(peers))
+    if (!weft_process_group_is_rank_0(peers))
         status = weft_tensor_writer_join(&self->writer, file->path, file->specs, file->n, &self->err);
-    if (status == WEFT_OK) status = weft_stretches_make(&self->stretches, file, self->writer, &self->err);
-    return weft_peers_agree(peers, status, &self->err);
+    if (status == WEFT_OK) status = weft_file_extents_make(&self->stretches, file, self->writer, &self->err);
+    return weft_process_group_agree(peers, status, &self->err);
 }
 
 static void release_writing(writing *self) {
     weft_hash_free(&self->cell);
     weft_hash_free(&self->root);
     free(self->stretches.items);
-    weft_seams_close(&self->seams);
+    weft_boundary_pages_close(&self->boundary_pages);
     free(self->arrived);
     free(self->digests);
     free(self->out);
     free(self->in);
     free(self->turns);
     free(self->converted);
-    (void)weft_staged_close(&self->staged, NULL);
+    (void)weft_double_buffer_close(&self->double_buffer, NULL);
 }
 
 weft_status weft_region_write(const weft_region_file *file, const weft_roots *roots, weft_error *err) {
-    static const weft_peers one = {.world = 1};
-    const weft_peers *peers = file->region->peers;
+    static const weft_process_group one = {.world = 1};
+    const weft_process_group *peers = file->region->peers;
     writing self = {.file = file,
                     .peers = peers == NULL ? &one : peers,
                     .roots = roots,
@@ -268,7 +271,7 @@ weft_status weft_region_write(const weft_region_file *file, const weft_roots *ro
     write_stretches(&self);
     if (is_writing_well(&self)) self.status = weft_tensor_writer_finish(self.writer, &self.err);
     else weft_tensor_writer_cancel(self.writer);
-    if (!self.cut_off) self.status = weft_peers_agree(peers, self.status, &self.err);
+    if (!self.cut_off) self.status = weft_process_group_agree(peers, self.status, &self.err);
 done:
     if (self.status != WEFT_OK && err != NULL) *err = self.err;
     release_writing(&self);

@@ -49,7 +49,7 @@ static weft_status write_shard(const save_job *job, int32_t shard, const char *p
     int32_t *parameters = calloc(most, sizeof *parameters);
     weft_region_file file = {job->region, path, specs, parameters, 0};
     weft_status status = specs == NULL || parameters == NULL ? no_memory_for_weights(path, err) : WEFT_OK;
-    status = weft_peers_agree(job->region->peers, status, err);
+    status = weft_process_group_agree(job->region->peers, status, err);
     if (status == WEFT_OK) {
         file.n = list_shard(specs, parameters, job, shard);
         status = weft_region_write(&file, job->roots, err);
@@ -199,19 +199,19 @@ static weft_status job_create(save_job *job, int64_t shard_bytes, const char *wh
         WEFT_PLUGIN_CALL(status, region->kernels, synchronize, err, region->device, NULL);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "before the weights are saved in %s: ", where);
     }
-    return weft_peers_agree(region->peers, status, err);
+    return weft_process_group_agree(region->peers, status, err);
 }
 
 /* Writes the text files, on one rank. */
 static weft_status write_texts(const save_job *job, const char *directory, weft_error *err) {
     const weft_region *region = job->region;
     weft_status status = WEFT_OK;
-    if (weft_peers_first(region->peers)) {
+    if (weft_process_group_is_rank_0(region->peers)) {
         if (job->n_shards > 1) status = write_index(job, directory, err);
         if (status == WEFT_OK) status = write_config(region->declared, directory, job->dtype, err);
         if (status == WEFT_OK) status = copy_generation(region->declared, directory, err);
     }
-    return weft_peers_agree(region->peers, status, err);
+    return weft_process_group_agree(region->peers, status, err);
 }
 
 weft_status weft_weights_save(const weft_region *region, const char *directory, int32_t dtype, int64_t shard_bytes,

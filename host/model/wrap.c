@@ -4,8 +4,8 @@
 
 #include "config/nearest.h"
 #include "plugin/enter.h"
-#include "plugin/mistake.h"
-#include "plugin/slow.h"
+#include "plugin/sticky_error.h"
+#include "plugin/slow_warning.h"
 
 #include <stdlib.h>
 
@@ -80,20 +80,20 @@ static const char *unit_name(const weft_wrap_ctx *ctx, int32_t unit) {
 
 static void check_name(weft_wrap_ctx *ctx, const char *name) {
     if (name == NULL || name[0] == '\0' || strcmp(name, "root") == 0)
-        weft_mistake_keep(
+        weft_sticky_error_keep(
             &ctx->first, WEFT_E_PLUGIN,
             "the wrap policy names a unit '%s'; a name is a module's path or \"first..last\", and what is left is "
             "claimed for WEFT_UNIT_ROOT",
             name == NULL ? "" : name);
-    if (!weft_mistake_made(&ctx->first) && weft_lookup_find(&ctx->units_by_name, name) >= 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
+    if (!weft_sticky_error_is_set(&ctx->first) && weft_lookup_find(&ctx->units_by_name, name) >= 0)
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy makes two units with the name '%s'", name);
 }
 
 static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
     weft_wrapping *self = ctx->wrapping;
     char **grown = NULL;
-    if (!weft_mistake_made(&ctx->first)) check_name(ctx, name);
-    if (weft_mistake_made(&ctx->first)) return WEFT_UNIT_ROOT;
+    if (!weft_sticky_error_is_set(&ctx->first)) check_name(ctx, name);
+    if (weft_sticky_error_is_set(&ctx->first)) return WEFT_UNIT_ROOT;
     grown = realloc(self->names, ((size_t)self->n_units + 1) * sizeof *grown);
     if (grown != NULL) {
         self->names = grown;
@@ -103,13 +103,13 @@ static int32_t wrap_unit(weft_wrap_ctx *ctx, const char *name) {
         weft_lookup_put(&ctx->units_by_name, self->names[self->n_units], self->n_units))
         return self->n_units++;
     if (grown != NULL) free(self->names[self->n_units]);
-    weft_mistake_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the wrap policy's units");
+    weft_sticky_error_keep(&ctx->first, WEFT_E_MEMORY, "no memory for the wrap policy's units");
     return WEFT_UNIT_ROOT;
 }
 
 static void check_unit(weft_wrap_ctx *ctx, int32_t unit) {
     if (unit != WEFT_UNIT_ROOT && (unit < 0 || unit >= ctx->wrapping->n_units))
-        weft_mistake_keep(
+        weft_sticky_error_keep(
             &ctx->first, WEFT_E_PLUGIN,
             "the wrap policy claims something for unit %d, and it has made %d: a unit is what `unit` returned, or "
             "WEFT_UNIT_ROOT",
@@ -120,15 +120,16 @@ static void wrap_claim(weft_wrap_ctx *ctx, int32_t unit, int32_t parameter) {
     const weft_declared *declared = ctx->declared;
     check_unit(ctx, unit);
     if (parameter < 0 || parameter >= declared->n_parameters)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy claims parameter %d; the model has 0 to %d",
-                          (int)parameter, (int)declared->n_parameters - 1);
-    if (weft_mistake_made(&ctx->first)) return;
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN, "the wrap policy claims parameter %d; the model has 0 to %d",
+                               (int)parameter, (int)declared->n_parameters - 1);
+    if (weft_sticky_error_is_set(&ctx->first)) return;
     if (ctx->wrapping->unit_of[parameter] != UNCLAIMED)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the wrap policy claims %s twice: for unit %s, and then for unit %s; each parameter is for "
-                          "one unit, and claim_rest takes only what has none yet",
-                          declared->parameters[parameter].name, unit_name(ctx, ctx->wrapping->unit_of[parameter]),
-                          unit_name(ctx, unit));
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the wrap policy claims %s twice: for unit %s, and then for unit %s; each parameter is for "
+            "one unit, and claim_rest takes only what has none yet",
+            declared->parameters[parameter].name, unit_name(ctx, ctx->wrapping->unit_of[parameter]),
+            unit_name(ctx, unit));
     else ctx->wrapping->unit_of[parameter] = unit;
 }
 
@@ -162,10 +163,10 @@ static void wrap_claim_rest(weft_wrap_ctx *ctx, int32_t unit, int32_t module) {
     int32_t first = 0, last = 0;
     check_unit(ctx, unit);
     if (module != WEFT_ALL_MODULES && (module < 0 || module >= declared->n_modules))
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
-                          (int)declared->n_modules - 1);
-    if (weft_mistake_made(&ctx->first)) return;
+        weft_sticky_error_keep(&ctx->first, WEFT_E_PLUGIN,
+                               "the wrap policy claims the rest of module %d; the model has 0 to %d", (int)module,
+                               (int)declared->n_modules - 1);
+    if (weft_sticky_error_is_set(&ctx->first)) return;
     first = module == WEFT_ALL_MODULES ? 0 : module;
     last = module == WEFT_ALL_MODULES ? declared->n_modules - 1 : ctx->last_below[module];
     for (int32_t i = ctx->begins[first]; i < ctx->begins[last + 1]; i++) {
@@ -186,10 +187,11 @@ static void check_whole(weft_wrap_ctx *ctx) {
     }
     if (n > 1) (void)snprintf(more, sizeof more, " and %d more", (int)n - 1);
     if (n > 0)
-        weft_mistake_keep(&ctx->first, WEFT_E_PLUGIN,
-                          "the wrap policy leaves out %s%s of %d parameters: claim_rest for WEFT_UNIT_ROOT, at its "
-                          "end, takes what is for no unit",
-                          ctx->declared->parameters[first].name, more, (int)ctx->declared->n_parameters);
+        weft_sticky_error_keep(
+            &ctx->first, WEFT_E_PLUGIN,
+            "the wrap policy leaves out %s%s of %d parameters: claim_rest for WEFT_UNIT_ROOT, at its "
+            "end, takes what is for no unit",
+            ctx->declared->parameters[first].name, more, (int)ctx->declared->n_parameters);
 }
 
 /* ---- unit names without a module ---- */
@@ -262,7 +264,7 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
                            .module_stride = (uint32_t)sizeof(weft_module_view),
                            .parameter_stride = (uint32_t)sizeof(weft_parameter_view)};
     view seen = {0};
-    weft_slow slow;
+    weft_slow_warning slow;
     weft_status status = make_view(&seen, declared, err);
     memset(out, 0, sizeof *out);
     out->unit_of = malloc((size_t)declared->n_parameters * sizeof *out->unit_of + 1);
@@ -275,11 +277,11 @@ weft_status weft_wrapping_ask(weft_wrapping *out, const weft_declared *declared,
     job.modules = seen.modules;
     job.parameters = seen.parameters;
     if (err != NULL) err->text[0] = '\0';
-    weft_slow_begin(&slow, policy, "units");
+    weft_slow_warning_begin(&slow, policy, "units");
     WEFT_PLUGIN_CALL(status, policy, units, err, host, policy_config, &job, &wrap);
-    weft_slow_end(&slow);
+    weft_slow_warning_end(&slow);
     if (status == WEFT_OK) check_whole(&ctx);
-    status = weft_mistake_tell(&ctx.first, status, err);
+    status = weft_sticky_error_report(&ctx.first, status, err);
     if (status == WEFT_OK) tell_names(out, declared, host, policy);
 done:
     weft_lookup_free(&ctx.units_by_name);

@@ -10,7 +10,7 @@ void weft_plugin_call_begin(weft_plugin_call *call, const weft_loaded *loaded, c
     const weft_doing now = {loaded->plugin->kind, loaded->plugin->id, loaded->sha256, loaded->path, what, 0};
     call->loaded = loaded;
     call->what = what;
-    weft_slow_begin(&call->slow, loaded->plugin->table, what);
+    weft_slow_warning_begin(&call->slow, loaded->plugin->table, what);
     weft_process_save(&call->saved);
     (void)weft_plugin_called();
     call->before = weft_crash_doing(now);
@@ -23,7 +23,7 @@ weft_status weft_plugin_call_end(weft_plugin_call *call, weft_status status, wef
                                             * silently */
     char when[64];
     weft_status changed = WEFT_OK;
-    weft_slow_end(&call->slow);
+    weft_slow_warning_end(&call->slow);
     (void)weft_crash_doing(call->before);
     (void)snprintf(when, sizeof when, "its %s ran", call->what);
     changed = weft_process_restore(&call->saved, when, failed ? NULL : err);

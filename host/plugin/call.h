@@ -5,23 +5,23 @@
  *     status = table->create(&optimizer, host, config, &err);
  *     status = weft_plugin_call_made(&call, status, optimizer, &err);
  *
- * A crash during the call is reported with the plugin's name. A call that does not return is reported too (slow.h).
- * After the call the host's process state (process.h) is restored. A plugin that changed more of it than signal
- * handlers is rejected. */
+ * A crash during the call is reported with the plugin's name. A call that does not return is reported too
+ * (slow_warning.h). After the call the host's process state (process.h) is restored. A plugin that changed more of
+ * it than signal handlers is rejected. */
 #ifndef WEFT_HOST_PLUGIN_CALL_H
 #define WEFT_HOST_PLUGIN_CALL_H
 
 #include "plugin/crash.h"
 #include "plugin/plugin.h"
 #include "plugin/process.h"
-#include "plugin/slow.h"
+#include "plugin/slow_warning.h"
 
 typedef struct weft_plugin_call {
     const weft_loaded *loaded;
     const char *what;
     weft_doing before;
     weft_process saved;
-    weft_slow slow;
+    weft_slow_warning slow;
 } weft_plugin_call;
 
 /* Begins a call. what: the slot's name, a string with process lifetime. [main] */

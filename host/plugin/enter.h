@@ -35,7 +35,7 @@ weft_status weft_plugin_take_failure(weft_error *err);
 /* Prefixes the responsible plugin to a failure that is the plugin's fault (WEFT_E_PLUGIN, WEFT_E_DEVICE,
  * WEFT_E_UNSUPPORTED), once. Also for failed checks of a plugin's results. Returns the status.
  *
- *     strategy:mine (/home/you/weft-strategy-mine.so), in evaluation: rank 0, event 3, FORWARD ...
+ *     strategy:mine (/home/you/weft-strategy-mine.so), in evaluation: rank 0, instruction 3, FORWARD ...
  *
  * [any-thread] */
 weft_status weft_plugin_blame(const void *table, weft_status status, weft_error *err);

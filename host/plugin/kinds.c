@@ -27,13 +27,13 @@ static const slot optimizer_slots[] = {
     SLOT(optimizer, prepare), SLOT(optimizer, update)};
 static const slot data_slots[] = {
     SLOT(data, create), SLOT(data, destroy), SLOT(data, info), SLOT(data, split_info), SLOT(data, shape),
-    SLOT(data, leaf)};
+    SLOT(data, micro_batch)};
 static const slot tokenizer_slots[] = {
     SLOT(tokenizer, create), SLOT(tokenizer, destroy), SLOT(tokenizer, info), SLOT(tokenizer, encode),
     SLOT(tokenizer, decode)};
 static const slot device_slots[] = {
     SLOT(device, create), SLOT(device, destroy), SLOT(device, info), SLOT(device, alloc), SLOT(device, release),
-    SLOT(device, stream_create), SLOT(device, stream_destroy), SLOT(device, synchronize), SLOT(device, mark),
+    SLOT(device, stream_create), SLOT(device, stream_destroy), SLOT(device, synchronize), SLOT(device, record_event),
     SLOT(device, wait), SLOT(device, write), SLOT(device, read), SLOT(device, copy), SLOT(device, fill),
     SLOT(device, convert), SLOT(device, matmul_workspace), SLOT(device, sum_rows_workspace),
     SLOT(device, norm_backward_workspace), SLOT(device, attention_workspace),

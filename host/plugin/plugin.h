@@ -48,9 +48,9 @@ typedef struct weft_trust weft_trust; /* plugin/pins.h */
 weft_status weft_plugins_create(weft_plugins **out, const weft_plugins_options *options, weft_error *err);
 void weft_plugins_destroy(weft_plugins *self);
 
-/* Loads a plugin. Trust warnings about its file are printed once per process (plugin/doubts.h). name: an id, or a path
- * with a slash. Relative paths start at the working directory: the configuration makes them absolute first. A second
- * request for the same plugin returns the same object. */
+/* Loads a plugin. Trust warnings about its file are printed once per process (plugin/trust_warnings.h). name: an id,
+ * or a path with a slash. Relative paths start at the working directory: the configuration makes them absolute
+ * first. A second request for the same plugin returns the same object. */
 weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const char *kind, const char *name,
                              weft_error *err);
 

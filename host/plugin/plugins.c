@@ -1,7 +1,7 @@
 /* host/plugin/plugins.c: the plugin registry, see plugin.h. */
 #include "plugin/plugin.h"
 
-#include "plugin/doubts.h"
+#include "plugin/trust_warnings.h"
 #include "plugin/kinds.h"
 #include "plugin/load.h"
 #include "plugin/pins.h"
@@ -208,7 +208,7 @@ weft_status weft_plugins_get(weft_plugins *self, const weft_loaded **out, const 
         }
         status = weft_plugin_file_load(&file, by_path ? name : path, &self->trust, err);
         if (status == WEFT_OK) status = weft_plugin_file_choose(&loaded, file, kind, by_path ? NULL : name, err);
-        if (status == WEFT_OK) weft_doubts_tell(file, loaded, by_path ? name : path);
+        if (status == WEFT_OK) weft_trust_warnings_log(file, loaded, by_path ? name : path);
         if (status == WEFT_OK) status = remember_request(self, loaded, kind, name, err);
     }
     if (status == WEFT_OK) *out = loaded;

@@ -48,7 +48,7 @@ static weft_status find_exports(const weft_elf *elf, weft_elf_symbol *note, weft
 }
 
 /* Returns whether the name is a function that ends or replaces the process silently. exit is detected when it happens
- * (ending.h), and abort is reported as a crash. */
+ * (exit_guard.h), and abort is reported as a crash. */
 static bool is_end(const char *name) {
     static const char *const ends[] = {"_exit", "_Exit",  "quick_exit", "execl",   "execle",   "execlp",
                                        "execv", "execve", "execvp",     "execvpe", "execveat", "fexecve"};

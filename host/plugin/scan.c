@@ -1,7 +1,7 @@
 /* host/plugin/scan.c: see scan.h. */
 #include "plugin/scan.h"
 
-#include "plugin/apart.h"
+#include "plugin/subprocess_probe.h"
 
 /* --- the walk --- */
 
@@ -44,7 +44,7 @@ static void visit_file(void *context, const char *path) {
     json_t *row = NULL;
     if (self->status != WEFT_OK || !split_name(kind, id, path)) return;
     before = find_earlier_row(self->out, kind, id);
-    row = weft_plugin_apart(path, kind, id, NULL, WEFT_APART_LIST, self->seconds, self->err);
+    row = weft_plugin_probe(path, kind, id, NULL, WEFT_PROBE_LIST, self->seconds, self->err);
     if (row != NULL && before != NULL) {
         (void)snprintf(reason, sizeof reason, "%s comes first.", json_string_value(json_object_get(before, "file")));
         (void)json_object_set_new(row, "status", json_string("hidden"));

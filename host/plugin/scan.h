@@ -10,7 +10,7 @@
 
 /* Appends an object per file to the array `out`, in search order:
  *   kind, id, file
- *   status                              "ok", "failed", "unusable" (apart.h), "hidden": an earlier directory has a
+ *   status "ok", "failed", "unusable" (subprocess_probe.h), "hidden": an earlier directory has a
  *                                       file of the same name
  *   version, interface, help, sha256    if it was loaded
  *   reason                              an error message, if status is not "ok"

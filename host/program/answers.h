@@ -1,5 +1,5 @@
 /* host/program/answers.h: hashes of the plugin results from which a plan was made. Two processes with the same
- * inputs must have identical hashes. answered.h records and compares them. */
+ * inputs must have identical hashes. plugin_answers.h records and compares them. */
 #ifndef WEFT_HOST_PROGRAM_ANSWERS_H
 #define WEFT_HOST_PROGRAM_ANSWERS_H
 

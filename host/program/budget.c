@@ -2,7 +2,7 @@
 #include "program/budget.h"
 
 #include "base/sizes.h"
-#include "model/peers.h"
+#include "model/process_group.h"
 #include "program/save_place.h"
 #include "program/copies.h"
 #include "program/norm_nodes.h"
@@ -28,11 +28,11 @@ static int64_t most_losses(const weft_plan *plan) {
 }
 
 int64_t weft_budget_first_rows(const weft_plan *plan) {
-    return plan->draws ? weft_dtype_bytes(WEFT_I64) * plan->spec.leaves : 0;
+    return plan->draws ? weft_dtype_bytes(WEFT_I64) * plan->spec.micro_batches : 0;
 }
 
 int64_t weft_budget_table_rows(const weft_plan *plan) {
-    const weft_stage *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    const weft_mode_plan *const stages[] = {&plan->train, &plan->evaluate, &plan->generate};
     int64_t rows = weft_plan_table_rows(&plan->spec);
     for (int i = 0; i < 3; i++) {
         const int64_t own = stages[i]->graphs == NULL ? 0 : weft_graph_set_table_rows(stages[i]->graphs);
@@ -89,9 +89,9 @@ int64_t weft_budget_logits(const weft_plan *plan) {
 }
 
 /* The stage whose arena is the largest decides the highest moment. */
-static const weft_stage *highest_stage(const weft_plan *plan) {
-    const weft_stage *stages[] = {&plan->train, &plan->evaluate, &plan->generate};
-    const weft_stage *best = stages[0];
+static const weft_mode_plan *highest_mode_plan(const weft_plan *plan) {
+    const weft_mode_plan *stages[] = {&plan->train, &plan->evaluate, &plan->generate};
+    const weft_mode_plan *best = stages[0];
     for (int i = 1; i < 3; i++)
         if (stages[i]->price.arena > best->price.arena) best = stages[i];
     return best;
@@ -114,7 +114,7 @@ static bool first_of_machine(const weft_plan *plan) {
 
 void weft_plan_budget(weft_plan *plan) {
     weft_plan_bytes *b = &plan->bytes;
-    const weft_stage *stage = highest_stage(plan);
+    const weft_mode_plan *mode_plan = highest_mode_plan(plan);
     memset(b, 0, sizeof *b);
     b->line[WEFT_ACCOUNT_PARAMETERS] = weft_buffer_part(plan->holds[WEFT_HOLD_PARAMETERS]->bytes) +
                                        weft_buffer_part(weft_copies_bytes(plan));
@@ -125,19 +125,19 @@ void weft_plan_budget(weft_plan *plan) {
             b->line[WEFT_ACCOUNT_OPTIMIZER] += weft_buffer_part(plan->holds[WEFT_HOLD_STATES + i]->bytes);
     }
     b->line[WEFT_ACCOUNT_FIXED] = fixed_bytes(plan);
-    b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(stage->price.arena);
+    b->line[WEFT_ACCOUNT_ARENA] = weft_buffer_part(mode_plan->price.arena);
     b->snapshot = plan->saves == WEFT_SAVES_BESIDE ? weft_save_place_bytes(plan) : 0;
     if (plan->visible) b->line[WEFT_ACCOUNT_SNAPSHOT] = b->snapshot;
     b->data = plan->spec.data_bytes + (first_of_machine(plan) ? plan->spec.data_shared : 0);
     if (plan->visible) b->line[WEFT_ACCOUNT_DATA] = b->data;
-    b->line[WEFT_ACCOUNT_POST] = weft_peers_room(plan->world);
+    b->line[WEFT_ACCOUNT_CONTROL] = weft_process_group_scratch(plan->world);
     for (int i = 0; i < WEFT_N_ACCOUNT_LINES; i++) b->total += b->line[i];
-    memcpy(b->category, stage->price.category, sizeof b->category);
-    b->spare = b->line[WEFT_ACCOUNT_ARENA] - stage->price.peak;
+    memcpy(b->category, mode_plan->price.category, sizeof b->category);
+    b->spare = b->line[WEFT_ACCOUNT_ARENA] - mode_plan->price.peak;
     b->category[WEFT_MEMORY_PARAMETERS] += b->line[WEFT_ACCOUNT_PARAMETERS];
     b->category[WEFT_MEMORY_GRADIENTS] += b->line[WEFT_ACCOUNT_GRADIENTS];
     b->category[WEFT_MEMORY_OPTIMIZER] += b->line[WEFT_ACCOUNT_OPTIMIZER];
     b->category[WEFT_MEMORY_WORKSPACE] += b->line[WEFT_ACCOUNT_FIXED] + b->line[WEFT_ACCOUNT_SNAPSHOT] +
-                                          b->line[WEFT_ACCOUNT_POST];
+                                          b->line[WEFT_ACCOUNT_CONTROL];
     b->category[WEFT_MEMORY_DATA] += b->line[WEFT_ACCOUNT_DATA];
 }

@@ -1,25 +1,26 @@
 /* host/program/compile.c: asking the strategy three times, and judging its answers before they are used.
  *
- * What a strategy says is a stranger's: counts and holdings are checked here, events by the checker. */
+ * What a strategy says is a stranger's: counts and holdings are checked here, instructions by the checker. */
 #include "plugin/enter.h"
-#include "plugin/limit.h"
-#include "program/events.h"
+#include "plugin/timeout.h"
+#include "program/instructions.h"
 
 #include <stdlib.h>
 
-static void begin(weft_limit *limit, const weft_strategy_plugin *strategy, const char *slot, const weft_job_spec *job) {
-    weft_limit_begin(limit, strategy, slot, "[plugins] compile_seconds", job->most_seconds);
+static void begin(weft_timeout *limit, const weft_strategy_plugin *strategy, const char *slot,
+                  const weft_job_spec *job) {
+    weft_timeout_begin(limit, strategy, slot, "[plugins] compile_seconds", job->most_seconds);
 }
 
 weft_status weft_job_replicas(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                               const void *config, weft_error *err) {
     int32_t replicas = 0;
-    weft_limit limit;
+    weft_timeout limit;
     weft_status status = WEFT_OK;
     job->view.replicas = 0;
     begin(&limit, strategy, "replicas", job);
     WEFT_PLUGIN_CALL(status, strategy, replicas, err, host, config, &job->view, &replicas);
-    weft_limit_end(&limit);
+    weft_timeout_end(&limit);
     if (status != WEFT_OK) return status;
     if (replicas < 1 || replicas > job->view.world)
         return weft_error_set(err, WEFT_E_PLUGIN,
@@ -90,7 +91,7 @@ static void keep_placement(weft_job_spec *job, const weft_placement *units, cons
 
 weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft_strategy_plugin *strategy,
                            const void *config, weft_error *err) {
-    weft_limit limit;
+    weft_timeout limit;
     weft_status status = WEFT_OK;
     weft_placement *units = calloc((size_t)job->view.n_units + 1, sizeof *units);
     int32_t *owners = malloc(((size_t)job->view.n_segments + 1) * sizeof *owners);
@@ -105,7 +106,7 @@ weft_status weft_job_place(weft_job_spec *job, const weft_host *host, const weft
     for (int32_t s = 0; s < job->view.n_segments; s++) owners[s] = -1;
     begin(&limit, strategy, "place", job);
     WEFT_PLUGIN_CALL(status, strategy, place, err, host, config, &job->view, units, owners);
-    weft_limit_end(&limit);
+    weft_timeout_end(&limit);
     for (int32_t u = 0; u < job->view.n_units && status == WEFT_OK; u++)
         status = judge_placement(&units[u], job->view.units[u].name, job->view.world, err);
     if (status == WEFT_OK) status = judge_owners(owners, job, err);
@@ -119,31 +120,31 @@ done:
 /* Of a later SDK: what it says in fields that this host does not have would be lost. */
 static weft_status refuse_foreign(const weft_program *program, const weft_job_spec *job, weft_error *err) {
     char text[256];
-    weft_event_describe(text, sizeof text, &program->events[program->foreign_event], job);
+    weft_instruction_describe(text, sizeof text, &program->instructions[program->foreign_instruction], job);
     return weft_error_set(
         err, WEFT_E_UNSUPPORTED,
-        "event %d, %s: the strategy plugin says something in it behind the %zu bytes that an event has "
+        "instruction %d, %s: the strategy plugin says something in it behind the %zu bytes that an instruction has "
         "in this host; build the plugin with this host's headers, or use a later host",
-        (int)program->foreign_event, text, sizeof *program->events);
+        (int)program->foreign_instruction, text, sizeof *program->instructions);
 }
 
 /* RECOMPUTE is the host's own, so that a strategy cannot be wrong about it. */
-static weft_status judge_events(const weft_program *program, const weft_job_spec *job, weft_error *err) {
+static weft_status judge_instructions(const weft_program *program, const weft_job_spec *job, weft_error *err) {
     char text[256];
     if (program->too_many)
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "the strategy plugin emits more than %lld events for one program, which [plugins] "
+                              "the strategy plugin emits more than %lld instructions for one program, which [plugins] "
                               "compile_events allows: raise it if the program is meant to be so long",
-                              (long long)job->most_events);
+                              (long long)job->most_instructions);
     if (program->out_of_memory)
-        return weft_error_set(err, WEFT_E_MEMORY, "no memory for more than %d events of a step program",
-                              (int)program->n_events);
-    if (program->foreign_event >= 0) return refuse_foreign(program, job, err);
-    for (int32_t i = 0; i < program->n_events; i++) {
-        if (program->events[i].kind != WEFT_EVENT_RECOMPUTE) continue;
-        weft_event_describe(text, sizeof text, &program->events[i], job);
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for more than %d instructions of a step program",
+                              (int)program->n_instructions);
+    if (program->foreign_instruction >= 0) return refuse_foreign(program, job, err);
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        if (program->instructions[i].kind != WEFT_INSTRUCTION_RECOMPUTE) continue;
+        weft_instruction_describe(text, sizeof text, &program->instructions[i], job);
         return weft_error_set(err, WEFT_E_PLUGIN,
-                              "event %d, %s: a strategy emits no RECOMPUTE; the host adds them where activation "
+                              "instruction %d, %s: a strategy emits no RECOMPUTE; the host adds them where activation "
                               "checkpointing is on",
                               (int)i, text);
     }
@@ -154,19 +155,19 @@ weft_status weft_program_compile(weft_program **out, const weft_host *host, cons
                                  const void *strategy_config, const weft_job_spec *job, int32_t rank, weft_error *err) {
     weft_program *program = NULL;
     weft_emitter emitter = {(uint32_t)sizeof emitter, 0, NULL, weft_program_emit};
-    weft_limit limit;
+    weft_timeout limit;
     weft_status status = WEFT_OK;
     *out = NULL;
     status = weft_program_create(&program, job, rank, err);
     if (status != WEFT_OK) return status;
-    program->most_events = job->most_events;
+    program->most_instructions = job->most_instructions;
     emitter.program = program;
     begin(&limit, strategy, "compile", job);
     WEFT_PLUGIN_CALL(status, strategy, compile, err, host, strategy_config, &job->view, rank, &emitter);
-    weft_limit_end(&limit);
-    program->most_events = 0; /* the passes add what they must */
+    weft_timeout_end(&limit);
+    program->most_instructions = 0; /* the passes add what they must */
     if (status == WEFT_OK || program->out_of_memory || program->too_many) {
-        const weft_status judged = judge_events(program, job, err);
+        const weft_status judged = judge_instructions(program, job, err);
         status = judged != WEFT_OK ? judged : status;
     }
     if (status == WEFT_OK && job->view.mode == WEFT_MODE_TRAIN && job->activation_checkpointing)

@@ -12,12 +12,12 @@ int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int
 /* ---- REDUCE ---- */
 
 weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope,
-                                      bool is_leaf) {
+                                      bool is_micro_batch) {
     const weft_cut cut = weft_cut_of(job, unit);
     const int64_t piece = weft_exchange_piece(plan, job, unit);
     const bool is_fast = job->view.reduce == WEFT_REDUCE_FAST;
     weft_reduce_rows out = {.ranks = weft_scope_size(&cut, scope),
-                            .dtype = is_leaf ? job->view.reduce_dtype : WEFT_F32,
+                            .dtype = is_micro_batch ? job->view.reduce_dtype : WEFT_F32,
                             .whole = piece * (scope == WEFT_SCOPE_ACROSS ? cut.groups : cut.replicas)};
     const bool is_narrow = out.dtype != WEFT_F32;
     out.row = out.whole / out.ranks;
@@ -29,7 +29,7 @@ weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec
     return out;
 }
 
-/* ---- one event ---- */
+/* ---- one instruction ---- */
 
 static weft_planned_exchange plan_nothing(void) {
     const weft_planned_exchange none = {.way = WEFT_EXCHANGE_NONE, .ranks = 1};
@@ -37,10 +37,10 @@ static weft_planned_exchange plan_nothing(void) {
 }
 
 /* n elements of each rank of the unit's scope to each other one. */
-static weft_planned_exchange plan_group(const weft_job_spec *job, const weft_event *event, int32_t scope, int32_t rank,
-                                        int32_t way, int32_t dtype, int64_t n) {
+static weft_planned_exchange plan_group(const weft_job_spec *job, const weft_instruction *instruction, int32_t scope,
+                                        int32_t rank, int32_t way, int32_t dtype, int64_t n) {
     weft_planned_exchange out = {.way = way, .scope = scope, .dtype = dtype, .n = n};
-    out.cut = weft_cut_of(job, event->unit);
+    out.cut = weft_cut_of(job, instruction->unit);
     out.ranks = weft_scope_size(&out.cut, scope);
     if (out.ranks == 1 || n == 0) return plan_nothing();
     out.place = weft_scope_place(&out.cut, scope, rank);
@@ -55,21 +55,22 @@ static weft_planned_exchange plan_message(int32_t way, int32_t peer, int32_t dty
     return out;
 }
 
-static weft_planned_exchange plan_gather(const weft_plan *plan, const weft_job_spec *job, const weft_event *event,
-                                         int32_t rank) {
-    const bool is_whole = job->view.placements[event->unit].gradients == WEFT_REPLICATED;
-    if (event->what == WEFT_WHAT_SUM)
-        return plan_group(job, event, is_whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS, rank, WEFT_EXCHANGE_ALL_GATHER,
-                          WEFT_F32, weft_exchange_piece(plan, job, event->unit));
-    if (!weft_gathered_is_due(job, event->unit)) return plan_nothing();
-    return plan_group(job, event, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER, WEFT_U8,
-                      job->units[event->unit].gather_each);
+static weft_planned_exchange plan_gather(const weft_plan *plan, const weft_job_spec *job,
+                                         const weft_instruction *instruction, int32_t rank) {
+    const bool is_whole = job->view.placements[instruction->unit].gradients == WEFT_REPLICATED;
+    if (instruction->what == WEFT_PAYLOAD_SUM)
+        return plan_group(job, instruction, is_whole ? WEFT_SCOPE_ALL : WEFT_SCOPE_ACROSS, rank,
+                          WEFT_EXCHANGE_ALL_GATHER, WEFT_F32, weft_exchange_piece(plan, job, instruction->unit));
+    if (!weft_gathered_is_due(job, instruction->unit)) return plan_nothing();
+    return plan_group(job, instruction, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER, WEFT_U8,
+                      job->units[instruction->unit].gather_each);
 }
 
-static weft_planned_exchange plan_reduce(const weft_plan *plan, const weft_job_spec *job, const weft_event *event,
-                                         int32_t rank) {
-    const weft_reduce_rows rows = weft_exchange_reduce(plan, job, event->unit, event->scope, event->leaf >= 0);
-    return plan_group(job, event, event->scope, rank,
+static weft_planned_exchange plan_reduce(const weft_plan *plan, const weft_job_spec *job,
+                                         const weft_instruction *instruction, int32_t rank) {
+    const weft_reduce_rows rows =
+        weft_exchange_reduce(plan, job, instruction->unit, instruction->scope, instruction->micro_batch >= 0);
+    return plan_group(job, instruction, instruction->scope, rank,
                       job->view.reduce == WEFT_REDUCE_FAST ? WEFT_EXCHANGE_REDUCE_SCATTER : WEFT_EXCHANGE_ALL_TO_ALL,
                       rows.dtype, rows.row);
 }
@@ -83,29 +84,33 @@ static weft_planned_exchange plan_copy(const weft_plan *plan, const weft_job_spe
                          : plan_message(WEFT_EXCHANGE_RECV, owner, group->dtype, group->numel);
 }
 
-static weft_planned_exchange plan_refresh(const weft_plan *plan, const weft_job_spec *job, const weft_event *event,
-                                          int32_t rank) {
-    const int64_t shard = weft_exchange_piece(plan, job, event->unit) * weft_cut_of(job, event->unit).groups;
-    const weft_group *group = weft_layout_trained(plan->layout, event->unit); /* none: nothing is to be refreshed */
-    if (job->view.placements[event->unit].parameters == WEFT_OWNED) return plan_copy(plan, job, event->unit, rank);
-    return plan_group(job, event, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER,
+static weft_planned_exchange plan_refresh(const weft_plan *plan, const weft_job_spec *job,
+                                          const weft_instruction *instruction, int32_t rank) {
+    const int64_t shard = weft_exchange_piece(plan, job, instruction->unit) *
+                          weft_cut_of(job, instruction->unit).groups;
+    /* none: nothing is to be refreshed */
+    const weft_group *group = weft_layout_trained(plan->layout, instruction->unit);
+    if (job->view.placements[instruction->unit].parameters == WEFT_OWNED)
+        return plan_copy(plan, job, instruction->unit, rank);
+    return plan_group(job, instruction, WEFT_SCOPE_NODE, rank, WEFT_EXCHANGE_ALL_GATHER,
                       group == NULL ? WEFT_F32 : group->dtype, shard);
 }
 
-static weft_planned_exchange plan_transfer(const weft_job_spec *job, const weft_event *event) {
-    const int64_t bytes = event->unit >= 0 ? job->units[event->unit].gradient : job->segments[event->segment].carry;
-    const bool is_send = event->kind == WEFT_EVENT_SEND;
-    return plan_message(is_send ? WEFT_EXCHANGE_SEND : WEFT_EXCHANGE_RECV, event->peer, WEFT_U8, bytes);
+static weft_planned_exchange plan_transfer(const weft_job_spec *job, const weft_instruction *instruction) {
+    const int64_t bytes = instruction->unit >= 0 ? job->units[instruction->unit].gradient
+                                                 : job->segments[instruction->segment].carry;
+    const bool is_send = instruction->kind == WEFT_INSTRUCTION_SEND;
+    return plan_message(is_send ? WEFT_EXCHANGE_SEND : WEFT_EXCHANGE_RECV, instruction->peer, WEFT_U8, bytes);
 }
 
-weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_spec *job, const weft_event *event,
-                                         int32_t rank) {
-    switch (event->kind) {
-    case WEFT_EVENT_GATHER: return plan_gather(plan, job, event, rank);
-    case WEFT_EVENT_REDUCE: return plan_reduce(plan, job, event, rank);
-    case WEFT_EVENT_REFRESH: return plan_refresh(plan, job, event, rank);
-    case WEFT_EVENT_SEND:
-    case WEFT_EVENT_RECV: return plan_transfer(job, event);
+weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_spec *job,
+                                         const weft_instruction *instruction, int32_t rank) {
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_GATHER: return plan_gather(plan, job, instruction, rank);
+    case WEFT_INSTRUCTION_REDUCE: return plan_reduce(plan, job, instruction, rank);
+    case WEFT_INSTRUCTION_REFRESH: return plan_refresh(plan, job, instruction, rank);
+    case WEFT_INSTRUCTION_SEND:
+    case WEFT_INSTRUCTION_RECV: return plan_transfer(job, instruction);
     default: return plan_nothing();
     }
 }

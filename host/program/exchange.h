@@ -39,8 +39,8 @@ typedef struct weft_planned_exchange {
 
 /* Returns the exchange of any rank, not only the plan's. The job is placed and belongs to a mode of the plan; the
  * instruction is from a checked program of it. A carry has the size of the largest micro-batch. */
-weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_spec *job, const weft_event *event,
-                                         int32_t rank);
+weft_planned_exchange weft_exchange_plan(const weft_plan *plan, const weft_job_spec *job,
+                                         const weft_instruction *instruction, int32_t rank);
 
 /* Layout of a REDUCE: the data that a rank sends of a unit's trained group, the received rows, and their offsets in
  * the slot. */
@@ -53,10 +53,10 @@ typedef struct weft_reduce_rows {
     int64_t bytes;      /* of the slot */
 } weft_reduce_rows;
 
-/* Computes the layout. is_leaf: the input is a micro-batch gradient; otherwise it is the result of the first hop.
- * The unit is trained. */
+/* Computes the layout. is_micro_batch: the input is a micro-batch gradient; otherwise it is the result of the first
+ * hop. The unit is trained. */
 weft_reduce_rows weft_exchange_reduce(const weft_plan *plan, const weft_job_spec *job, int32_t unit, int32_t scope,
-                                      bool is_leaf);
+                                      bool is_micro_batch);
 
 /* Returns the elements of one of the R chunks of a unit's trained group; 0: the unit is frozen. */
 int64_t weft_exchange_piece(const weft_plan *plan, const weft_job_spec *job, int32_t unit);

@@ -8,17 +8,19 @@
 #include "program/trace.h"
 
 /* Executes one instruction. A slot index is into program->slots; -1: no slot. */
-typedef weft_status weft_exec_fn(void *context, const weft_event *event, const weft_event_slots *slots,
-                                 weft_error *err);
+typedef weft_status weft_exec_fn(void *context, const weft_instruction *instruction,
+                                 const weft_instruction_slots *slots, weft_error *err);
 
-/* Functions of the caller, by weft_event_kind. A communication instruction (GATHER, REDUCE, SEND, RECV, REFRESH) is
- * started by its own function and completed by `finish`. If its queue is 0, `finish` runs at once, otherwise at its
- * WAIT; the WAIT entry of the table is not read. Entries that the program does not need may be NULL. */
+/* Functions of the caller, by weft_instruction_kind. A communication instruction (GATHER, REDUCE, SEND, RECV,
+ * REFRESH) is started by its own function and completed by `finish`. If its queue is 0, `finish` runs at once,
+ * otherwise at its WAIT; the WAIT entry of the table is not read. Entries that the program does not need may be
+ * NULL. */
 typedef struct weft_exec_table {
     void *context;
     void (*begin)(void *context, int32_t index); /* called before each instruction; may be NULL */
-    weft_exec_fn *run[WEFT_EVENT_REFRESH + 1];
-    weft_exec_fn *finish[WEFT_EVENT_REFRESH + 1]; /* NULL: the instruction is complete when its function returns */
+    weft_exec_fn *run[WEFT_INSTRUCTION_REFRESH + 1];
+    /* NULL: the instruction is complete when its function returns */
+    weft_exec_fn *finish[WEFT_INSTRUCTION_REFRESH + 1];
     /* Called after each instruction, within the instruction's time in the trace; may be NULL. */
     weft_status (*settle)(void *context, weft_error *err);
 } weft_exec_table;

@@ -34,10 +34,11 @@ static weft_status check_same_reads(const weft_graph_set *set, int32_t length_in
     bool same = n == n_first;
     for (int32_t i = 0; i < n && same; i++) same = reads[i].parameter == first[i].parameter;
     if (same) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_PLUGIN,
-                          "the model reads other parameters in segment %s for leaves of %d places than for leaves of "
-                          "%d: what a segment reads, and in which order, must not depend on the leaf's length",
-                          declared->segments[segment].name, (int)set->lengths[length_index], (int)set->lengths[0]);
+    return weft_error_set(
+        err, WEFT_E_PLUGIN,
+        "the model reads other parameters in segment %s for micro-batches of %d places than for micro-batches of "
+        "%d: what a segment reads, and in which order, must not depend on the micro-batch's length",
+        declared->segments[segment].name, (int)set->lengths[length_index], (int)set->lengths[0]);
 }
 
 /* BACKWARD runs from the last segment down: the first to touch a parameter writes its gradient, later ones add. */
@@ -132,26 +133,27 @@ int64_t weft_graph_set_table_rows(const weft_graph_set *set) {
     return rows;
 }
 
-int64_t weft_leaf_part_bytes(int32_t rows, int32_t length) {
+int64_t weft_micro_batch_part_bytes(int32_t rows, int32_t length) {
     return (int64_t)rows * length * WEFT_PLACE_BYTES;
 }
 
-int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part) {
-    return weft_cache_lines(weft_leaf_part_bytes(rows, length)) * part;
+int64_t weft_micro_batch_part_offset(int32_t rows, int32_t length, int part) {
+    return weft_cache_lines(weft_micro_batch_part_bytes(rows, length)) * part;
 }
 
-int64_t weft_leaf_bytes(int32_t rows, int32_t length) {
-    return weft_leaf_part_offset(rows, length, WEFT_LEAF_PARTS);
+int64_t weft_micro_batch_bytes(int32_t rows, int32_t length) {
+    return weft_micro_batch_part_offset(rows, length, WEFT_MICRO_BATCH_PARTS);
 }
 
-void weft_leaf_bind(weft_graph_binding *out, weft_slot_ref leaf, int32_t rows, int32_t length) {
-    weft_slot_ref *const parts[WEFT_LEAF_PARTS] = {&out->ids, &out->targets, &out->weights, &out->starts,
-                                                   &out->positions};
-    for (int part = 0; part < WEFT_LEAF_PARTS; part++) {
-        *parts[part] = leaf;
-        parts[part]->start = weft_leaf_part_offset(rows, length, part);
-        parts[part]->ref = weft_ref_at(leaf.ref, parts[part]->start);
-        parts[part]->bytes = weft_leaf_part_bytes(rows, length);
-        if (parts[part]->start + parts[part]->bytes > leaf.bytes) parts[part]->bytes = leaf.bytes - parts[part]->start;
+void weft_micro_batch_bind(weft_graph_binding *out, weft_slot_ref micro_batch, int32_t rows, int32_t length) {
+    weft_slot_ref *const parts[WEFT_MICRO_BATCH_PARTS] = {&out->ids, &out->targets, &out->weights, &out->starts,
+                                                          &out->positions};
+    for (int part = 0; part < WEFT_MICRO_BATCH_PARTS; part++) {
+        *parts[part] = micro_batch;
+        parts[part]->start = weft_micro_batch_part_offset(rows, length, part);
+        parts[part]->ref = weft_ref_at(micro_batch.ref, parts[part]->start);
+        parts[part]->bytes = weft_micro_batch_part_bytes(rows, length);
+        if (parts[part]->start + parts[part]->bytes > micro_batch.bytes)
+            parts[part]->bytes = micro_batch.bytes - parts[part]->start;
     }
 }

@@ -1,4 +1,4 @@
-/* host/program/graphs.h: the graphs of all segments for one mode and each leaf length. */
+/* host/program/graphs.h: the graphs of all segments for one mode and each micro-batch length. */
 #ifndef WEFT_HOST_PROGRAM_GRAPHS_H
 #define WEFT_HOST_PROGRAM_GRAPHS_H
 
@@ -28,20 +28,20 @@ const weft_graph_read *weft_graph_set_reads(const weft_graph_set *set, int32_t s
 /* True if one of them is trained. */
 bool weft_graph_set_trains(const weft_graph_set *set, const weft_declared *declared, int32_t segment);
 
-/* The graph of a segment for leaves of this length. */
+/* The graph of a segment for micro-batches of this length. */
 const weft_graph *weft_graph_set_at(const weft_graph_set *set, int32_t length, int32_t segment);
 
 /* Does some segment draw which elements it drops? */
 bool weft_graph_set_draws(const weft_graph_set *set);
-/* Rows of position tables that segments read whatever the leaf (weft_graph_sizes). */
+/* Rows of position tables that segments read whatever the micro-batch (weft_graph_sizes). */
 int64_t weft_graph_set_table_rows(const weft_graph_set *set);
 
-/* Bytes of a leaf on the device, and where its parts begin: ids, targets, weights, starts, positions. */
-#define WEFT_LEAF_PARTS 5
-int64_t weft_leaf_part_bytes(int32_t rows, int32_t length);
-int64_t weft_leaf_part_offset(int32_t rows, int32_t length, int part);
-int64_t weft_leaf_bytes(int32_t rows, int32_t length);
-/* Binds the parts of a leaf of this shape to where they lie in its slot, which may be larger. */
-void weft_leaf_bind(weft_graph_binding *out, weft_slot_ref leaf, int32_t rows, int32_t length);
+/* Bytes of a micro-batch on the device, and where its parts begin: ids, targets, weights, starts, positions. */
+#define WEFT_MICRO_BATCH_PARTS 5
+int64_t weft_micro_batch_part_bytes(int32_t rows, int32_t length);
+int64_t weft_micro_batch_part_offset(int32_t rows, int32_t length, int part);
+int64_t weft_micro_batch_bytes(int32_t rows, int32_t length);
+/* Binds the parts of a micro-batch of this shape to where they lie in its slot, which may be larger. */
+void weft_micro_batch_bind(weft_graph_binding *out, weft_slot_ref micro_batch, int32_t rows, int32_t length);
 
 #endif

@@ -1,10 +1,10 @@
-/* host/program/hoist.c: GATHERs that start before they are needed, as a rewriting of events.
+/* host/program/hoist.c: GATHERs that start before they are needed, as a rewriting of instructions.
  *
  * A strategy says where parameters must be there; how far ahead they are fetched is a number. Each GATHER of parameters
  * that ends in its place becomes a start and a WAIT. The WAIT stands where the GATHER stood; before it the next
  * job->prefetch GATHERs of the list start as well, in their order, as far as their units are free: a unit that is still
  * live from an earlier GATHER is fetched again after its RELEASE. */
-#include "program/events.h"
+#include "program/instructions.h"
 
 #include <stdlib.h>
 #include <weft/emit.h>
@@ -23,13 +23,13 @@ typedef struct hoist {
     bool failed;
 } hoist;
 
-static bool is_hoistable(const hoist *h, const weft_event *event) {
-    return event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_PARAMETERS && event->queue == 0 &&
-           event->unit >= 0 && event->unit < h->job->view.n_units;
+static bool is_hoistable(const hoist *h, const weft_instruction *instruction) {
+    return instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS &&
+           instruction->queue == 0 && instruction->unit >= 0 && instruction->unit < h->job->view.n_units;
 }
 
-static int32_t put_event(hoist *h, const weft_event *event) {
-    const int32_t index = weft_program_emit(&h->to, event);
+static int32_t put_instruction(hoist *h, const weft_instruction *instruction) {
+    const int32_t index = weft_program_emit(&h->to, instruction);
     if (index < 0) h->failed = true;
     return index;
 }
@@ -37,59 +37,63 @@ static int32_t put_event(hoist *h, const weft_event *event) {
 /* Starts GATHERs up to number `last`, until one must wait for a RELEASE. */
 static void start_gathers(hoist *h, int32_t last) {
     while (h->next < h->n && h->next <= last) {
-        weft_event event = h->from->events[h->gathers[h->next]];
-        if (h->live[event.unit]) return;
-        h->live[event.unit] = true;
-        event.queue = GATHER_QUEUE;
-        h->started[h->next++] = put_event(h, &event);
+        weft_instruction instruction = h->from->instructions[h->gathers[h->next]];
+        if (h->live[instruction.unit]) return;
+        h->live[instruction.unit] = true;
+        instruction.queue = GATHER_QUEUE;
+        h->started[h->next++] = put_instruction(h, &instruction);
     }
 }
 
 /* A GATHER whose unit is live already is the checker's to refuse: it stays as it is. */
-static void rewrite_events(hoist *h) {
+static void rewrite_instructions(hoist *h) {
     int32_t needed = 0; /* GATHERs that the list has come by */
-    for (int32_t i = 0; i < h->from->n_events; i++) {
-        weft_event event = h->from->events[i];
-        if (is_hoistable(h, &event)) {
-            weft_event wait = weft_event_of(WEFT_EVENT_WAIT);
+    for (int32_t i = 0; i < h->from->n_instructions; i++) {
+        weft_instruction instruction = h->from->instructions[i];
+        if (is_hoistable(h, &instruction)) {
+            weft_instruction wait = weft_instruction_of(WEFT_INSTRUCTION_WAIT);
             start_gathers(h, needed + h->job->prefetch);
             wait.waits = h->started[needed];
-            if (wait.waits < 0) h->started[needed] = h->next < h->n ? (h->next++, put_event(h, &event)) : -1;
-            else (void)put_event(h, &wait);
+            if (wait.waits < 0)
+                h->started[needed] = h->next < h->n ? (h->next++, put_instruction(h, &instruction)) : -1;
+            else (void)put_instruction(h, &wait);
             h->moved[i] = h->started[needed++];
             continue;
         }
-        if (event.waits >= 0 && event.waits < i) event.waits = h->moved[event.waits];
-        h->moved[i] = put_event(h, &event);
-        if (event.kind == WEFT_EVENT_RELEASE && event.unit >= 0 && event.unit < h->job->view.n_units) {
-            h->live[event.unit] = false;
+        if (instruction.waits >= 0 && instruction.waits < i) instruction.waits = h->moved[instruction.waits];
+        h->moved[i] = put_instruction(h, &instruction);
+        if (instruction.kind == WEFT_INSTRUCTION_RELEASE && instruction.unit >= 0 &&
+            instruction.unit < h->job->view.n_units) {
+            h->live[instruction.unit] = false;
             if (needed > 0) start_gathers(h, needed - 1 + h->job->prefetch);
         }
     }
 }
 
 weft_status weft_program_hoist(weft_program *program, const weft_job_spec *job, weft_error *err) {
-    const size_t events = (size_t)program->n_events + 1;
+    const size_t instructions = (size_t)program->n_instructions + 1;
     hoist h = {.from = program, .job = job};
     weft_status status = WEFT_OK;
-    h.moved = malloc(events * sizeof *h.moved);
-    h.gathers = malloc(events * sizeof *h.gathers);
-    h.started = malloc(events * sizeof *h.started);
+    h.moved = malloc(instructions * sizeof *h.moved);
+    h.gathers = malloc(instructions * sizeof *h.gathers);
+    h.started = malloc(instructions * sizeof *h.started);
     h.live = calloc((size_t)job->view.n_units + 1, sizeof *h.live);
     if (h.moved == NULL || h.gathers == NULL || h.started == NULL || h.live == NULL) h.failed = true;
-    for (int32_t i = 0; i < program->n_events && !h.failed; i++)
-        if (is_hoistable(&h, &program->events[i])) h.gathers[h.n++] = i;
+    for (int32_t i = 0; i < program->n_instructions && !h.failed; i++)
+        if (is_hoistable(&h, &program->instructions[i])) h.gathers[h.n++] = i;
     for (int32_t i = 0; i < h.n; i++) h.started[i] = -1;
-    if (!h.failed && h.n > 0) rewrite_events(&h);
-    if (h.failed) status = weft_error_set(err, WEFT_E_MEMORY, "no memory to rewrite %d events", (int)program->n_events);
+    if (!h.failed && h.n > 0) rewrite_instructions(&h);
+    if (h.failed)
+        status =
+            weft_error_set(err, WEFT_E_MEMORY, "no memory to rewrite %d instructions", (int)program->n_instructions);
     else if (h.n > 0) {
-        free(program->events);
-        program->events = h.to.events;
-        program->n_events = h.to.n_events;
+        free(program->instructions);
+        program->instructions = h.to.instructions;
+        program->n_instructions = h.to.n_instructions;
         program->capacity = h.to.capacity;
-        h.to.events = NULL;
+        h.to.instructions = NULL;
     }
-    free(h.to.events);
+    free(h.to.instructions);
     free(h.moved);
     free(h.gathers);
     free(h.started);

@@ -7,8 +7,9 @@ static uint64_t mix_number(uint64_t hash, int64_t value) {
     return hash;
 }
 
-static uint64_t mix_event(uint64_t hash, const weft_event *e) {
-    const int32_t fields[] = {e->kind, e->unit, e->segment, e->leaf, e->peer, e->queue, e->waits, e->what, e->scope};
+static uint64_t mix_instruction(uint64_t hash, const weft_instruction *e) {
+    const int32_t fields[] = {e->kind,  e->unit,  e->segment, e->micro_batch, e->peer,
+                              e->queue, e->waits, e->what,    e->scope};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) hash = mix_number(hash, fields[i]);
     return hash;
 }
@@ -22,15 +23,17 @@ static uint64_t mix_unit(uint64_t hash, const weft_unit_view *u, const weft_plac
 
 uint64_t weft_programs_identity(const weft_program *const *programs, const weft_job_spec *job) {
     const weft_strategy_job *view = &job->view;
-    uint64_t hash = mix_number(mix_number(mix_number(0xCBF29CE484222325u, view->world), view->replicas), view->leaves);
+    uint64_t hash =
+        mix_number(mix_number(mix_number(0xCBF29CE484222325u, view->world), view->replicas), view->micro_batches);
     for (int32_t u = 0; u < view->n_units; u++) hash = mix_unit(hash, &view->units[u], &view->placements[u]);
     for (int32_t s = 0; s < view->n_segments; s++) {
         hash = mix_number(hash, view->segments[s].owner);
         for (int32_t i = 0; i < view->segments[s].n_units; i++) hash = mix_number(hash, view->segments[s].units[i]);
     }
     for (int32_t rank = 0; rank < view->world; rank++) {
-        hash = mix_number(hash, programs[rank]->n_events);
-        for (int32_t i = 0; i < programs[rank]->n_events; i++) hash = mix_event(hash, &programs[rank]->events[i]);
+        hash = mix_number(hash, programs[rank]->n_instructions);
+        for (int32_t i = 0; i < programs[rank]->n_instructions; i++)
+            hash = mix_instruction(hash, &programs[rank]->instructions[i]);
     }
     return hash;
 }

@@ -12,23 +12,26 @@ static weft_status check_counts(const weft_strategy_job *view, weft_error *err) 
     if (view->mode != WEFT_MODE_TRAIN && view->mode != WEFT_MODE_EVALUATE && view->mode != WEFT_MODE_GENERATE)
         return weft_error_set(err, WEFT_E_HOST, "mode %d of the job is none of train, evaluate and generate",
                               (int)view->mode);
-    if (view->world < 1 || view->leaves < (view->replicas == 0 ? 0 : 1) || view->n_units < 0 || view->n_segments < 1)
-        return weft_error_set(err, WEFT_E_HOST,
-                              "a job of %d ranks, %d leaves, %d units and %d segments cannot be compiled: at least one "
-                              "rank, leaf and segment is needed",
-                              (int)view->world, (int)view->leaves, (int)view->n_units, (int)view->n_segments);
+    if (view->world < 1 || view->micro_batches < (view->replicas == 0 ? 0 : 1) || view->n_units < 0 ||
+        view->n_segments < 1)
+        return weft_error_set(
+            err, WEFT_E_HOST,
+            "a job of %d ranks, %d micro-batches, %d units and %d segments cannot be compiled: at least one "
+            "rank, micro-batch and segment is needed",
+            (int)view->world, (int)view->micro_batches, (int)view->n_units, (int)view->n_segments);
     if (view->unit_stride != sizeof(weft_unit_view) || view->segment_stride != sizeof(weft_segment_view) ||
         view->placement_stride != sizeof(weft_placement))
         return weft_error_set(err, WEFT_E_HOST,
                               "the job's views have strides of %u, %u and %u bytes, not the host's own",
                               (unsigned)view->unit_stride, (unsigned)view->segment_stride,
                               (unsigned)view->placement_stride);
-    if ((int64_t)view->leaves * view->replicas > INT32_MAX / 8 / (view->n_units + view->n_segments))
+    if ((int64_t)view->micro_batches * view->replicas > INT32_MAX / 8 / (view->n_units + view->n_segments))
         return weft_error_set(err, WEFT_E_USER,
-                              "%d leaves of %d segments are more than one step program can hold: use a larger "
+                              "%d micro-batches of %d segments are more than one step program can hold: use a larger "
                               "micro_batch or a smaller global_batch",
-                              (int)(view->leaves * (int64_t)view->replicas > INT32_MAX ? INT32_MAX
-                                                                                       : view->leaves * view->replicas),
+                              (int)(view->micro_batches * (int64_t)view->replicas > INT32_MAX
+                                        ? INT32_MAX
+                                        : view->micro_batches * view->replicas),
                               (int)view->n_segments);
     return WEFT_OK;
 }
@@ -158,15 +161,15 @@ static weft_members ranks_of_refresh(const weft_job_spec *job, int32_t unit, int
     return ranks_none();
 }
 
-weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank) {
-    const weft_placement *placement = event->unit >= 0 ? &job->view.placements[event->unit] : NULL;
-    switch (event->kind) {
-    case WEFT_EVENT_NORM: return ranks_all(job);
-    case WEFT_EVENT_GATHER:
-        if (event->what == WEFT_WHAT_SUM) return ranks_of_sum(job, placement, rank);
+weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instruction *instruction, int32_t rank) {
+    const weft_placement *placement = instruction->unit >= 0 ? &job->view.placements[instruction->unit] : NULL;
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_NORM: return ranks_all(job);
+    case WEFT_INSTRUCTION_GATHER:
+        if (instruction->what == WEFT_PAYLOAD_SUM) return ranks_of_sum(job, placement, rank);
         return placement->parameters == WEFT_SHARDED ? ranks_node(placement, rank) : ranks_none();
-    case WEFT_EVENT_REDUCE: return ranks_of_scope(job, placement, event->scope, rank);
-    case WEFT_EVENT_REFRESH: return ranks_of_refresh(job, event->unit, rank);
+    case WEFT_INSTRUCTION_REDUCE: return ranks_of_scope(job, placement, instruction->scope, rank);
+    case WEFT_INSTRUCTION_REFRESH: return ranks_of_refresh(job, instruction->unit, rank);
     default: return ranks_none();
     }
 }

@@ -5,8 +5,8 @@
 #include "program/program.h"
 
 /* Returns the micro-batches of one step: R * A in training, otherwise one per replica. */
-static inline int32_t weft_job_spec_leaves(const weft_job_spec *job) {
-    return job->view.replicas * (job->view.mode == WEFT_MODE_TRAIN ? job->view.leaves : 1);
+static inline int32_t weft_job_spec_micro_batches(const weft_job_spec *job) {
+    return job->view.replicas * (job->view.mode == WEFT_MODE_TRAIN ? job->view.micro_batches : 1);
 }
 
 /* True if the segment has a BACKWARD in this job. */
@@ -43,7 +43,7 @@ typedef struct weft_members {
 
 /* Returns the ranks that take part in a rank's GATHER, REDUCE, REFRESH or NORM of a placed job; count 1: only this
  * rank. */
-weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_event *event, int32_t rank);
+weft_members weft_job_spec_ranks(const weft_job_spec *job, const weft_instruction *instruction, int32_t rank);
 
 /* Checks counts, strides, and that sizes match views. In training, at least one unit is trained, and every trainable
  * unit is read by a segment with a BACKWARD. */

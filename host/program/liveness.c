@@ -1,54 +1,59 @@
 /* host/program/liveness.c: which buffers a checked program needs, from when to when, and where they lie.
  *
- * Slots follow from the events alone: a pass that moves an event moves lifetimes with it. The rules stand beside
- * weft_slot_kind in program.h. */
+ * Slots follow from the instructions alone: a pass that moves an instruction moves lifetimes with it. The rules
+ * stand beside weft_slot_kind in program.h. */
 #include "base/place.h"
-#include "program/events.h"
+#include "program/instructions.h"
 
 #include <stdlib.h>
 
 typedef struct planner {
     weft_program *program;
     const weft_job_spec *job;
-    int32_t leaves;
-    bool sole_leaf;                          /* the one leaf gradient is the sum itself */
-    int32_t *forward, *recompute, *backward; /* [n_segments][leaves] event, or -1, as for all below */
-    int32_t *send[2], *recv[2];              /* [n_segments][leaves] of the carry; of its gradient */
-    int32_t *reduce, *send_part, *recv_part; /* [n_units][leaves] */
-    int32_t *ends;                           /* [n_events] where the event has ended: itself, or its WAIT */
+    int32_t micro_batches;
+    bool sole_micro_batch;                   /* the one micro-batch gradient is the sum itself */
+    int32_t *forward, *recompute, *backward; /* [n_segments][micro-batches] instruction, or -1, as for all below */
+    int32_t *send[2], *recv[2];              /* [n_segments][micro-batches] of the carry; of its gradient */
+    int32_t *reduce, *send_part, *recv_part; /* [n_units][micro-batches] */
+    int32_t *ends;                           /* [n_instructions] where the instruction has ended: itself, or its WAIT */
     int32_t *storage;
 } planner;
 
 static weft_status out_of_memory(const weft_program *program, weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory to plan the buffers of %d events", (int)program->n_events);
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory to plan the buffers of %d instructions",
+                          (int)program->n_instructions);
 }
 
-static int32_t pair_index(const planner *p, int32_t row, int32_t leaf) {
-    return row * p->leaves + leaf;
+static int32_t pair_index(const planner *p, int32_t row, int32_t micro_batch) {
+    return row * p->micro_batches + micro_batch;
 }
 
-/* Where the table of an event's kind remembers it; NULL: nowhere. */
-static int32_t *place_of(planner *p, const weft_event *event) {
-    const int at = event->what == WEFT_WHAT_CARRY_GRADIENT;
-    switch (event->kind) {
-    case WEFT_EVENT_FORWARD: return &p->forward[pair_index(p, event->segment, event->leaf)];
-    case WEFT_EVENT_RECOMPUTE: return &p->recompute[pair_index(p, event->segment, event->leaf)];
-    case WEFT_EVENT_BACKWARD: return &p->backward[pair_index(p, event->segment, event->leaf)];
-    case WEFT_EVENT_REDUCE: return event->leaf < 0 ? NULL : &p->reduce[pair_index(p, event->unit, event->leaf)];
-    case WEFT_EVENT_SEND:
-        return event->unit >= 0 ? &p->send_part[pair_index(p, event->unit, event->leaf)]
-                                : &p->send[at][pair_index(p, event->segment, event->leaf)];
-    case WEFT_EVENT_RECV:
-        return event->unit >= 0 ? &p->recv_part[pair_index(p, event->unit, event->leaf)]
-                                : &p->recv[at][pair_index(p, event->segment, event->leaf)];
+/* Where the table of an instruction's kind remembers it; NULL: nowhere. */
+static int32_t *place_of(planner *p, const weft_instruction *instruction) {
+    const int at = instruction->what == WEFT_PAYLOAD_CARRY_GRADIENT;
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_FORWARD: return &p->forward[pair_index(p, instruction->segment, instruction->micro_batch)];
+    case WEFT_INSTRUCTION_RECOMPUTE:
+        return &p->recompute[pair_index(p, instruction->segment, instruction->micro_batch)];
+    case WEFT_INSTRUCTION_BACKWARD: return &p->backward[pair_index(p, instruction->segment, instruction->micro_batch)];
+    case WEFT_INSTRUCTION_REDUCE:
+        return instruction->micro_batch < 0 ? NULL
+                                            : &p->reduce[pair_index(p, instruction->unit, instruction->micro_batch)];
+    case WEFT_INSTRUCTION_SEND:
+        return instruction->unit >= 0 ? &p->send_part[pair_index(p, instruction->unit, instruction->micro_batch)]
+                                      : &p->send[at][pair_index(p, instruction->segment, instruction->micro_batch)];
+    case WEFT_INSTRUCTION_RECV:
+        return instruction->unit >= 0 ? &p->recv_part[pair_index(p, instruction->unit, instruction->micro_batch)]
+                                      : &p->recv[at][pair_index(p, instruction->segment, instruction->micro_batch)];
     default: return NULL;
     }
 }
 
-static weft_status find_events(planner *p, weft_error *err) {
-    const size_t segments = (size_t)(p->job->view.n_segments * p->leaves);
-    const size_t units = (size_t)(p->job->view.n_units * p->leaves), events = (size_t)p->program->n_events;
-    const size_t total = 7 * segments + 3 * units + events;
+static weft_status find_instructions(planner *p, weft_error *err) {
+    const size_t segments = (size_t)(p->job->view.n_segments * p->micro_batches);
+    const size_t units = (size_t)(p->job->view.n_units * p->micro_batches),
+                 instructions = (size_t)p->program->n_instructions;
+    const size_t total = 7 * segments + 3 * units + instructions;
     int32_t **const tables[] = {&p->forward, &p->recompute, &p->backward, &p->send[0],   &p->send[1],
                                 &p->recv[0], &p->recv[1],   &p->reduce,   &p->send_part, &p->recv_part};
     int32_t *next = p->storage = malloc((total + 1) * sizeof *p->storage);
@@ -59,68 +64,69 @@ static weft_status find_events(planner *p, weft_error *err) {
         next += i < 7 ? segments : units;
     }
     p->ends = next;
-    for (int32_t i = 0; i < p->program->n_events; i++) {
-        const weft_event *event = &p->program->events[i];
-        int32_t *place = place_of(p, event);
+    for (int32_t i = 0; i < p->program->n_instructions; i++) {
+        const weft_instruction *instruction = &p->program->instructions[i];
+        int32_t *place = place_of(p, instruction);
         if (place != NULL) *place = i;
         p->ends[i] = i;
-        if (event->kind == WEFT_EVENT_WAIT) p->ends[event->waits] = i;
+        if (instruction->kind == WEFT_INSTRUCTION_WAIT) p->ends[instruction->waits] = i;
     }
     return WEFT_OK;
 }
 
-/* Where event i has ended; -1 for none. */
+/* Where instruction i has ended; -1 for none. */
 static int32_t end_of(const planner *p, int32_t i) {
     return i < 0 ? -1 : p->ends[i];
 }
 
 static bool has_gradients(int32_t kind) {
-    return kind == WEFT_EVENT_BACKWARD || kind == WEFT_EVENT_REDUCE || kind == WEFT_EVENT_SEND ||
-           kind == WEFT_EVENT_RECV;
+    return kind == WEFT_INSTRUCTION_BACKWARD || kind == WEFT_INSTRUCTION_REDUCE || kind == WEFT_INSTRUCTION_SEND ||
+           kind == WEFT_INSTRUCTION_RECV;
 }
 
 /* Room for as many slots and rows of gradients as there can be. */
 static weft_status make_room_for_slots(planner *p, weft_error *err) {
     weft_program *program = p->program;
-    const size_t events = (size_t)program->n_events, units = (size_t)p->job->view.n_units;
-    const size_t most = (size_t)p->leaves * (1 + 3 * (size_t)p->job->view.n_segments + units) + 3 * events;
-    size_t rows = 1; /* the first, all -1, serves the events without gradients */
-    for (int32_t i = 0; i < program->n_events; i++) rows += has_gradients(program->events[i].kind);
+    const size_t instructions = (size_t)program->n_instructions, units = (size_t)p->job->view.n_units;
+    const size_t most = (size_t)p->micro_batches * (1 + 3 * (size_t)p->job->view.n_segments + units) + 3 * instructions;
+    size_t rows = 1; /* the first, all -1, serves the instructions without gradients */
+    for (int32_t i = 0; i < program->n_instructions; i++) rows += has_gradients(program->instructions[i].kind);
     program->slots = malloc(most * sizeof *program->slots);
     program->by_last = malloc(most * sizeof *program->by_last);
-    program->event_slots = malloc(events * sizeof *program->event_slots);
-    program->event_gradients = malloc((rows * units + 1) * sizeof *program->event_gradients);
-    if (program->slots == NULL || program->by_last == NULL || program->event_slots == NULL ||
-        program->event_gradients == NULL)
+    program->instruction_slots = malloc(instructions * sizeof *program->instruction_slots);
+    program->instruction_gradients = malloc((rows * units + 1) * sizeof *program->instruction_gradients);
+    if (program->slots == NULL || program->by_last == NULL || program->instruction_slots == NULL ||
+        program->instruction_gradients == NULL)
         return out_of_memory(program, err);
-    for (size_t i = 0; i < rows * units; i++) program->event_gradients[i] = -1;
+    for (size_t i = 0; i < rows * units; i++) program->instruction_gradients[i] = -1;
     rows = 1;
-    for (int32_t i = 0; i < program->n_events; i++) {
-        const size_t row = has_gradients(program->events[i].kind) ? rows++ : 0;
-        const weft_event_slots none = {-1, -1, -1, -1, -1, -1, -1, -1, -1, program->event_gradients + row * units};
-        program->event_slots[i] = none;
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        const size_t row = has_gradients(program->instructions[i].kind) ? rows++ : 0;
+        const weft_instruction_slots none = {-1, -1, -1, -1, -1,
+                                             -1, -1, -1, -1, program->instruction_gradients + row * units};
+        program->instruction_slots[i] = none;
     }
     return WEFT_OK;
 }
 
 static int32_t category_of(int32_t kind) {
-    if (kind == WEFT_SLOT_LEAF_GRADIENT || kind == WEFT_SLOT_EXCHANGE) return WEFT_MEMORY_GRADIENTS;
+    if (kind == WEFT_SLOT_MICRO_BATCH_GRADIENT || kind == WEFT_SLOT_EXCHANGE) return WEFT_MEMORY_GRADIENTS;
     if (kind == WEFT_SLOT_UNIT) return WEFT_MEMORY_PARAMETERS;
     return kind == WEFT_SLOT_WORK ? WEFT_MEMORY_WORKSPACE : WEFT_MEMORY_ACTIVATIONS;
 }
 
 /* Returns the slot's index; -1 where it needs no bytes. */
-static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment, int32_t leaf, int32_t first,
+static int32_t add_slot(planner *p, int32_t kind, int32_t unit, int32_t segment, int32_t micro_batch, int32_t first,
                         int32_t last, int64_t bytes) {
-    const weft_slot slot = {kind, category_of(kind),       unit, segment, leaf, first,
+    const weft_slot slot = {kind, category_of(kind),       unit, segment, micro_batch, first,
                             last, weft_place_round(bytes), -1,   false};
     if (bytes == 0) return -1;
     p->program->slots[p->program->n_slots] = slot;
     return p->program->n_slots++;
 }
 
-static void plan_leaf(planner *p, int32_t m) {
-    weft_event_slots *of = p->program->event_slots;
+static void plan_micro_batch(planner *p, int32_t m) {
+    weft_instruction_slots *of = p->program->instruction_slots;
     const int32_t *const tables[] = {p->forward, p->recompute, p->backward};
     const int32_t n = 3 * p->job->view.n_segments;
     int32_t first = INT32_MAX, last = -1, slot = -1;
@@ -130,17 +136,17 @@ static void plan_leaf(planner *p, int32_t m) {
         if (i > last) last = i;
     }
     if (last < 0) return; /* another rank's */
-    slot = add_slot(p, WEFT_SLOT_LEAF, -1, -1, m, first, last, p->job->leaf_bytes);
+    slot = add_slot(p, WEFT_SLOT_MICRO_BATCH, -1, -1, m, first, last, p->job->micro_batch_bytes);
     for (int32_t k = 0; k < n; k++) {
         const int32_t i = tables[k % 3][pair_index(p, k / 3, m)];
-        if (i >= 0) of[i].leaf = slot;
+        if (i >= 0) of[i].micro_batch = slot;
     }
 }
 
 /* Out of segment s; read by all that runs segment s + 1, but for a BACKWARD that has on its tape all that it needs, and
  * by the SEND that hands it on. */
 static void plan_carry(planner *p, int32_t s, int32_t m) {
-    weft_event_slots *of = p->program->event_slots;
+    weft_instruction_slots *of = p->program->instruction_slots;
     const int32_t at = pair_index(p, s, m), run = p->forward[at], got = p->recv[0][at], sent = p->send[0][at];
     const int32_t made = run >= 0 ? run : got;
     int32_t readers[3] = {-1, -1, -1}, last = end_of(p, made), slot = -1;
@@ -162,7 +168,7 @@ static void plan_carry(planner *p, int32_t s, int32_t m) {
 }
 
 static void plan_tape(planner *p, int32_t s, int32_t m) {
-    weft_event_slots *of = p->program->event_slots;
+    weft_instruction_slots *of = p->program->instruction_slots;
     const int32_t again = p->recompute[pair_index(p, s, m)], used = p->backward[pair_index(p, s, m)];
     const int32_t made = again >= 0 ? again : p->forward[pair_index(p, s, m)];
     if (used < 0) return;
@@ -173,7 +179,7 @@ static void plan_tape(planner *p, int32_t s, int32_t m) {
 /* Of what came out of segment s: the carry's size, from the BACKWARD above, or its RECV, to the segment's own, or its
  * SEND. */
 static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
-    weft_event_slots *of = p->program->event_slots;
+    weft_instruction_slots *of = p->program->instruction_slots;
     const int32_t at = pair_index(p, s, m), used = p->backward[at], sent = p->send[1][at], got = p->recv[1][at];
     const int32_t above = s + 1 < p->job->view.n_segments ? p->backward[pair_index(p, s + 1, m)] : -1;
     const int32_t made = above >= 0 ? above : got;
@@ -186,12 +192,13 @@ static void plan_carry_gradient(planner *p, int32_t s, int32_t m) {
     if (sent >= 0) of[sent].d_carry_out = slot;
 }
 
-/* The row of event i is writable here and nowhere else. */
+/* The row of instruction i is writable here and nowhere else. */
 static int32_t *gradient_row(planner *p, int32_t i) {
-    return p->program->event_gradients + (p->program->event_slots[i].gradients - p->program->event_gradients);
+    return p->program->instruction_gradients +
+           (p->program->instruction_slots[i].gradients - p->program->instruction_gradients);
 }
 
-static void plan_leaf_gradient(planner *p, int32_t u, int32_t m) {
+static void plan_micro_batch_gradient(planner *p, int32_t u, int32_t m) {
     const int32_t reduced = p->reduce[pair_index(p, u, m)], sent = p->send_part[pair_index(p, u, m)];
     const int32_t got = p->recv_part[pair_index(p, u, m)];
     const int32_t used = reduced >= 0 ? reduced : sent, last = end_of(p, used);
@@ -201,8 +208,8 @@ static void plan_leaf_gradient(planner *p, int32_t u, int32_t m) {
         const int32_t at = p->backward[pair_index(p, s, m)];
         if (at >= 0 && at < first && weft_job_spec_reads(p->job, s, u)) first = at;
     }
-    slot = add_slot(p, WEFT_SLOT_LEAF_GRADIENT, u, -1, m, first, last, p->job->units[u].gradient);
-    if (slot >= 0) p->program->slots[slot].elsewhere = p->sole_leaf && reduced >= 0;
+    slot = add_slot(p, WEFT_SLOT_MICRO_BATCH_GRADIENT, u, -1, m, first, last, p->job->units[u].gradient);
+    if (slot >= 0) p->program->slots[slot].elsewhere = p->sole_micro_batch && reduced >= 0;
     gradient_row(p, used)[u] = slot;
     if (got >= 0) gradient_row(p, got)[u] = slot;
     for (int32_t s = 0; s < p->job->view.n_segments; s++) {
@@ -213,37 +220,39 @@ static void plan_leaf_gradient(planner *p, int32_t u, int32_t m) {
 
 /* The gathered parameters of a unit, and the slots of exchanges. */
 static void plan_travel(planner *p, int32_t *gathered, int32_t i) {
-    const weft_event *event = &p->program->events[i];
-    const weft_unit_sizes *sizes = event->unit >= 0 ? &p->job->units[event->unit] : NULL;
-    weft_event_slots *of = &p->program->event_slots[i];
-    switch (event->kind) {
-    case WEFT_EVENT_GATHER:
-        if (event->what != WEFT_WHAT_PARAMETERS) break;
-        of->unit = add_slot(p, WEFT_SLOT_UNIT, event->unit, -1, -1, i, p->program->n_events - 1, sizes->gathered);
-        gathered[event->unit] = of->unit;
+    const weft_instruction *instruction = &p->program->instructions[i];
+    const weft_unit_sizes *sizes = instruction->unit >= 0 ? &p->job->units[instruction->unit] : NULL;
+    weft_instruction_slots *of = &p->program->instruction_slots[i];
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_GATHER:
+        if (instruction->what != WEFT_PAYLOAD_PARAMETERS) break;
+        of->unit =
+            add_slot(p, WEFT_SLOT_UNIT, instruction->unit, -1, -1, i, p->program->n_instructions - 1, sizes->gathered);
+        gathered[instruction->unit] = of->unit;
         break;
-    case WEFT_EVENT_RELEASE:
-        of->unit = gathered[event->unit];
+    case WEFT_INSTRUCTION_RELEASE:
+        of->unit = gathered[instruction->unit];
         if (of->unit >= 0) p->program->slots[of->unit].last = i;
         break;
-    case WEFT_EVENT_REDUCE:
-        of->exchange =
-            add_slot(p, WEFT_SLOT_EXCHANGE, event->unit, -1, event->leaf, i, p->ends[i], sizes->exchange[event->scope]);
+    case WEFT_INSTRUCTION_REDUCE:
+        of->exchange = add_slot(p, WEFT_SLOT_EXCHANGE, instruction->unit, -1, instruction->micro_batch, i, p->ends[i],
+                                sizes->exchange[instruction->scope]);
         break;
     default: break;
     }
 }
 
-static int64_t work_bytes(const planner *p, const weft_event *event) {
-    const weft_segment_sizes *sizes = event->segment >= 0 ? &p->job->segments[event->segment] : NULL;
-    switch (event->kind) {
-    case WEFT_EVENT_FORWARD:
-        return p->recompute[pair_index(p, event->segment, event->leaf)] >= 0 ? sizes->forward_work_untaped
-                                                                             : sizes->forward_work;
-    case WEFT_EVENT_RECOMPUTE: return sizes->recompute_work;
-    case WEFT_EVENT_BACKWARD: return sizes->backward_work;
-    case WEFT_EVENT_NORM: return p->job->step_work;
-    case WEFT_EVENT_STEP: return p->job->step_work;
+static int64_t work_bytes(const planner *p, const weft_instruction *instruction) {
+    const weft_segment_sizes *sizes = instruction->segment >= 0 ? &p->job->segments[instruction->segment] : NULL;
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_FORWARD:
+        return p->recompute[pair_index(p, instruction->segment, instruction->micro_batch)] >= 0
+                   ? sizes->forward_work_untaped
+                   : sizes->forward_work;
+    case WEFT_INSTRUCTION_RECOMPUTE: return sizes->recompute_work;
+    case WEFT_INSTRUCTION_BACKWARD: return sizes->backward_work;
+    case WEFT_INSTRUCTION_NORM: return p->job->step_work;
+    case WEFT_INSTRUCTION_STEP: return p->job->step_work;
     default: return 0;
     }
 }
@@ -252,31 +261,31 @@ static weft_status plan_slots(planner *p, weft_error *err) {
     int32_t *gathered = malloc(((size_t)p->job->view.n_units + 1) * sizeof *gathered);
     if (gathered == NULL) return out_of_memory(p->program, err);
     for (int32_t u = 0; u < p->job->view.n_units; u++) gathered[u] = -1;
-    for (int32_t m = 0; m < p->leaves; m++) {
-        plan_leaf(p, m);
+    for (int32_t m = 0; m < p->micro_batches; m++) {
+        plan_micro_batch(p, m);
         for (int32_t s = 0; s < p->job->view.n_segments; s++) {
             plan_carry(p, s, m);
             plan_tape(p, s, m);
             plan_carry_gradient(p, s, m);
         }
-        for (int32_t u = 0; u < p->job->view.n_units; u++) plan_leaf_gradient(p, u, m);
+        for (int32_t u = 0; u < p->job->view.n_units; u++) plan_micro_batch_gradient(p, u, m);
     }
-    for (int32_t i = 0; i < p->program->n_events; i++) {
-        const weft_event *event = &p->program->events[i];
-        p->program->event_slots[i].work =
-            add_slot(p, WEFT_SLOT_WORK, -1, event->segment, event->leaf, i, i, work_bytes(p, event));
+    for (int32_t i = 0; i < p->program->n_instructions; i++) {
+        const weft_instruction *instruction = &p->program->instructions[i];
+        p->program->instruction_slots[i].work = add_slot(p, WEFT_SLOT_WORK, -1, instruction->segment,
+                                                         instruction->micro_batch, i, i, work_bytes(p, instruction));
         plan_travel(p, gathered, i);
     }
     free(gathered);
     return WEFT_OK;
 }
 
-/* Counting sort by last event, so that the executor finds what dies without looking at every slot. */
+/* Counting sort by last instruction, so that the executor finds what dies without looking at every slot. */
 static weft_status sort_by_last(weft_program *program, weft_error *err) {
-    int32_t *start = calloc((size_t)program->n_events + 1, sizeof *start);
+    int32_t *start = calloc((size_t)program->n_instructions + 1, sizeof *start);
     if (start == NULL) return out_of_memory(program, err);
     for (int32_t i = 0; i < program->n_slots; i++) start[program->slots[i].last + 1]++;
-    for (int32_t i = 0; i < program->n_events; i++) start[i + 1] += start[i];
+    for (int32_t i = 0; i < program->n_instructions; i++) start[i + 1] += start[i];
     for (int32_t i = 0; i < program->n_slots; i++) program->by_last[start[program->slots[i].last]++] = i;
     free(start);
     return WEFT_OK;
@@ -301,7 +310,7 @@ static weft_status place_slots(planner *p, weft_error *err) {
         if (!program->slots[i].elsewhere) program->slots[i].offset = items[n++].offset;
     program->arena = packing.arena;
     program->peak = packing.peak;
-    program->peak_event = packing.peak_time;
+    program->peak_instruction = packing.peak_time;
     free(items);
     return status;
 }
@@ -312,9 +321,9 @@ weft_status weft_program_place(weft_program *program, const weft_job_spec *job, 
     weft_program_unplace(program);
     p.program = program;
     p.job = job;
-    p.leaves = weft_job_spec_leaves(job);
-    p.sole_leaf = p.leaves == 1;
-    status = find_events(&p, err);
+    p.micro_batches = weft_job_spec_micro_batches(job);
+    p.sole_micro_batch = p.micro_batches == 1;
+    status = find_instructions(&p, err);
     if (status == WEFT_OK) status = make_room_for_slots(&p, err);
     if (status == WEFT_OK) status = plan_slots(&p, err);
     if (status == WEFT_OK) status = sort_by_last(program, err);

@@ -20,7 +20,7 @@ static int32_t list_segment_units(int32_t *units, const weft_graph_set *set, con
     return n;
 }
 
-/* The largest of all leaf lengths: slots are planned for it. */
+/* The largest of all micro-batch lengths: slots are planned for it. */
 static void fill_segment_sizes(weft_segment_sizes *out, const weft_graph_set *set, int32_t segment) {
     for (int32_t i = 0; i < set->n_lengths; i++) {
         const weft_graph_sizes *size = weft_graph_size(set->graphs[(int64_t)i * set->n_segments + segment]);
@@ -127,8 +127,8 @@ static weft_status allocate_job_arrays(weft_job *job, const weft_graph_set *set,
 }
 
 weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const weft_declared *declared,
-                            const weft_layout *layout, int32_t leaves, const weft_state_slot *states, int64_t n_states,
-                            bool activation_checkpointing, weft_error *err) {
+                            const weft_layout *layout, int32_t micro_batches, const weft_state_slot *states,
+                            int64_t n_states, bool activation_checkpointing, weft_error *err) {
     const kept_states kept = {states, n_states};
     weft_strategy_job *view = NULL;
     weft_status status = WEFT_OK;
@@ -147,7 +147,7 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     view->struct_size = (uint32_t)sizeof *view;
     view->mode = set->mode;
     view->world = view->nodes = view->ranks_per_node = 1; /* until the plan says otherwise */
-    view->leaves = leaves;
+    view->micro_batches = micro_batches;
     view->n_units = layout->n_units;
     view->n_segments = set->n_segments;
     view->units = job->unit_views;
@@ -158,7 +158,7 @@ weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const wef
     view->placement_stride = (uint32_t)sizeof(weft_placement);
     job->spec.segments = job->segments;
     job->spec.units = job->units;
-    job->spec.leaf_bytes = weft_leaf_bytes(set->rows, set->lengths[set->n_lengths - 1]);
+    job->spec.micro_batch_bytes = weft_micro_batch_bytes(set->rows, set->lengths[set->n_lengths - 1]);
     *out = job;
     return WEFT_OK;
 }

@@ -19,10 +19,10 @@ typedef struct weft_job {
     weft_unit_sizes *units;
 } weft_job;
 
-/* leaves: A. states: that the optimizer keeps of each trainable element. */
+/* micro-batches: A. states: that the optimizer keeps of each trainable element. */
 weft_status weft_job_create(weft_job **out, const weft_graph_set *set, const weft_declared *declared,
-                            const weft_layout *layout, int32_t leaves, const weft_state_slot *states, int64_t n_states,
-                            bool activation_checkpointing, weft_error *err);
+                            const weft_layout *layout, int32_t micro_batches, const weft_state_slot *states,
+                            int64_t n_states, bool activation_checkpointing, weft_error *err);
 void weft_job_destroy(weft_job *job); /* NULL is fine */
 
 #endif

@@ -6,10 +6,10 @@
 #include "adapter/tensors.h"
 #include "base/join.h"
 #include "base/text.h"
-#include "program/answered.h"
+#include "program/plugin_answers.h"
 #include "program/save_place.h"
 #include "program/budget.h"
-#include "program/stage.h"
+#include "program/mode_plan.h"
 #include "program/states.h"
 #include "program/storage.h"
 #include "plugin/call.h"
@@ -287,7 +287,7 @@ static weft_status check_modules(const weft_plan *self, weft_error *err) {
 
 weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, weft_device *device,
                            const weft_plan_spec *spec, weft_error *err) {
-    const weft_stage_maker maker = {self, kernels, device};
+    const weft_mode_plan_maker maker = {self, kernels, device};
     weft_status status = WEFT_OK;
     weft_graph_set_spec set = {0};
     self->spec = *spec;
@@ -297,11 +297,11 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
     if (status == WEFT_OK && spec->training && !weft_plan_saves_base(self)) status = check_modules(self, err);
     if (status == WEFT_OK && spec->training) {
         set = graphs_of_mode(self, WEFT_MODE_TRAIN, spec->rows);
-        status = weft_stage_make(&maker, &self->train, &set, spec->leaves, err);
+        status = weft_mode_plan_make(&maker, &self->train, &set, spec->micro_batches, err);
     }
     if (status == WEFT_OK && spec->evaluate_rows > 0) {
         set = graphs_of_mode(self, WEFT_MODE_EVALUATE, spec->evaluate_rows);
-        status = weft_stage_make(&maker, &self->evaluate, &set, 1, err);
+        status = weft_mode_plan_make(&maker, &self->evaluate, &set, 1, err);
     }
     if (status == WEFT_OK && spec->cache_rows > 0) {
         const weft_graph_set_spec one = {.mode = WEFT_MODE_GENERATE,
@@ -310,7 +310,7 @@ weft_status weft_plan_make(weft_plan *self, const weft_device_plugin *kernels, w
                                          .cache_rows = spec->cache_rows,
                                          .n_lengths = 1,
                                          .lengths = {spec->prompt_rows}};
-        status = weft_stage_make(&maker, &self->generate, &one, 1, err);
+        status = weft_mode_plan_make(&maker, &self->generate, &one, 1, err);
     }
     if (status == WEFT_OK) status = note_all_products(self, err);
     if (status != WEFT_OK) return status;

@@ -1,18 +1,20 @@
-/* host/program/names.c: words for events, slots and categories. */
+/* host/program/names.c: words for instructions, slots and categories. */
 #include "program/job.h"
 
 #include "base/words.h"
 
 static const char *const kinds[] = {
-    [WEFT_EVENT_COUNT] = "COUNT",     [WEFT_EVENT_GATHER] = "GATHER",       [WEFT_EVENT_RELEASE] = "RELEASE",
-    [WEFT_EVENT_FORWARD] = "FORWARD", [WEFT_EVENT_RECOMPUTE] = "RECOMPUTE", [WEFT_EVENT_BACKWARD] = "BACKWARD",
-    [WEFT_EVENT_REDUCE] = "REDUCE",   [WEFT_EVENT_SEND] = "SEND",           [WEFT_EVENT_RECV] = "RECV",
-    [WEFT_EVENT_WAIT] = "WAIT",       [WEFT_EVENT_NORM] = "NORM",           [WEFT_EVENT_STEP] = "STEP",
-    [WEFT_EVENT_REFRESH] = "REFRESH",
+    [WEFT_INSTRUCTION_COUNT] = "COUNT",         [WEFT_INSTRUCTION_GATHER] = "GATHER",
+    [WEFT_INSTRUCTION_RELEASE] = "RELEASE",     [WEFT_INSTRUCTION_FORWARD] = "FORWARD",
+    [WEFT_INSTRUCTION_RECOMPUTE] = "RECOMPUTE", [WEFT_INSTRUCTION_BACKWARD] = "BACKWARD",
+    [WEFT_INSTRUCTION_REDUCE] = "REDUCE",       [WEFT_INSTRUCTION_SEND] = "SEND",
+    [WEFT_INSTRUCTION_RECV] = "RECV",           [WEFT_INSTRUCTION_WAIT] = "WAIT",
+    [WEFT_INSTRUCTION_NORM] = "NORM",           [WEFT_INSTRUCTION_STEP] = "STEP",
+    [WEFT_INSTRUCTION_REFRESH] = "REFRESH",
 };
 
-const char *weft_event_kind_name(int32_t kind) {
-    if (kind < WEFT_EVENT_COUNT || kind > WEFT_EVENT_REFRESH) return "?";
+const char *weft_instruction_kind_name(int32_t kind) {
+    if (kind < WEFT_INSTRUCTION_COUNT || kind > WEFT_INSTRUCTION_REFRESH) return "?";
     return kinds[kind];
 }
 
@@ -27,33 +29,33 @@ const char *weft_memory_category_name(int32_t category) {
     return category >= 0 && category < WEFT_N_MEMORY_CATEGORIES ? names[category] : "?";
 }
 
-static const char *const whats[] = {"?", "parameters", "sum", "carry", "carry gradient", "leaf gradient"};
+static const char *const whats[] = {"?", "parameters", "sum", "carry", "carry gradient", "micro-batch gradient"};
 static const char *const scopes[] = {"?", "rank", "all", "node", "across"};
 
 const char *weft_what_name(int32_t what) {
-    return what >= WEFT_WHAT_PARAMETERS && what <= WEFT_WHAT_LEAF_GRADIENT ? whats[what] : whats[0];
+    return what >= WEFT_PAYLOAD_PARAMETERS && what <= WEFT_PAYLOAD_MICRO_BATCH_GRADIENT ? whats[what] : whats[0];
 }
 
 const char *weft_scope_name(int32_t scope) {
     return scope >= WEFT_SCOPE_RANK && scope <= WEFT_SCOPE_ACROSS ? scopes[scope] : scopes[0];
 }
 
-/* Events come from plugins: an index may be anything. */
-void weft_event_describe(char *text, size_t size, const weft_event *event, const weft_job_spec *job) {
+/* Instructions come from plugins: an index may be anything. */
+void weft_instruction_describe(char *text, size_t size, const weft_instruction *instruction, const weft_job_spec *job) {
     if (size == 0) return;
     text[0] = '\0';
-    if (event->kind < WEFT_EVENT_COUNT || event->kind > WEFT_EVENT_REFRESH)
-        weft_words_append(text, size, "event of unknown kind %d", (int)event->kind);
-    else weft_words_append(text, size, "%s", kinds[event->kind]);
-    if (job != NULL && event->segment >= 0 && event->segment < job->view.n_segments)
-        weft_words_append(text, size, " %s", job->view.segments[event->segment].name);
-    else if (event->segment != -1) weft_words_append(text, size, " segment %d", (int)event->segment);
-    if (job != NULL && event->unit >= 0 && event->unit < job->view.n_units)
-        weft_words_append(text, size, " %s", job->view.units[event->unit].name);
-    else if (event->unit != -1) weft_words_append(text, size, " unit %d", (int)event->unit);
-    if (event->what != -1) weft_words_append(text, size, " %s", weft_what_name(event->what));
-    if (event->scope != -1) weft_words_append(text, size, " %s", weft_scope_name(event->scope));
-    if (event->leaf != -1) weft_words_append(text, size, " leaf %d", (int)event->leaf);
-    if (event->peer != -1) weft_words_append(text, size, " peer %d", (int)event->peer);
-    if (event->waits != -1) weft_words_append(text, size, " for event %d", (int)event->waits);
+    if (instruction->kind < WEFT_INSTRUCTION_COUNT || instruction->kind > WEFT_INSTRUCTION_REFRESH)
+        weft_words_append(text, size, "instruction of unknown kind %d", (int)instruction->kind);
+    else weft_words_append(text, size, "%s", kinds[instruction->kind]);
+    if (job != NULL && instruction->segment >= 0 && instruction->segment < job->view.n_segments)
+        weft_words_append(text, size, " %s", job->view.segments[instruction->segment].name);
+    else if (instruction->segment != -1) weft_words_append(text, size, " segment %d", (int)instruction->segment);
+    if (job != NULL && instruction->unit >= 0 && instruction->unit < job->view.n_units)
+        weft_words_append(text, size, " %s", job->view.units[instruction->unit].name);
+    else if (instruction->unit != -1) weft_words_append(text, size, " unit %d", (int)instruction->unit);
+    if (instruction->what != -1) weft_words_append(text, size, " %s", weft_what_name(instruction->what));
+    if (instruction->scope != -1) weft_words_append(text, size, " %s", weft_scope_name(instruction->scope));
+    if (instruction->micro_batch != -1) weft_words_append(text, size, " micro-batch %d", (int)instruction->micro_batch);
+    if (instruction->peer != -1) weft_words_append(text, size, " peer %d", (int)instruction->peer);
+    if (instruction->waits != -1) weft_words_append(text, size, " for instruction %d", (int)instruction->waits);
 }

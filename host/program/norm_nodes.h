@@ -1,8 +1,8 @@
 /* host/program/norm_nodes.h: which numbers go round when the norm of the whole gradient is made, and where they lie.
  *
  * A group of gradients that is cut has one fp64 node per grid cell; groups follow one another. Behind them lie, for
- * gradients with owners, [world][most that one owns] sums of whole tensors. The losses of the leaves go round with
- * them. The executor, its tables, the pricer and the count of bytes all walk them by weft_norm_exchange_next. */
+ * gradients with owners, [world][most that one owns] sums of whole tensors. The losses of the micro-batches go round
+ * with them. The executor, its tables, the pricer and the count of bytes all walk them by weft_norm_exchange_next. */
 #ifndef WEFT_HOST_PROGRAM_NORM_NODES_H
 #define WEFT_HOST_PROGRAM_NORM_NODES_H
 

@@ -3,14 +3,14 @@
 
 #include "base/join.h"
 #include "launch/find.h"
-#include "launch/lasting.h"
+#include "launch/slow_call.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 #include "program/adapters.h"
 #include "program/family.h"
-#include "program/kin.h"
-#include "program/lend.h"
+#include "program/unselected.h"
+#include "program/plugin_lookup.h"
 #include "program/sections.h"
 #include "program/token_files.h"
 #include "program/tokens.h"
@@ -133,12 +133,12 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     weft_status status = WEFT_OK;
     weft_run *run = calloc(1, sizeof *run);
     if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
-    status = weft_lender_open(run, err);
+    status = weft_plugin_lookup_open(run, err);
     if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_names(run, needs, err);
     if (status == WEFT_OK) status = weft_settings_load(&run->settings, run->config, err);
     if (status == WEFT_OK) {
-        weft_lasting_begin(run->settings.plugins.call_seconds);
+        weft_slow_warning_call_begin(run->settings.plugins.call_seconds);
         run->is_watched = true;
     }
     if (status == WEFT_OK) status = check_adapter(run, err);
@@ -146,8 +146,9 @@ weft_status weft_run_open(weft_run **out, const char *path, const char *const *o
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         if (weft_run_wants(run, i, needs)) status = open_part(run, i, err);
     }
-    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = weft_kin_check_offers(run, i, err);
-    if (status == WEFT_OK) status = weft_kin_judge(run, err);
+    for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++)
+        status = weft_unselected_check_capabilities(run, i, err);
+    if (status == WEFT_OK) status = weft_unselected_validate(run, err);
     if (status == WEFT_OK) status = weft_config_finish(run->config, err);
     if (status == WEFT_OK) status = weft_token_files_check(run, err);
     if (status == WEFT_OK && weft_tokens_wanted(run)) status = weft_tokens_settle(run, err);
@@ -161,7 +162,7 @@ weft_status weft_run_open_comm(weft_run **out, const char *path, const char *con
     weft_status status = WEFT_OK;
     weft_run *run = calloc(1, sizeof *run);
     if (run == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the configuration");
-    status = weft_lender_open(run, err);
+    status = weft_plugin_lookup_open(run, err);
     if (status == WEFT_OK) status = weft_config_load(&run->config, path, overrides, n_overrides, err);
     if (status == WEFT_OK) status = weft_run_name_comm(run, err);
     if (status == WEFT_OK) status = open_part(run, WEFT_PART_COMM, err);
@@ -173,15 +174,15 @@ weft_status weft_run_open_comm(weft_run **out, const char *path, const char *con
 void weft_run_close(weft_run *run) {
     if (run == NULL) return;
     for (int i = 0; i < WEFT_N_PARTS; i++) free(run->parts[i].config);
-    weft_lender_close(run);
+    weft_plugin_lookup_close(run);
     weft_plugins_destroy(run->plugins);
     weft_config_free(run->config);
-    weft_kin_forget(run);
+    weft_unselected_forget(run);
     weft_adapters_forget(run);
     free(run->adapter);
     free(run->trained);
     free(run->family);
-    if (run->is_watched) weft_lasting_end();
+    if (run->is_watched) weft_slow_warning_call_end();
     free(run);
 }
 

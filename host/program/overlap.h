@@ -12,14 +12,14 @@ typedef enum weft_overlap_kind {
     WEFT_N_OVERLAP = 3
 } weft_overlap_kind;
 
-/* Seconds. busy: inside the event and inside its WAIT, what is done with the result there included. */
+/* Seconds. busy: inside the instruction and inside its WAIT, what is done with the result there included. */
 typedef struct weft_overlap {
-    double under_way[WEFT_N_OVERLAP]; /* from an event's start to its end */
+    double under_way[WEFT_N_OVERLAP]; /* from an instruction's start to its end */
     double busy[WEFT_N_OVERLAP];
 } weft_overlap;
 
-const char *weft_overlap_name(int32_t kind);      /* "reduce" */
-int32_t weft_overlap_of(const weft_event *event); /* -1: nothing that travels */
+const char *weft_overlap_name(int32_t kind);                  /* "reduce" */
+int32_t weft_overlap_of(const weft_instruction *instruction); /* -1: nothing that travels */
 
 /* Adds the pass that the trace recorded last, of this program. */
 void weft_overlap_add(weft_overlap *overlap, const weft_trace *trace, const weft_program *program);

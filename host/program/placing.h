@@ -5,7 +5,8 @@
 #include "program/plan.h"
 
 /* Makes stage->job of its graphs and has it placed; units are cut where segments of several ranks read them. Also what
- * this rank keeps, the first time. leaves: of a step, all replicas together. step_work: scratch of NORM. */
-weft_status weft_place_job(weft_plan *plan, weft_stage *stage, int32_t leaves, int64_t step_work, weft_error *err);
+ * this rank keeps, the first time. micro-batches: of a step, all replicas together. step_work: scratch of NORM. */
+weft_status weft_place_job(weft_plan *plan, weft_mode_plan *mode_plan, int32_t micro_batches, int64_t step_work,
+                           weft_error *err);
 
 #endif

@@ -3,15 +3,15 @@
 
 #include <stdlib.h>
 
-static void close_stage(weft_stage *stage) {
-    weft_program_destroy(stage->program);
-    weft_program_destroy(stage->shown);
-    weft_terms_destroy(stage->terms);
-    weft_slices_destroy(stage->slices);
-    free(stage->sums);
-    free(stage->losses);
-    weft_job_destroy(stage->job);
-    weft_graph_set_destroy(stage->graphs);
+static void close_mode_plan(weft_mode_plan *mode_plan) {
+    weft_program_destroy(mode_plan->program);
+    weft_program_destroy(mode_plan->shown);
+    weft_terms_destroy(mode_plan->terms);
+    weft_slices_destroy(mode_plan->slices);
+    free(mode_plan->sums);
+    free(mode_plan->losses);
+    weft_job_destroy(mode_plan->job);
+    weft_graph_set_destroy(mode_plan->graphs);
 }
 
 static void close_holds(weft_plan *self) {
@@ -22,9 +22,9 @@ static void close_holds(weft_plan *self) {
 }
 
 void weft_plan_close(weft_plan *self) {
-    close_stage(&self->train);
-    close_stage(&self->evaluate);
-    close_stage(&self->generate);
+    close_mode_plan(&self->train);
+    close_mode_plan(&self->evaluate);
+    close_mode_plan(&self->generate);
     close_holds(self);
     free(self->in_products);
     weft_layout_destroy(self->layout);
@@ -33,7 +33,7 @@ void weft_plan_close(weft_plan *self) {
 
 weft_plan weft_plan_as_rank(const weft_plan *self, int32_t rank) {
     weft_plan other = *self;
-    weft_stage *stages[] = {&other.train, &other.evaluate, &other.generate};
+    weft_mode_plan *stages[] = {&other.train, &other.evaluate, &other.generate};
     other.rank = rank;
     for (int32_t what = 0; what < WEFT_N_HOLDS; what++) {
         other.holds[what] = NULL;
@@ -59,15 +59,15 @@ int64_t weft_plan_table_rows(const weft_plan_spec *spec) {
     return rows;
 }
 
-int32_t weft_plan_most_events(const weft_plan *self) {
-    const int32_t train = self->train.program != NULL ? self->train.program->n_events : 0;
-    const int32_t evaluate = self->evaluate.program != NULL ? self->evaluate.program->n_events : 0;
+int32_t weft_plan_most_instructions(const weft_plan *self) {
+    const int32_t train = self->train.program != NULL ? self->train.program->n_instructions : 0;
+    const int32_t evaluate = self->evaluate.program != NULL ? self->evaluate.program->n_instructions : 0;
     return train > evaluate ? train : evaluate;
 }
 
-int32_t weft_plan_most_leaves(const weft_plan *self) {
-    const int32_t train = self->train.program != NULL ? self->train.program->leaves : 0;
-    const int32_t evaluate = self->evaluate.program != NULL ? self->evaluate.program->leaves : 0;
+int32_t weft_plan_most_micro_batches(const weft_plan *self) {
+    const int32_t train = self->train.program != NULL ? self->train.program->micro_batches : 0;
+    const int32_t evaluate = self->evaluate.program != NULL ? self->evaluate.program->micro_batches : 0;
     return train > evaluate ? train : evaluate;
 }
 

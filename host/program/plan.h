@@ -25,7 +25,7 @@ typedef enum weft_account_line {
     WEFT_ACCOUNT_FIXED = 3, /* position tables, scalars, the optimizer's small struct */
     WEFT_ACCOUNT_ARENA = 4,
     WEFT_ACCOUNT_SNAPSHOT = 5, /* asynchronous checkpoint (save_place.h), if the host sees the device's memory */
-    WEFT_ACCOUNT_POST = 6,     /* buffer of the control channel between ranks (model/peers.h) */
+    WEFT_ACCOUNT_CONTROL = 6,  /* buffer of the control channel between ranks (model/process_group.h) */
     WEFT_ACCOUNT_DATA = 7,     /* memory of the data plugin, if the device computes in the machine's memory */
     WEFT_N_ACCOUNT_LINES = 8
 } weft_account_line;
@@ -46,7 +46,7 @@ typedef struct weft_plan_spec {
     bool training;         /* a training program, gradients, optimizer state */
     bool saves;            /* a checkpoint is due before the last step */
     int32_t evaluate_rows; /* micro-batches of evaluation; 0: no evaluation program */
-    int32_t leaves;        /* micro-batches of one optimizer step over all replicas: R * A */
+    int32_t micro_batches; /* micro-batches of one optimizer step over all replicas: R * A */
     int32_t rows;          /* micro_batch */
     int32_t n_lengths;
     int32_t lengths[WEFT_MAX_LENGTHS];
@@ -73,7 +73,7 @@ typedef struct weft_loss_place {
 } weft_loss_place;
 
 /* A mode's graphs, job and placed program. */
-typedef struct weft_stage {
+typedef struct weft_mode_plan {
     weft_graph_set *graphs;
     weft_job *job;
     weft_program *program; /* this rank's program */
@@ -83,11 +83,11 @@ typedef struct weft_stage {
     uint64_t identity;       /* hash of all ranks' programs */
     weft_terms *terms;       /* of training */
     weft_unit_sum *sums;     /* [n_units], of training */
-    weft_loss_place *losses; /* [program->leaves] */
+    weft_loss_place *losses; /* [program->micro_batches] */
     int64_t partials;        /* elements of the pending sums */
     int32_t most_losses;     /* maximum number of micro-batches that one rank completes */
     weft_slices *slices;     /* slices of the program for graph capture */
-} weft_stage;
+} weft_mode_plan;
 
 /* How checkpoints before the last step are saved (save_place.h). */
 typedef enum weft_save_place {
@@ -115,9 +115,9 @@ typedef struct weft_plan {
     weft_layout *layout;
     weft_state_slot states[WEFT_MAX_STATES]; /* [n_states] per-element optimizer states, in their storage type */
     int64_t n_states;
-    int64_t hp_bytes;                     /* size of the optimizer's small struct */
-    weft_stage train, evaluate, generate; /* program NULL: not requested */
-    weft_hold *holds[WEFT_N_HOLDS];       /* extents on this rank; gradients and states: of the trainable groups */
+    int64_t hp_bytes;                         /* size of the optimizer's small struct */
+    weft_mode_plan train, evaluate, generate; /* program NULL: not requested */
+    weft_hold *holds[WEFT_N_HOLDS];           /* extents on this rank; gradients and states: of the trainable groups */
     bool *apart[WEFT_N_HOLDS]; /* [n_groups] true if no rank has the complete group, or another rank has it */
     bool draws;                /* training uses dropout */
     bool *in_products;         /* [n_parameters] true if some graph reads it other than by look-up */
@@ -150,8 +150,8 @@ void weft_plan_drop_rank(weft_plan *self);
 int64_t weft_plan_table_rows(const weft_plan_spec *spec);
 
 /* Returns the maximum over the training and evaluation programs; 0 if there is no such program. */
-int32_t weft_plan_most_events(const weft_plan *self);
-int32_t weft_plan_most_leaves(const weft_plan *self);
+int32_t weft_plan_most_instructions(const weft_plan *self);
+int32_t weft_plan_most_micro_batches(const weft_plan *self);
 int32_t weft_plan_most_slots(const weft_plan *self);
 
 #endif

@@ -51,63 +51,67 @@ typedef struct weft_job_spec {
     const weft_segment_sizes *segments; /* [view.n_segments] */
     const weft_unit_sizes *units;       /* [view.n_units] */
     int32_t prefetch;                   /* number of GATHERs issued ahead of the required one; 0: no prefetch */
-    int64_t leaf_bytes;                 /* ids, targets, weights, starts, positions of a micro-batch on the device */
-    int64_t step_work;                  /* scratch of NORM and STEP */
+    /* ids, targets, weights, starts, positions of a micro-batch on the device */
+    int64_t micro_batch_bytes;
+    int64_t step_work; /* scratch of NORM and STEP */
     bool activation_checkpointing;
     bool in_order; /* two ranks receive messages of one sort in send order: no tags needed */
     /* Limits of the strategy: [plugins] compile_seconds for each of its calls and compile_events for each program.
      * 0: no limit. */
     double most_seconds;
-    int64_t most_events;
+    int64_t most_instructions;
 } weft_job_spec;
 
 /* A planned buffer. It is live from instruction `first` to instruction `last`, both included. */
 typedef enum weft_slot_kind {
-    WEFT_SLOT_LEAF = 1,  /* micro-batch: from its first FORWARD to the last instruction that runs a segment on it */
-    WEFT_SLOT_CARRY = 2, /* output of segment, leaf: from its FORWARD to its last reader in the next segment */
-    WEFT_SLOT_TAPE = 3,  /* segment, leaf: from FORWARD, or RECOMPUTE if there is one, to BACKWARD */
+    /* micro-batch: from its first FORWARD to the last instruction that runs a segment on it */
+    WEFT_SLOT_MICRO_BATCH = 1,
+    WEFT_SLOT_CARRY = 2, /* output of segment, micro-batch: from its FORWARD to its last reader in the next segment */
+    WEFT_SLOT_TAPE = 3,  /* segment, micro-batch: from FORWARD, or RECOMPUTE if there is one, to BACKWARD */
     WEFT_SLOT_CARRY_GRADIENT = 4, /* gradient of that carry: from the next segment's BACKWARD to its own BACKWARD */
-    WEFT_SLOT_LEAF_GRADIENT = 5,  /* unit, leaf: from the first BACKWARD that reads the unit to REDUCE */
-    WEFT_SLOT_WORK = 6,           /* of one instruction */
+    WEFT_SLOT_MICRO_BATCH_GRADIENT = 5, /* unit, micro-batch: from the first BACKWARD that reads the unit to REDUCE */
+    WEFT_SLOT_WORK = 6,                 /* of one instruction */
     WEFT_SLOT_UNIT = 7,    /* unit: its gathered parameters, from GATHER to RELEASE or its last reading segment */
     WEFT_SLOT_EXCHANGE = 8 /* unit: of one REDUCE, from its start to its end */
 } weft_slot_kind;
 
 typedef struct weft_slot {
     int32_t kind, category;
-    int32_t unit, segment, leaf; /* -1 if not applicable */
-    int32_t first, last;         /* indices of instructions */
-    int64_t bytes;               /* rounded up to 64 */
-    int64_t offset;              /* in the arena; -1: not placed, or no storage of its own */
-    bool elsewhere;              /* no storage of its own: the micro-batch gradient aliases the gradient sum */
+    int32_t unit, segment, micro_batch; /* -1 if not applicable */
+    int32_t first, last;                /* indices of instructions */
+    int64_t bytes;                      /* rounded up to 64 */
+    int64_t offset;                     /* in the arena; -1: not placed, or no storage of its own */
+    bool elsewhere;                     /* no storage of its own: the micro-batch gradient aliases the gradient sum */
 } weft_slot;
 
 /* Slots of one instruction; -1: no slot. A RECOMPUTE follows a FORWARD without a tape, unless it has no BACKWARD. A
  * RECOMPUTE writes only the tape and has no carry_out, because the segment above has already read that carry. */
-typedef struct weft_event_slots {
-    int32_t leaf, carry_in, carry_out, tape, work;
+typedef struct weft_instruction_slots {
+    int32_t micro_batch, carry_in, carry_out, tape, work;
     int32_t d_carry_out, d_carry_in; /* gradient from the segment above; gradient for the segment below */
     int32_t unit;                    /* of a GATHER or RELEASE: the gathered parameters */
     int32_t exchange;                /* of a REDUCE */
     const int32_t *gradients;        /* [n_units] micro-batch gradient slot of each unit at this instruction, or -1 */
-} weft_event_slots;
+} weft_instruction_slots;
 
 struct weft_program {
-    weft_event *events;
-    int32_t n_events, capacity;
-    int32_t mode, leaves; /* leaves: R * A micro-batches of the whole step */
+    weft_instruction *instructions;
+    int32_t n_instructions, capacity;
+    int32_t mode, micro_batches; /* micro-batches: R * A micro-batches of the whole step */
     int32_t rank;
     weft_slot *slots;
     int32_t n_slots;
-    weft_event_slots *event_slots; /* [n_events] */
-    int32_t *event_gradients;      /* storage of event_slots[].gradients */
-    int32_t *by_last;              /* [n_slots] slots sorted by their last instruction */
-    int64_t arena;                 /* bytes of all slots with storage, placed */
-    int64_t peak;                  /* bytes of live slots with storage at peak_event; arena - peak is fragmentation */
-    int32_t peak_event;            /* the first instruction with peak live bytes */
-    bool out_of_memory, too_many;  /* emit failed; compile reports it */
-    int64_t most_events;           /* limit of emitted instructions; 0: no limit */
-    int32_t foreign_event;         /* the first instruction that this host does not support; -1: all are supported */
+    weft_instruction_slots *instruction_slots; /* [n_instructions] */
+    int32_t *instruction_gradients;            /* storage of instruction_slots[].gradients */
+    int32_t *by_last;                          /* [n_slots] slots sorted by their last instruction */
+    int64_t arena;                             /* bytes of all slots with storage, placed */
+    /* bytes of live slots with storage at peak_instruction; arena - peak is fragmentation */
+    int64_t peak;
+    int32_t peak_instruction;     /* the first instruction with peak live bytes */
+    bool out_of_memory, too_many; /* emit failed; compile reports it */
+    int64_t most_instructions;    /* limit of emitted instructions; 0: no limit */
+    /* the first instruction that this host does not support; -1: all are supported */
+    int32_t foreign_instruction;
 };
 
 /* Queries the strategy for the number of replicas, validates it and sets job->view.replicas. */
@@ -132,8 +136,8 @@ typedef struct weft_coverage {
     bool covered;
     char why[512]; /* if not covered: the reason and the nearest setting that is covered */
     /* Failing rank and instruction; -1: no failure, or no single instruction failed. For a missing instruction,
-     * refused_event is the number of instructions. */
-    int32_t refused_rank, refused_event;
+     * refused_instruction is the number of instructions. */
+    int32_t refused_rank, refused_instruction;
 } weft_coverage;
 
 /* Checks the programs of all ranks, given in rank order, as one optimizer step of this job. In evaluation they must
@@ -142,7 +146,8 @@ typedef struct weft_coverage {
  * instruction, unit or segment, micro-batch, and the expected state.
  *
  * Checked for a training step:
- * - Each (segment, leaf) has one FORWARD over all ranks, on a rank that owns the segment. The carry of the segment
+ * - Each (segment, micro-batch) has one FORWARD over all ranks, on a rank that owns the segment. The carry of the
+ * segment
  *   below is available there, from its own FORWARD or a completed RECV. All units that it reads are live: held
  *   complete, or gathered since STEP and not released.
  * - Each segment with a BACKWARD has one per micro-batch, on the rank of its FORWARD, after COUNT. The gradient from
@@ -180,25 +185,25 @@ typedef struct weft_price {
     /* Memory outside the arena for the whole run: parameters, gradient sums, optimizer state, tables; 0 until the
      * caller adds it. */
     int64_t permanent[WEFT_N_MEMORY_CATEGORIES];
-    int32_t peak_event;
+    int32_t peak_instruction;
 } weft_price;
 /* Computes the peak memory of a placed program. */
 void weft_program_price(weft_price *out, const weft_program *program);
 
-/* Called for each slot of an instruction, in the order of weft_event_slots, with the name of its use. For a
+/* Called for each slot of an instruction, in the order of weft_instruction_slots, with the name of its use. For a
  * micro-batch gradient the name is the unit's. The program is placed. */
 typedef void (*weft_slot_visit)(void *context, const char *name, const weft_slot *slot);
-void weft_event_slots_visit(const weft_program *program, const weft_job_spec *job, int32_t event, weft_slot_visit visit,
-                            void *context);
+void weft_instruction_slots_visit(const weft_program *program, const weft_job_spec *job, int32_t instruction,
+                                  weft_slot_visit visit, void *context);
 /* Prints one line per instruction, with slots if the program is placed. */
 void weft_program_print(const weft_program *program, const weft_job_spec *job, FILE *to);
 /* Prints the program and highlights one instruction. If `marked` equals the instruction count, the highlight follows
  * the last one. */
 void weft_program_print_marked(const weft_program *program, const weft_job_spec *job, int32_t marked, FILE *to);
-const char *weft_event_kind_name(int32_t kind);
+const char *weft_instruction_kind_name(int32_t kind);
 const char *weft_what_name(int32_t what);
 const char *weft_scope_name(int32_t scope);
-/* Writes "BACKWARD layers.3.mlp leaf 2" into text. If job is NULL, segments and units are numbered. */
-void weft_event_describe(char *text, size_t size, const weft_event *event, const weft_job_spec *job);
+/* Writes "BACKWARD layers.3.mlp micro-batch 2" into text. If job is NULL, segments and units are numbered. */
+void weft_instruction_describe(char *text, size_t size, const weft_instruction *instruction, const weft_job_spec *job);
 
 #endif

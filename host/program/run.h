@@ -8,7 +8,7 @@
 
 #include "config/settings.h"
 #include "model/declare.h"
-#include "plugin/described.h"
+#include "plugin/plugin_description.h"
 #include "plugin/plugin.h"
 #include <weft/tokenizer.h>
 
@@ -55,15 +55,15 @@ typedef struct weft_run {
     weft_settings settings;
     weft_plugins *plugins;
     weft_part parts[WEFT_N_PARTS];
-    weft_described **kin; /* plugins of unselected sections (program/kin.h) */
-    size_t n_kin;
-    weft_vocabulary vocabulary;  /* with added tokens (program/tokens.h); rows 0: as in the model's files */
-    struct weft_lender *lender;  /* owns this host (program/lend.h) */
-    char *adapter;               /* inferred adapter plugins (program/family.h) */
-    weft_adapter_names adapters; /* requested adapters (program/adapters.h) */
-    char *trained;               /* value of [train] trainable = auto if this run sets its own; or NULL */
-    bool is_watched;             /* slow calls are reported (launch/lasting.h) until the run is closed */
-    char *family;                /* inferred model plugin (program/family.h); NULL: it must be named */
+    weft_plugin_description **unselected; /* plugins of unselected sections (program/unselected.h) */
+    size_t n_unselected;
+    weft_vocabulary vocabulary; /* with added tokens (program/tokens.h); rows 0: as in the model's files */
+    struct weft_plugin_lookup *plugin_lookup; /* owns this host (program/plugin_lookup.h) */
+    char *adapter;                            /* inferred adapter plugins (program/family.h) */
+    weft_adapter_names adapters;              /* requested adapters (program/adapters.h) */
+    char *trained;                            /* value of [train] trainable = auto if this run sets its own; or NULL */
+    bool is_watched;                          /* slow calls are reported (launch/slow_call.h) until the run is closed */
+    char *family;                             /* inferred model plugin (program/family.h); NULL: it must be named */
 } weft_run;
 
 const char *weft_part_name(int32_t part);     /* "model" */

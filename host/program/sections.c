@@ -3,11 +3,11 @@
 
 #include "config/foreign.h"
 #include "config/number.h"
-#include "launch/speakers.h"
+#include "launch/log_ranks.h"
 #include "program/adapters.h"
 #include "program/family.h"
-#include "program/kin.h"
-#include "program/offers.h"
+#include "program/unselected.h"
+#include "program/capabilities.h"
 
 #include <stdlib.h>
 
@@ -106,8 +106,8 @@ static weft_status declare_keys(weft_run *run, int32_t index, weft_error *err) {
         status = weft_config_declare(run->config, plugin->kind, plugin->keys, plugin->n_keys, plugin->key_stride, err);
     if (status == WEFT_OK)
         status = weft_config_declare(run->config, own, plugin->keys, plugin->n_keys, plugin->key_stride, err);
-    for (size_t i = 0; status == WEFT_OK && (row = weft_offer_at(index, i, &flag)) != NULL; i++)
-        if ((weft_offers_of(loaded) & flag) != 0)
+    for (size_t i = 0; status == WEFT_OK && (row = weft_capability_at(index, i, &flag)) != NULL; i++)
+        if ((weft_capabilities_of(loaded) & flag) != 0)
             status = weft_config_declare(run->config, own, row, 1, (uint32_t)sizeof *row, err);
     return status;
 }
@@ -167,7 +167,7 @@ static void drop_keys_of_none(weft_run *run, int32_t part) {
     const char *kind = weft_part_name(part);
     for (size_t i = 0; i < sizeof said / sizeof *said; i++) {
         uint32_t flag = 0;
-        const bool is_hosts = weft_offer_find(part, said[i].key, &flag) != NULL;
+        const bool is_hosts = weft_capability_find(part, said[i].key, &flag) != NULL;
         if (said[i].part != part) continue;
         if (is_hosts || !weft_config_is_declared(run->config, kind, said[i].key))
             weft_config_pass_over(run->config, kind, said[i].key, "none");
@@ -183,10 +183,10 @@ static weft_status check_part_keys(weft_run *run, int32_t part, weft_error *err)
     if (loaded == NULL && part != WEFT_PART_ADAPTER) return WEFT_OK; /* judged before, so far as it could be */
     drop_keys_of_none(run, part);
     key = weft_config_stray(run->config, kind);
-    if (key != NULL) return weft_kin_refuse(run, part, key, err);
+    if (key != NULL) return weft_unselected_refuse(run, part, key, err);
     if (loaded == NULL) return WEFT_OK;
     (void)snprintf(own, sizeof own, "%s.%s", kind, loaded->plugin->id);
-    status = weft_kin_refuse_own(run, part, own, weft_offers_of(loaded), err);
+    status = weft_unselected_refuse_own(run, part, own, weft_capabilities_of(loaded), err);
     return status == WEFT_OK ? weft_config_doubles(run->config, kind, err) : status;
 }
 
@@ -195,8 +195,8 @@ static weft_status check_keys(weft_run *run, weft_error *err) {
     weft_settings_section table;
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) status = check_part_keys(run, i, err);
-    if (status == WEFT_OK) status = weft_kin_check_keys(run, err);
-    if (status == WEFT_OK) status = weft_kin_check_adapters(run, err);
+    if (status == WEFT_OK) status = weft_unselected_check_keys(run, err);
+    if (status == WEFT_OK) status = weft_unselected_check_adapters(run, err);
     for (size_t i = 0; status == WEFT_OK && weft_settings_table(&table, i); i++) {
         if (!is_part(table.section)) status = weft_config_unknown(run->config, table.section, err);
     }
@@ -252,7 +252,7 @@ static weft_status find_ranks(weft_run *run, weft_launch *out, weft_error *err) 
     if (status == WEFT_OK) status = create_registry(run, err);
     if (status == WEFT_OK) status = weft_launch_find(out, run->config, run->plugins, err);
     if (status == WEFT_OK) status = weft_settings_load_run(&run->settings.run, run->config, err);
-    if (status == WEFT_OK) status = weft_speakers_judge(&out->world, run->settings.run.log_ranks, run->config, err);
+    if (status == WEFT_OK) status = weft_log_ranks_validate(&out->world, run->settings.run.log_ranks, run->config, err);
     if (out->world.launched_by[0] != '\0') weft_world_set(&out->world); /* a rank that fails says which it is */
     return status;
 }
@@ -294,7 +294,7 @@ weft_status weft_run_names(weft_run *run, uint32_t needs, weft_error *err) {
     for (int32_t i = 0; i < WEFT_N_PARTS && status == WEFT_OK; i++) {
         const bool waits = i >= WEFT_PART_ADAPTER && i < WEFT_N_PARTS - 1; /* until all of its kind are known */
         if (weft_run_wants(run, i, needs)) status = declare_part(run, i, err);
-        if (status == WEFT_OK && !waits) status = weft_kin_declare(run, i, err);
+        if (status == WEFT_OK && !waits) status = weft_unselected_declare(run, i, err);
     }
     if (status == WEFT_OK) status = check_keys(run, err);
     if (status != WEFT_OK || (needs & WEFT_NEEDS_NO_PINNED) != 0) return status;

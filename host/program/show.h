@@ -5,15 +5,15 @@
 
 #include "program/program.h"
 
-/* Enables printing: each plan also keeps the program of this mode and rank (weft_stage.shown), and rejected programs
- * are printed. [main] */
+/* Enables printing: each plan also keeps the program of this mode and rank (weft_mode_plan.shown), and rejected
+ * programs are printed. [main] */
 void weft_show_want(int32_t mode, int32_t rank, FILE *refused);
 
 /* Returns the rank requested for this mode; -1: no request. [main] */
 int32_t weft_show_rank(int32_t mode);
 
-/* Prints the program if printing is enabled. event: the rejected instruction, or the number of instructions if one
- * is missing. [main] */
-void weft_show_refused(const weft_program *program, const weft_job_spec *job, int32_t event);
+/* Prints the program if printing is enabled. instruction: the rejected instruction, or the number of instructions if
+ * one is missing. [main] */
+void weft_show_refused(const weft_program *program, const weft_job_spec *job, int32_t instruction);
 
 #endif

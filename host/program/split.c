@@ -10,7 +10,7 @@ enum { NOT, COPY, OWNER };
 /* Who computes with which parameter. */
 typedef struct users {
     const weft_plan *plan;
-    const weft_stage *stage;
+    const weft_mode_plan *mode_plan;
     int32_t world, n;
     uint8_t *by_rank; /* [n][world] how a rank uses it */
     int32_t *piece;   /* [n] */
@@ -20,12 +20,12 @@ typedef struct users {
 } users;
 
 static int32_t owner_of(const users *self, int32_t s) {
-    return self->stage->job->spec.view.segments[s].owner;
+    return self->mode_plan->job->spec.view.segments[s].owner;
 }
 
 static bool is_read_by(const users *self, int32_t s, int32_t parameter) {
     int32_t n = 0;
-    const weft_graph_read *reads = weft_graph_set_reads(self->stage->graphs, s, &n);
+    const weft_graph_read *reads = weft_graph_set_reads(self->mode_plan->graphs, s, &n);
     for (int32_t i = 0; i < n; i++)
         if (reads[i].parameter == parameter) return true;
     return false;
@@ -35,9 +35,9 @@ static bool is_read_by(const users *self, int32_t s, int32_t parameter) {
  * them. */
 static weft_status check_order(const users *self, int32_t parameter, weft_error *err) {
     const weft_parameter *p = &self->plan->declared->parameters[parameter];
-    const weft_segment_view *segments = self->stage->job->spec.view.segments;
+    const weft_segment_view *segments = self->mode_plan->job->spec.view.segments;
     int32_t first = -1, last_other = -1;
-    for (int32_t s = 0; s < self->stage->graphs->n_segments; s++) {
+    for (int32_t s = 0; s < self->mode_plan->graphs->n_segments; s++) {
         if (!is_read_by(self, s, parameter)) continue;
         if (first < 0) first = s;
         if (owner_of(self, s) != owner_of(self, first)) last_other = s;
@@ -61,7 +61,7 @@ static weft_status find_users(users *self, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int32_t p = 0; p < self->n && status == WEFT_OK; p++) {
         uint8_t use = OWNER;
-        for (int32_t s = 0; s < self->stage->graphs->n_segments; s++) {
+        for (int32_t s = 0; s < self->mode_plan->graphs->n_segments; s++) {
             uint8_t *of = &uses_of(self, p)[owner_of(self, s)];
             if (!is_read_by(self, s, p)) continue;
             if (*of == NOT) *of = use;
@@ -125,13 +125,13 @@ static void free_users(users *self) {
     free(self->pieces);
 }
 
-weft_status weft_split_units(bool *out, weft_plan *plan, const weft_stage *stage, weft_error *err) {
-    users self = {.plan = plan, .stage = stage};
+weft_status weft_split_units(bool *out, weft_plan *plan, const weft_mode_plan *mode_plan, weft_error *err) {
+    users self = {.plan = plan, .mode_plan = mode_plan};
     weft_layout *layout = NULL;
     weft_status status = WEFT_OK;
     *out = false;
-    if (stage->job->spec.view.segments[0].owner < 0) return WEFT_OK;
-    self.world = stage->job->spec.view.world;
+    if (mode_plan->job->spec.view.segments[0].owner < 0) return WEFT_OK;
+    self.world = mode_plan->job->spec.view.world;
     self.n = plan->declared->n_parameters;
     self.by_rank = calloc((size_t)self.n * (size_t)self.world + 1, sizeof *self.by_rank);
     self.piece = calloc((size_t)self.n + 1, sizeof *self.piece);

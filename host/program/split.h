@@ -10,7 +10,7 @@
 
 /* Splits the units of the plan's layout by the owners of the placed job's segments. Sets *out to true if the layout
  * changed; the job must then be made and placed again. */
-weft_status weft_split_units(bool *out, weft_plan *plan, const weft_stage *stage, weft_error *err);
+weft_status weft_split_units(bool *out, weft_plan *plan, const weft_mode_plan *mode_plan, weft_error *err);
 
 /* Copies the owners of segments for weft_split_check. The caller frees *out. */
 weft_status weft_split_owners(int32_t **out, const weft_job *job, weft_error *err);

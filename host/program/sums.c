@@ -10,7 +10,7 @@
 
 /* ---- bytes on the way ---- */
 
-/* A REDUCE between groups takes what the first hop has come to; the others may take a leaf. */
+/* A REDUCE between groups takes what the first hop has come to; the others may take a micro-batch. */
 static void size_gradient(const weft_plan *plan, weft_job *job, int32_t unit) {
     weft_unit_sizes *sizes = &job->units[unit];
     sizes->gradient = 0;
@@ -110,41 +110,42 @@ int64_t weft_sums_target(const weft_plan *plan, const weft_job_spec *job, int32_
 }
 
 /* Plays a unit's terms to see how many sums wait at most. */
-static void measure_depth(weft_stage *stage, int32_t unit, bool loose) {
-    weft_unit_sum *sum = &stage->sums[unit];
-    const int32_t reduce = stage->job->spec.view.reduce;
-    weft_fold folds[2] = {weft_fold_begin(reduce, stage->program->leaves, loose),
-                          weft_fold_begin(reduce, stage->program->leaves, loose)};
+static void measure_depth(weft_mode_plan *mode_plan, int32_t unit, bool loose) {
+    weft_unit_sum *sum = &mode_plan->sums[unit];
+    const int32_t reduce = mode_plan->job->spec.view.reduce;
+    weft_fold folds[2] = {weft_fold_begin(reduce, mode_plan->program->micro_batches, loose),
+                          weft_fold_begin(reduce, mode_plan->program->micro_batches, loose)};
     sum->depth[0] = sum->depth[1] = 0;
-    for (int32_t i = 0; i < stage->program->n_events; i++) {
-        const weft_event *event = &stage->program->events[i];
-        const int hop = event->leaf < 0 ? 1 : 0;
-        if (event->kind != WEFT_EVENT_REDUCE || event->unit != unit) continue;
-        for (int32_t t = 0; t < stage->terms->n[i]; t++) {
-            const weft_term *term = &stage->terms->terms[stage->terms->first[i] + t];
+    for (int32_t i = 0; i < mode_plan->program->n_instructions; i++) {
+        const weft_instruction *instruction = &mode_plan->program->instructions[i];
+        const int hop = instruction->micro_batch < 0 ? 1 : 0;
+        if (instruction->kind != WEFT_INSTRUCTION_REDUCE || instruction->unit != unit) continue;
+        for (int32_t t = 0; t < mode_plan->terms->n[i]; t++) {
+            const weft_term *term = &mode_plan->terms->terms[mode_plan->terms->first[i] + t];
             (void)weft_fold_push(&folds[hop], term->lo, term->hi);
             if (folds[hop].top > sum->depth[hop]) sum->depth[hop] = folds[hop].top;
         }
     }
     if (!loose && (folds[0].top > 1 || folds[1].top > 1)) {
         sum->loose = true;
-        measure_depth(stage, unit, true);
+        measure_depth(mode_plan, unit, true);
     }
 }
 
-static void plan_sum(const weft_plan *plan, weft_stage *stage, int32_t unit, int64_t *at) {
-    const weft_job_spec *job = &stage->job->spec;
-    weft_unit_sum *sum = &stage->sums[unit];
+static void plan_sum(const weft_plan *plan, weft_mode_plan *mode_plan, int32_t unit, int64_t *at) {
+    const weft_job_spec *job = &mode_plan->job->spec;
+    weft_unit_sum *sum = &mode_plan->sums[unit];
     int32_t scopes[2] = {0, 0};
-    for (int32_t i = 0; i < stage->program->n_events; i++) {
-        const weft_event *event = &stage->program->events[i];
-        if (event->kind == WEFT_EVENT_REDUCE && event->unit == unit) scopes[event->leaf < 0] = event->scope;
+    for (int32_t i = 0; i < mode_plan->program->n_instructions; i++) {
+        const weft_instruction *instruction = &mode_plan->program->instructions[i];
+        if (instruction->kind == WEFT_INSTRUCTION_REDUCE && instruction->unit == unit)
+            scopes[instruction->micro_batch < 0] = instruction->scope;
     }
     if (scopes[0] == 0) return;
     sum->two_hops = scopes[1] != 0;
     sum->scope = scopes[sum->two_hops];
-    sum->loose = stage->terms->scattered;
-    measure_depth(stage, unit, sum->loose);
+    sum->loose = mode_plan->terms->scattered;
+    measure_depth(mode_plan, unit, sum->loose);
     for (int hop = 0; hop < 2; hop++) {
         const bool last = hop == (sum->two_hops ? 1 : 0);
         const int32_t waiting = sum->depth[hop] - (last && sum->depth[hop] > 0 ? 1 : 0);
@@ -154,14 +155,15 @@ static void plan_sum(const weft_plan *plan, weft_stage *stage, int32_t unit, int
     }
 }
 
-weft_status weft_sums_plan(weft_plan *plan, weft_stage *stage, const weft_program *const *programs, weft_error *err) {
+weft_status weft_sums_plan(weft_plan *plan, weft_mode_plan *mode_plan, const weft_program *const *programs,
+                           weft_error *err) {
     int64_t at = 0;
-    weft_status status = weft_terms_create(&stage->terms, programs, &stage->job->spec, plan->rank, err);
+    weft_status status = weft_terms_create(&mode_plan->terms, programs, &mode_plan->job->spec, plan->rank, err);
     if (status != WEFT_OK) return status;
-    stage->sums = calloc((size_t)stage->job->spec.view.n_units + 1, sizeof *stage->sums);
-    if (stage->sums == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the sums of the units");
-    for (int32_t u = 0; u < stage->job->spec.view.n_units; u++) plan_sum(plan, stage, u, &at);
-    stage->partials = at;
+    mode_plan->sums = calloc((size_t)mode_plan->job->spec.view.n_units + 1, sizeof *mode_plan->sums);
+    if (mode_plan->sums == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the sums of the units");
+    for (int32_t u = 0; u < mode_plan->job->spec.view.n_units; u++) plan_sum(plan, mode_plan, u, &at);
+    mode_plan->partials = at;
     return WEFT_OK;
 }
 
@@ -171,19 +173,20 @@ int64_t weft_sums_partials(const weft_plan *plan) {
 
 /* ---- losses ---- */
 
-weft_status weft_sums_losses(weft_stage *stage, const weft_program *const *programs, int32_t world, weft_error *err) {
-    const int32_t head = stage->job->spec.view.n_segments - 1;
-    stage->losses = calloc((size_t)stage->program->leaves + 1, sizeof *stage->losses);
-    if (stage->losses == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of leaves");
+weft_status weft_sums_losses(weft_mode_plan *mode_plan, const weft_program *const *programs, int32_t world,
+                             weft_error *err) {
+    const int32_t head = mode_plan->job->spec.view.n_segments - 1;
+    mode_plan->losses = calloc((size_t)mode_plan->program->micro_batches + 1, sizeof *mode_plan->losses);
+    if (mode_plan->losses == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of micro-batches");
     for (int32_t rank = 0; rank < world; rank++) {
         int32_t n = 0;
-        for (int32_t i = 0; i < programs[rank]->n_events; i++) {
-            const weft_event *event = &programs[rank]->events[i];
-            if (event->kind != WEFT_EVENT_FORWARD || event->segment != head) continue;
-            stage->losses[event->leaf].rank = rank;
-            stage->losses[event->leaf].position = n++;
+        for (int32_t i = 0; i < programs[rank]->n_instructions; i++) {
+            const weft_instruction *instruction = &programs[rank]->instructions[i];
+            if (instruction->kind != WEFT_INSTRUCTION_FORWARD || instruction->segment != head) continue;
+            mode_plan->losses[instruction->micro_batch].rank = rank;
+            mode_plan->losses[instruction->micro_batch].position = n++;
         }
-        if (n > stage->most_losses) stage->most_losses = n;
+        if (n > mode_plan->most_losses) mode_plan->most_losses = n;
     }
     return WEFT_OK;
 }

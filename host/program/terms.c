@@ -49,7 +49,7 @@ bool weft_scope_together(const weft_cut *cut, int32_t scope, int32_t a, int32_t 
     }
 }
 
-/* Leaves that a rank has given to the first hop of a unit so far. */
+/* Micro-batches that a rank has given to the first hop of a unit so far. */
 typedef struct given {
     int32_t lo, hi, n;
 } given;
@@ -60,48 +60,51 @@ typedef struct finder {
     const weft_program *own;
     int32_t rank;
     weft_terms *out;
-    int32_t *head; /* [n_units][SCOPES] first own event of that sort, or -1 */
-    int32_t *next; /* [n_events] the next one of the same sort, or -1 */
+    int32_t *head; /* [n_units][SCOPES] first own instruction of that sort, or -1 */
+    int32_t *next; /* [n_instructions] the next one of the same sort, or -1 */
     int32_t *now;  /* [n_units][SCOPES] the one that the rank at hand has come to */
     given *rows;   /* [n_units] of the rank at hand */
 } finder;
 
-static int32_t sort_of(const weft_event *event) {
-    return event->unit * SCOPES + event->scope;
+static int32_t sort_of(const weft_instruction *instruction) {
+    return instruction->unit * SCOPES + instruction->scope;
 }
 
-static bool is_reduce(const weft_event *event, const weft_job_spec *job) {
-    return event->kind == WEFT_EVENT_REDUCE && event->unit >= 0 && event->unit < job->view.n_units &&
-           event->scope >= WEFT_SCOPE_RANK && event->scope <= WEFT_SCOPE_ACROSS;
+static bool is_reduce(const weft_instruction *instruction, const weft_job_spec *job) {
+    return instruction->kind == WEFT_INSTRUCTION_REDUCE && instruction->unit >= 0 &&
+           instruction->unit < job->view.n_units && instruction->scope >= WEFT_SCOPE_RANK &&
+           instruction->scope <= WEFT_SCOPE_ACROSS;
 }
 
 static void list_own(finder *f) {
     int32_t *last = f->now;
     int32_t at = 0;
     for (int32_t i = 0; i < f->job->view.n_units * SCOPES; i++) f->head[i] = last[i] = -1;
-    for (int32_t i = 0; i < f->own->n_events; i++) {
-        const weft_event *event = &f->own->events[i];
+    for (int32_t i = 0; i < f->own->n_instructions; i++) {
+        const weft_instruction *instruction = &f->own->instructions[i];
         f->out->first[i] = at;
         f->out->n[i] = 0;
         f->next[i] = -1;
-        if (!is_reduce(event, f->job)) continue;
-        const weft_cut cut = weft_cut_of(f->job, event->unit);
-        at += weft_scope_size(&cut, event->scope);
-        if (last[sort_of(event)] < 0) f->head[sort_of(event)] = i;
-        else f->next[last[sort_of(event)]] = i;
-        last[sort_of(event)] = i;
+        if (!is_reduce(instruction, f->job)) continue;
+        const weft_cut cut = weft_cut_of(f->job, instruction->unit);
+        at += weft_scope_size(&cut, instruction->scope);
+        if (last[sort_of(instruction)] < 0) f->head[sort_of(instruction)] = i;
+        else f->next[last[sort_of(instruction)]] = i;
+        last[sort_of(instruction)] = i;
     }
 }
 
 /* Rows of a second hop stand for all that the ranks behind them gave to the first. */
-static weft_term term_of(finder *f, const weft_event *event, int32_t rank) {
-    const weft_cut cut = weft_cut_of(f->job, event->unit);
-    const given *row = &f->rows[event->unit];
-    weft_term term = {weft_scope_place(&cut, event->scope, rank), event->leaf, event->leaf + 1};
-    if (event->leaf >= 0) return term;
+static weft_term term_of(finder *f, const weft_instruction *instruction, int32_t rank) {
+    const weft_cut cut = weft_cut_of(f->job, instruction->unit);
+    const given *row = &f->rows[instruction->unit];
+    weft_term term = {weft_scope_place(&cut, instruction->scope, rank), instruction->micro_batch,
+                      instruction->micro_batch + 1};
+    if (instruction->micro_batch >= 0) return term;
     term.lo = row->lo;
     term.hi = row->hi;
-    if (event->scope == WEFT_SCOPE_ACROSS) { /* a group's leaves: those of its ranks lie among one another */
+    /* a group's micro-batches: those of its ranks lie among one another */
+    if (instruction->scope == WEFT_SCOPE_ACROSS) {
         term.lo = row->lo / cut.group * cut.group;
         term.hi = (row->hi + cut.group - 1) / cut.group * cut.group;
         if (row->n * cut.group != term.hi - term.lo) f->out->scattered = true;
@@ -109,10 +112,10 @@ static weft_term term_of(finder *f, const weft_event *event, int32_t rank) {
     return term;
 }
 
-static void note_leaf(given *row, int32_t leaf) {
-    if (leaf < 0) return;
-    if (row->n == 0 || leaf < row->lo) row->lo = leaf;
-    if (row->n == 0 || leaf + 1 > row->hi) row->hi = leaf + 1;
+static void note_micro_batch(given *row, int32_t micro_batch) {
+    if (micro_batch < 0) return;
+    if (row->n == 0 || micro_batch < row->lo) row->lo = micro_batch;
+    if (row->n == 0 || micro_batch + 1 > row->hi) row->hi = micro_batch + 1;
     row->n++;
 }
 
@@ -120,17 +123,17 @@ static void take_rank(finder *f, int32_t rank) {
     const weft_program *program = f->programs[rank];
     memcpy(f->now, f->head, (size_t)(f->job->view.n_units * SCOPES) * sizeof *f->now);
     memset(f->rows, 0, (size_t)f->job->view.n_units * sizeof *f->rows);
-    for (int32_t i = 0; i < program->n_events; i++) {
-        const weft_event *event = &program->events[i];
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        const weft_instruction *instruction = &program->instructions[i];
         int32_t own = -1;
-        if (!is_reduce(event, f->job)) continue;
-        const weft_cut cut = weft_cut_of(f->job, event->unit);
-        own = f->now[sort_of(event)];
-        note_leaf(&f->rows[event->unit], event->leaf);
+        if (!is_reduce(instruction, f->job)) continue;
+        const weft_cut cut = weft_cut_of(f->job, instruction->unit);
+        own = f->now[sort_of(instruction)];
+        note_micro_batch(&f->rows[instruction->unit], instruction->micro_batch);
         if (own < 0) continue;
-        f->now[sort_of(event)] = f->next[own];
-        if (!weft_scope_together(&cut, event->scope, rank, f->rank)) continue;
-        f->out->terms[f->out->first[own] + f->out->n[own]++] = term_of(f, event, rank);
+        f->now[sort_of(instruction)] = f->next[own];
+        if (!weft_scope_together(&cut, instruction->scope, rank, f->rank)) continue;
+        f->out->terms[f->out->first[own] + f->out->n[own]++] = term_of(f, instruction, rank);
     }
 }
 
@@ -145,7 +148,7 @@ static bool takes_part(const finder *f, int32_t rank) {
     return false;
 }
 
-static int by_leaf(const void *a, const void *b) {
+static int by_micro_batch(const void *a, const void *b) {
     const weft_term *x = a, *y = b;
     return (x->lo > y->lo) - (x->lo < y->lo);
 }
@@ -154,33 +157,34 @@ static int by_leaf(const void *a, const void *b) {
 static void sort_terms(weft_term *terms, int32_t n) {
     for (int32_t i = 1; i < n; i++) {
         if (terms[i - 1].lo <= terms[i].lo) continue;
-        qsort(terms, (size_t)n, sizeof *terms, by_leaf);
+        qsort(terms, (size_t)n, sizeof *terms, by_micro_batch);
         return;
     }
 }
 
 static weft_status allocate_finder(finder *f, weft_error *err) {
-    const size_t events = (size_t)f->own->n_events + 1, sorts = (size_t)f->job->view.n_units * SCOPES + 1;
+    const size_t instructions = (size_t)f->own->n_instructions + 1, sorts = (size_t)f->job->view.n_units * SCOPES + 1;
     size_t rows = 1;
-    for (int32_t i = 0; i < f->own->n_events; i++)
-        if (is_reduce(&f->own->events[i], f->job)) {
-            const weft_cut cut = weft_cut_of(f->job, f->own->events[i].unit);
-            rows += (size_t)weft_scope_size(&cut, f->own->events[i].scope);
+    for (int32_t i = 0; i < f->own->n_instructions; i++)
+        if (is_reduce(&f->own->instructions[i], f->job)) {
+            const weft_cut cut = weft_cut_of(f->job, f->own->instructions[i].unit);
+            rows += (size_t)weft_scope_size(&cut, f->own->instructions[i].scope);
         }
     f->out = calloc(1, sizeof *f->out);
     f->head = malloc(sorts * sizeof *f->head);
     f->now = malloc(sorts * sizeof *f->now);
-    f->next = malloc(events * sizeof *f->next);
+    f->next = malloc(instructions * sizeof *f->next);
     f->rows = malloc(sorts * sizeof *f->rows);
     if (f->out != NULL) {
         f->out->terms = malloc(rows * sizeof *f->out->terms);
-        f->out->first = malloc(events * sizeof *f->out->first);
-        f->out->n = malloc(events * sizeof *f->out->n);
+        f->out->first = malloc(instructions * sizeof *f->out->first);
+        f->out->n = malloc(instructions * sizeof *f->out->n);
     }
     if (f->out != NULL && f->out->terms != NULL && f->out->first != NULL && f->out->n != NULL && f->head != NULL &&
         f->now != NULL && f->next != NULL && f->rows != NULL)
         return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the terms of %d events", (int)f->own->n_events);
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for the terms of %d instructions",
+                          (int)f->own->n_instructions);
 }
 
 weft_status weft_terms_create(weft_terms **out, const weft_program *const *programs, const weft_job_spec *job,
@@ -191,7 +195,7 @@ weft_status weft_terms_create(weft_terms **out, const weft_program *const *progr
         list_own(&f);
         for (int32_t r = 0; r < job->view.world; r++)
             if (takes_part(&f, r)) take_rank(&f, r);
-        for (int32_t i = 0; i < f.own->n_events; i++) sort_terms(f.out->terms + f.out->first[i], f.out->n[i]);
+        for (int32_t i = 0; i < f.own->n_instructions; i++) sort_terms(f.out->terms + f.out->first[i], f.out->n[i]);
         *out = f.out;
     } else weft_terms_destroy(f.out);
     free(f.head);

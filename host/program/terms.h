@@ -15,7 +15,7 @@ typedef struct weft_term {
 
 typedef struct weft_terms {
     weft_term *terms;   /* terms of all instructions, sorted by micro-batch within each instruction */
-    int32_t *first, *n; /* [n_events] terms of each REDUCE; n 0: another instruction */
+    int32_t *first, *n; /* [n_instructions] terms of each REDUCE; n 0: another instruction */
     bool scattered;     /* some row sums non-consecutive micro-batches */
 } weft_terms;
 

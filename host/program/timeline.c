@@ -1,12 +1,12 @@
 /* host/program/timeline.c: see timeline.h. Time goes from one moment at which some rank ends something to the next. */
 #include "program/timeline.h"
 
-#include "program/meet.h"
+#include "program/exchange_matches.h"
 
 #include <stdlib.h>
 
 typedef enum phase {
-    PHASE_OWN,    /* the event's own work */
+    PHASE_OWN,    /* the instruction's own work */
     PHASE_WAIT,   /* for ranks that have not come */
     PHASE_TRAVEL, /* for the bytes */
     PHASE_AFTER,  /* work on what has come */
@@ -14,12 +14,12 @@ typedef enum phase {
 } phase;
 
 typedef struct actor {
-    int32_t at;   /* the event */
+    int32_t at;   /* the instruction */
     int32_t ends; /* the exchange that it is ending, in WAIT, TRAVEL and AFTER */
     phase phase;
     double left;   /* of what the phase takes, from 1 down to 0 */
     weft_work now; /* what that is */
-    double *began; /* [n_events] when the event started */
+    double *began; /* [n_instructions] when the instruction started */
 } actor;
 
 typedef struct meeting {
@@ -31,7 +31,7 @@ typedef struct meeting {
 typedef struct play {
     const weft_simulation_spec *spec;
     weft_rank_time *out;
-    weft_meetings meetings;
+    weft_exchange_matches meetings;
     meeting *states; /* [meetings.n] */
     actor *actors;   /* [world] */
     int32_t *latest; /* [world] the meeting that the rank came to last, -1: none */
@@ -40,8 +40,8 @@ typedef struct play {
     double now;
 } play;
 
-static const weft_event *event_of(const play *self, int32_t rank, int32_t i) {
-    return &self->spec->programs[rank]->events[i];
+static const weft_instruction *instruction_of(const play *self, int32_t rank, int32_t i) {
+    return &self->spec->programs[rank]->instructions[i];
 }
 
 static int32_t meeting_of(const play *self, int32_t rank, int32_t i) {
@@ -72,15 +72,15 @@ static void begin_phase(actor *a, phase what, weft_work work) {
     a->now = work;
 }
 
-static void begin_event(play *self, int32_t rank, int32_t i) {
+static void begin_instruction(play *self, int32_t rank, int32_t i) {
     const weft_program *program = self->spec->programs[rank];
     const weft_work nothing = {0.0, 0.0};
     actor *a = &self->actors[rank];
     a->at = i;
-    if (i < program->n_events) {
+    if (i < program->n_instructions) {
         a->began[i] = self->now;
         begin_phase(a, PHASE_OWN,
-                    program->events[i].kind == WEFT_EVENT_WAIT ? nothing : self->spec->costs[rank][i].own);
+                    program->instructions[i].kind == WEFT_INSTRUCTION_WAIT ? nothing : self->spec->costs[rank][i].own);
         return;
     }
     a->phase = PHASE_DONE;
@@ -105,7 +105,7 @@ static bool has_come(const play *self, int32_t rank, int32_t i) {
 }
 
 /* From here on the rank is held up by the bytes of the exchange that it ends. */
-static void begin_travel(play *self, int32_t rank) {
+static void begin_communication(play *self, int32_t rank) {
     actor *a = &self->actors[rank];
     const int32_t index = meeting_of(self, rank, a->ends);
     weft_work travel = {0.0, 0.0};
@@ -117,34 +117,34 @@ static void begin_travel(play *self, int32_t rank) {
     begin_phase(a, PHASE_TRAVEL, travel);
 }
 
-static void begin_end(play *self, int32_t rank, int32_t event) {
-    self->actors[rank].ends = event;
-    if (has_come(self, rank, event)) begin_travel(self, rank);
+static void begin_end(play *self, int32_t rank, int32_t instruction) {
+    self->actors[rank].ends = instruction;
+    if (has_come(self, rank, instruction)) begin_communication(self, rank);
     else self->actors[rank].phase = PHASE_WAIT;
 }
 
 static void count_exchange(play *self, int32_t rank) {
     const actor *a = &self->actors[rank];
-    const int32_t kind = weft_overlap_of(event_of(self, rank, a->ends));
+    const int32_t kind = weft_overlap_of(instruction_of(self, rank, a->ends));
     if (kind >= 0) self->out[rank].overlap.under_way[kind] += self->now - a->began[a->ends];
 }
 
 /* What the rank was at has ended. */
 static void go_on(play *self, int32_t rank) {
     actor *a = &self->actors[rank];
-    const weft_event *event = event_of(self, rank, a->at);
-    const int32_t index = event->kind == WEFT_EVENT_WAIT ? -1 : meeting_of(self, rank, a->at);
+    const weft_instruction *instruction = instruction_of(self, rank, a->at);
+    const int32_t index = instruction->kind == WEFT_INSTRUCTION_WAIT ? -1 : meeting_of(self, rank, a->at);
     switch (a->phase) {
     case PHASE_OWN:
         if (index >= 0) come_to_meeting(self, rank, index, self->spec->costs[rank][a->at].travel);
-        if (event->kind == WEFT_EVENT_WAIT) begin_end(self, rank, event->waits);
-        else if (event->queue == 0) begin_end(self, rank, a->at);
-        else begin_event(self, rank, a->at + 1);
+        if (instruction->kind == WEFT_INSTRUCTION_WAIT) begin_end(self, rank, instruction->waits);
+        else if (instruction->queue == 0) begin_end(self, rank, a->at);
+        else begin_instruction(self, rank, a->at + 1);
         break;
     case PHASE_TRAVEL: begin_phase(a, PHASE_AFTER, self->spec->costs[rank][a->ends].after); break;
     case PHASE_AFTER:
         count_exchange(self, rank);
-        begin_event(self, rank, a->at + 1);
+        begin_instruction(self, rank, a->at + 1);
         break;
     default: break;
     }
@@ -154,14 +154,14 @@ static void go_on(play *self, int32_t rank) {
 static void wake_waiting(play *self) {
     for (int32_t rank = 0; rank < self->world; rank++)
         if (self->actors[rank].phase == PHASE_WAIT && has_come(self, rank, self->actors[rank].ends))
-            begin_travel(self, rank);
+            begin_communication(self, rank);
 }
 
 /* dt seconds go by for a rank. */
 static void spend_time(play *self, int32_t rank, double dt) {
     actor *a = &self->actors[rank];
-    const weft_event *event = event_of(self, rank, a->phase == PHASE_OWN ? a->at : a->ends);
-    const int32_t kind = weft_overlap_of(event);
+    const weft_instruction *instruction = instruction_of(self, rank, a->phase == PHASE_OWN ? a->at : a->ends);
+    const int32_t kind = weft_overlap_of(instruction);
     weft_rank_time *out = &self->out[rank];
     if (a->phase == PHASE_WAIT) out->idle += dt;
     else if (a->phase == PHASE_TRAVEL) out->exposed += dt;
@@ -200,7 +200,7 @@ static void pass_time(play *self, double dt) {
 
 static weft_status set_up(play *self, weft_error *err) {
     const size_t world = (size_t)self->world;
-    weft_status status = weft_meetings_find(&self->meetings, self->spec->programs, self->spec->job, err);
+    weft_status status = weft_exchange_matches_find(&self->meetings, self->spec->programs, self->spec->job, err);
     if (status != WEFT_OK) return status;
     self->states = calloc((size_t)self->meetings.n + 1, sizeof *self->states);
     self->actors = calloc(world, sizeof *self->actors);
@@ -211,11 +211,11 @@ static weft_status set_up(play *self, weft_error *err) {
     memset(self->latest, 0xFF, world * sizeof *self->latest);
     for (int32_t i = 0; i < self->meetings.n; i++) self->states[i].there = -1.0;
     for (int32_t rank = 0; rank < self->world; rank++) {
-        const size_t events = (size_t)self->spec->programs[rank]->n_events;
-        self->actors[rank].began = calloc(events + 1, sizeof(double));
+        const size_t instructions = (size_t)self->spec->programs[rank]->n_instructions;
+        self->actors[rank].began = calloc(instructions + 1, sizeof(double));
         if (self->actors[rank].began == NULL)
-            return weft_error_set(err, WEFT_E_MEMORY, "no memory to play %lld events", (long long)events);
-        begin_event(self, rank, 0);
+            return weft_error_set(err, WEFT_E_MEMORY, "no memory to play %lld instructions", (long long)instructions);
+        begin_instruction(self, rank, 0);
     }
     return WEFT_OK;
 }
@@ -226,7 +226,7 @@ static void free_play(play *self) {
     free(self->actors);
     free(self->latest);
     free(self->busy);
-    weft_meetings_free(&self->meetings);
+    weft_exchange_matches_free(&self->meetings);
 }
 
 weft_status weft_programs_simulate(weft_rank_time *out, double *step_seconds, const weft_simulation_spec *spec,

@@ -18,16 +18,16 @@ typedef struct weft_work {
     double alone, together;
 } weft_work;
 
-typedef struct weft_event_cost {
+typedef struct weft_instruction_cost {
     weft_work own;   /* work of the rank when the instruction starts */
     weft_work after; /* work of the rank after the data arrive: terms are added */
     double travel;   /* transfer time once all ranks have started the exchange */
-} weft_event_cost;
+} weft_instruction_cost;
 
 typedef struct weft_simulation_spec {
     const weft_program *const *programs; /* [world], checked */
     const weft_job_spec *job;
-    const weft_event_cost *const *costs; /* [world][n_events] */
+    const weft_instruction_cost *const *costs; /* [world][n_instructions] */
     int32_t ranks_per_node;
     int32_t together;  /* ranks of a machine that weft_work.together is for, 1 or more */
     int32_t room;      /* ranks of a machine that can work at once and share no processor, 1 or more */

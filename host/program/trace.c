@@ -1,4 +1,4 @@
-/* host/program/trace.c: the ring of events that happened, and the bytes that were alive, as used. */
+/* host/program/trace.c: the ring of instructions that happened, and the bytes that were alive, as used. */
 #include "program/trace.h"
 
 #include "base/place.h"
@@ -60,7 +60,7 @@ weft_status weft_trace_begin(weft_trace *trace, const weft_program *program, wef
     trace->n_slots = program->n_slots;
     trace->live = 0;
     trace->program = program;
-    trace->event = 0;
+    trace->instruction = 0;
     trace->bad_slot = -1;
     return WEFT_OK;
 }
@@ -69,15 +69,15 @@ void weft_trace_end(weft_trace *trace) {
     trace->program = NULL;
 }
 
-/* A use that does not fit is kept for the executor, which ends the pass when the event returns. */
+/* A use that does not fit is kept for the executor, which ends the pass when the instruction returns. */
 void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
     const weft_slot *planned = NULL;
     weft_trace_slot *used = NULL;
     const int64_t lines = weft_place_round(bytes);
     if (slot == -1 || trace->program == NULL) return;
     planned = slot >= 0 && slot < trace->n_slots ? &trace->program->slots[slot] : NULL;
-    if (planned == NULL || bytes < 0 || bytes > planned->bytes || trace->event < planned->first ||
-        trace->event > planned->last) {
+    if (planned == NULL || bytes < 0 || bytes > planned->bytes || trace->instruction < planned->first ||
+        trace->instruction > planned->last) {
         if (trace->bad_slot == -1) {
             trace->bad_slot = slot;
             trace->bad_bytes = bytes;
@@ -86,7 +86,7 @@ void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
     }
     used = &trace->slots[slot];
     if (lines <= used->bytes) return;
-    if (used->born < 0) used->born = trace->event;
+    if (used->born < 0) used->born = trace->instruction;
     if (planned->offset >= 0) trace->live += lines - used->bytes; /* else it is the caller's own memory */
     used->bytes = lines;
     if (trace->live > trace->high_water) trace->high_water = trace->live;
@@ -95,14 +95,22 @@ void weft_trace_use(weft_trace *trace, int32_t slot, int64_t bytes) {
 void weft_trace_release(weft_trace *trace, int32_t slot) {
     weft_trace_slot *used = &trace->slots[slot];
     if (used->born < 0) return;
-    used->died = trace->event;
+    used->died = trace->instruction;
     if (trace->program->slots[slot].offset >= 0) trace->live -= used->bytes;
 }
 
 void weft_trace_record(weft_trace *trace, uint64_t step, uint64_t start_ns, uint64_t end_ns) {
-    const weft_event *event = &trace->program->events[trace->event];
-    const weft_trace_entry entry = {start_ns,    end_ns,      trace->live,    step,        trace->event,
-                                    event->kind, event->unit, event->segment, event->leaf, 0};
+    const weft_instruction *instruction = &trace->program->instructions[trace->instruction];
+    const weft_trace_entry entry = {start_ns,
+                                    end_ns,
+                                    trace->live,
+                                    step,
+                                    trace->instruction,
+                                    instruction->kind,
+                                    instruction->unit,
+                                    instruction->segment,
+                                    instruction->micro_batch,
+                                    0};
     trace->ring[trace->recorded++ % trace->capacity] = entry;
 }
 
@@ -110,11 +118,11 @@ void weft_trace_record(weft_trace *trace, uint64_t step, uint64_t start_ns, uint
 void weft_trace_print(const weft_trace *trace, const weft_program *program, const weft_job_spec *job, FILE *to) {
     const int32_t held = weft_trace_count(trace);
     char text[256];
-    fprintf(to, "    step  event    start ms  length ms            live  what\n");
+    fprintf(to, "    step  instruction    start ms  length ms            live  what\n");
     for (int32_t i = 0; i < held; i++) {
         const weft_trace_entry *entry = weft_trace_entry_at(trace, i);
-        weft_event_describe(text, sizeof text, &program->events[entry->event], job);
-        fprintf(to, "%8llu  %5d  %10.3f %10.3f  %14lld  %s\n", (unsigned long long)entry->step, (int)entry->event,
+        weft_instruction_describe(text, sizeof text, &program->instructions[entry->instruction], job);
+        fprintf(to, "%8llu  %5d  %10.3f %10.3f  %14lld  %s\n", (unsigned long long)entry->step, (int)entry->instruction,
                 (double)(entry->start_ns - weft_trace_entry_at(trace, 0)->start_ns) * 1e-6,
                 (double)(entry->end_ns - entry->start_ns) * 1e-6, (long long)entry->live, text);
     }

@@ -84,7 +84,7 @@ static void list_all(weft_fit_levels axes[WEFT_N_FIT_AXES], const weft_fit_quest
     if (keys->precision == WEFT_PRECISION_FP32) add_key(&axes[WEFT_FIT_PRECISION], "train.precision=bf16");
     if (session->kind == WEFT_SESSION_EVALUATE) list_halves(&axes[WEFT_FIT_MICRO], keys);
     if (session->kind == WEFT_SESSION_EVALUATE) return;
-    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) add_key(&axes[WEFT_FIT_SAVING], "checkpoint.beside=no");
+    if (plan->bytes.line[WEFT_ACCOUNT_SNAPSHOT] > 0) add_key(&axes[WEFT_FIT_SAVING], "checkpoint.async=no");
     list_micro_batches(&axes[WEFT_FIT_MICRO], session);
     if (!keys->activation_checkpointing) add_key(&axes[WEFT_FIT_CHECKPOINTING], "train.activation_checkpointing=yes");
     list_sharding(&axes[WEFT_FIT_SHARDING], session);

@@ -5,29 +5,29 @@
 
 #include <stdlib.h>
 
-enum { SHOWN_RANKS = 16, SHOWN_LEAVES = 8, SHOWN_IDS = 64 };
+enum { SHOWN_RANKS = 16, SHOWN_MICRO_BATCHES = 8, SHOWN_IDS = 64 };
 
 /* Prints the sequences of a rank; those of a micro-batch are consecutive. */
 static void print_batch_rows(const weft_engine *engine, int32_t rank, FILE *to) {
     const int32_t rows = engine->plan.spec.rows;
     const char *separator = "";
     int32_t shown = 0;
-    for (int32_t leaf = 0; leaf < engine->plan.train.program->leaves; leaf++) {
-        if (engine->plan.train.losses[leaf].rank != rank) continue;
-        if (shown++ == SHOWN_LEAVES) {
+    for (int32_t micro_batch = 0; micro_batch < engine->plan.train.program->micro_batches; micro_batch++) {
+        if (engine->plan.train.losses[micro_batch].rank != rank) continue;
+        if (shown++ == SHOWN_MICRO_BATCHES) {
             (void)fprintf(to, ", ...");
             break;
         }
-        if (rows == 1) (void)fprintf(to, "%s%d", separator, (int)leaf);
-        else (void)fprintf(to, "%s%d-%d", separator, (int)(leaf * rows), (int)((leaf + 1) * rows - 1));
+        if (rows == 1) (void)fprintf(to, "%s%d", separator, (int)micro_batch);
+        else (void)fprintf(to, "%s%d-%d", separator, (int)(micro_batch * rows), (int)((micro_batch + 1) * rows - 1));
         separator = ", ";
     }
 }
 
 /* Returns the first micro-batch that a rank runs to the end; -1: another rank of its replica does. */
-static int32_t first_leaf(const weft_engine *engine, int32_t rank) {
-    for (int32_t leaf = 0; leaf < engine->plan.train.program->leaves; leaf++)
-        if (engine->plan.train.losses[leaf].rank == rank) return leaf;
+static int32_t first_micro_batch(const weft_engine *engine, int32_t rank) {
+    for (int32_t micro_batch = 0; micro_batch < engine->plan.train.program->micro_batches; micro_batch++)
+        if (engine->plan.train.losses[micro_batch].rank == rank) return micro_batch;
     return -1;
 }
 
@@ -41,8 +41,9 @@ static void print_who(const weft_engine *engine, int32_t rank, FILE *to) {
 static void print_batch(const weft_engine *engine, int32_t rank, FILE *to) {
     const weft_strategy_job *job = &engine->plan.train.job->spec.view;
     print_who(engine, rank, to);
-    (void)fprintf(to, "Mini-batch size: %d of the %d rows of a step: ", (int)(job->leaves * engine->plan.spec.rows),
-                  (int)(job->leaves * engine->plan.spec.rows * job->replicas));
+    (void)fprintf(to,
+                  "Mini-batch size: %d of the %d rows of a step: ", (int)(job->micro_batches * engine->plan.spec.rows),
+                  (int)(job->micro_batches * engine->plan.spec.rows * job->replicas));
     print_batch_rows(engine, rank, to);
     (void)fputc('\n', to);
 }
@@ -72,11 +73,11 @@ void weft_batches_print(const weft_session *session, FILE *to) {
 /* Reads the first ids of a sequence to out; n: their number. */
 static weft_status read_sample(const weft_session *session, int32_t out[SHOWN_IDS], int32_t *n, uint64_t row,
                                weft_error *err) {
-    weft_leaf leaf;
-    const weft_status status = weft_session_row(&leaf, session, WEFT_SPLIT_TRAIN, row, err);
-    *n = status == WEFT_OK ? leaf.length : 0;
-    for (int32_t i = 0; i < *n && i < SHOWN_IDS; i++) out[i] = leaf.ids[i];
-    if (status == WEFT_OK) free(leaf.ids);
+    weft_micro_batch micro_batch;
+    const weft_status status = weft_session_row(&micro_batch, session, WEFT_SPLIT_TRAIN, row, err);
+    *n = status == WEFT_OK ? micro_batch.length : 0;
+    for (int32_t i = 0; i < *n && i < SHOWN_IDS; i++) out[i] = micro_batch.ids[i];
+    if (status == WEFT_OK) free(micro_batch.ids);
     return status;
 }
 
@@ -89,12 +90,13 @@ static void print_ids(const int32_t *ids, int32_t n, FILE *to) {
 
 static weft_status print_sample(const weft_session *session, int64_t step, int32_t rank, FILE *to, weft_error *err) {
     const weft_engine *engine = session->engine;
-    const int32_t leaf = first_leaf(engine, rank);
-    const uint64_t leaves = (uint64_t)engine->plan.train.program->leaves;
-    const uint64_t row = ((uint64_t)(step - 1) * leaves + (uint64_t)leaf) * (uint64_t)engine->plan.spec.rows;
+    const int32_t micro_batch = first_micro_batch(engine, rank);
+    const uint64_t micro_batches = (uint64_t)engine->plan.train.program->micro_batches;
+    const uint64_t row = ((uint64_t)(step - 1) * micro_batches + (uint64_t)micro_batch) *
+                         (uint64_t)engine->plan.spec.rows;
     int32_t ids[SHOWN_IDS], n = 0;
     weft_status status = WEFT_OK;
-    if (leaf < 0) return WEFT_OK;
+    if (micro_batch < 0) return WEFT_OK;
     status = read_sample(session, ids, &n, row, err);
     if (status != WEFT_OK) return status;
     (void)fprintf(to, "Step %lld: ", (long long)step);

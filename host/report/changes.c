@@ -14,7 +14,7 @@ typedef struct choice {
 typedef struct seen {
     choice of;
     bool can_run;
-    weft_need need;
+    weft_required_memory need;
 } seen;
 
 typedef struct searcher {
@@ -60,7 +60,7 @@ static bool makes_sense(const choice *of) {
 
 /* Returns a number of plans that lets the search end in seconds; fewer for a run with a slow plan. */
 static int64_t plans_allowed(const weft_plan *plan) {
-    const int64_t work = (int64_t)plan->spec.leaves * plan->declared->n_segments / plan->world;
+    const int64_t work = (int64_t)plan->spec.micro_batches * plan->declared->n_segments / plan->world;
     return work <= WEFT_FIT_WORK ? WEFT_FIT_PLANS : (int64_t)WEFT_FIT_PLANS * WEFT_FIT_WORK / work;
 }
 
@@ -113,7 +113,7 @@ static weft_status look_at(searcher *self, const seen **out, const choice *of, w
 static weft_status choice_fits(searcher *self, bool *out, const choice *of, weft_error *err) {
     const seen *one = NULL;
     const weft_status status = look_at(self, &one, of, err);
-    *out = status == WEFT_OK && one->can_run && weft_need_fits(&one->need, &self->question->room);
+    *out = status == WEFT_OK && one->can_run && weft_required_memory_fits(&one->need, &self->question->room);
     return status;
 }
 

@@ -16,7 +16,7 @@ typedef struct weft_fit_change {
     int32_t n_keys;
     int32_t ranks, nodes; /* of the new world */
     bool moves, grows;    /* the world changes; it needs more devices, or machines */
-    weft_need need;
+    weft_required_memory need;
 } weft_fit_change;
 
 typedef struct weft_fit_changes {

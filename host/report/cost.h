@@ -3,11 +3,11 @@
 #define WEFT_HOST_REPORT_COST_H
 
 #include "report/rates.h"
-#include "report/survey.h"
+#include "report/all_rank_plan.h"
 
-/* Simulates the training programs of all ranks, planned by the survey, with rates measured for this model. out:
+/* Simulates the training programs of all ranks, planned by the all-rank plan, with rates measured for this model. out:
  * [world]. */
 weft_status weft_costs_play(weft_rank_time *out, double *step_seconds, const weft_rates *rates,
-                            const weft_engine *engine, const weft_survey *survey, weft_error *err);
+                            const weft_engine *engine, const weft_all_rank_plan *all_rank_plan, weft_error *err);
 
 #endif

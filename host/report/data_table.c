@@ -25,18 +25,19 @@ static float weight_of(const document *self, size_t i) {
     return ((const float *)(const void *)self->weights.data)[i];
 }
 
-static weft_status collect(document *out, const weft_leaf *leaf, int32_t at, int32_t end, weft_error *err) {
+static weft_status collect(document *out, const weft_micro_batch *micro_batch, int32_t at, int32_t end,
+                           weft_error *err) {
     const float none = 0.0f;
     weft_status status = WEFT_OK;
     out->ids.n = out->weights.n = 0;
     for (int32_t i = at; i < end && status == WEFT_OK; i++) {
-        status = weft_bytes_put(&out->ids, &leaf->ids[i], sizeof(int32_t));
+        status = weft_bytes_put(&out->ids, &micro_batch->ids[i], sizeof(int32_t));
         if (status == WEFT_OK)
-            status = weft_bytes_put(&out->weights, i == at ? &none : &leaf->weights[i - 1], sizeof(float));
+            status = weft_bytes_put(&out->weights, i == at ? &none : &micro_batch->weights[i - 1], sizeof(float));
     }
-    if (status == WEFT_OK && leaf->weights[end - 1] > 0.0f) {
-        status = weft_bytes_put(&out->ids, &leaf->targets[end - 1], sizeof(int32_t));
-        if (status == WEFT_OK) status = weft_bytes_put(&out->weights, &leaf->weights[end - 1], sizeof(float));
+    if (status == WEFT_OK && micro_batch->weights[end - 1] > 0.0f) {
+        status = weft_bytes_put(&out->ids, &micro_batch->targets[end - 1], sizeof(int32_t));
+        if (status == WEFT_OK) status = weft_bytes_put(&out->weights, &micro_batch->weights[end - 1], sizeof(float));
     }
     return status == WEFT_OK ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for a document");
 }
@@ -122,20 +123,21 @@ static weft_status print_tokens(const weft_session *session, const document *of,
 
 static weft_status show_row(const weft_session *session, weft_row_reader *reader, uint64_t row, bool tokens,
                             weft_error *err) {
-    const weft_leaf *leaf = &reader->leaf;
+    const weft_micro_batch *micro_batch = &reader->micro_batch;
     document one = {{0}, {0}};
     weft_status status = WEFT_OK;
     int32_t used = 0, documents = 0;
-    for (int32_t at = 0, end = 0; at < leaf->length && (end = weft_row_document_end(reader, at)) > at; at = end) {
+    for (int32_t at = 0, end = 0; at < micro_batch->length && (end = weft_row_document_end(reader, at)) > at;
+         at = end) {
         documents++;
         used = end;
     }
     (void)printf("row %llu: %d document%s, %d of %d places, %lld learned\n", (unsigned long long)row, documents,
-                 documents == 1 ? "" : "s", used, leaf->length, (long long)leaf->n_targets);
+                 documents == 1 ? "" : "s", used, micro_batch->length, (long long)micro_batch->n_targets);
     for (int32_t at = 0, end = 0, i = 1; at < used && status == WEFT_OK; at = end, i++) {
         end = weft_row_document_end(reader, at);
         if (documents > 1) (void)printf("-- document %d, places %d to %d\n", i, at, end - 1);
-        status = collect(&one, leaf, at, end, err);
+        status = collect(&one, micro_batch, at, end, err);
         if (status == WEFT_OK) status = tokens ? print_tokens(session, &one, err) : print_text(session, &one, err);
     }
     weft_bytes_free(&one.ids);
@@ -175,9 +177,10 @@ typedef struct tally {
 } tally;
 
 static void tally_row(tally *all, const weft_row_reader *reader, int64_t context) {
-    const weft_leaf *leaf = &reader->leaf;
-    all->places += (uint64_t)leaf->length;
-    for (int32_t at = 0, end = 0; at < leaf->length && (end = weft_row_document_end(reader, at)) > at; at = end) {
+    const weft_micro_batch *micro_batch = &reader->micro_batch;
+    all->places += (uint64_t)micro_batch->length;
+    for (int32_t at = 0, end = 0; at < micro_batch->length && (end = weft_row_document_end(reader, at)) > at;
+         at = end) {
         const uint64_t n = (uint64_t)(end - at);
         all->bins[((uint64_t)N_BINS * (n - 1)) / (uint64_t)context]++;
         if (all->pieces == 0 || n < all->shortest) all->shortest = n;

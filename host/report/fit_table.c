@@ -42,7 +42,7 @@ void weft_fit_print(const weft_fit *fit, int width, FILE *to) {
     else (void)fprintf(to, "does not fit ");
     (void)weft_fit_room_bytes(room, &fit->room);
     if (weft_fit_is_a_ranks(fit)) (void)fprintf(to, "the %s of rank %d's device", room, (int)fit->need.first);
-    else (void)fprintf(to, "%s's %s", weft_room_whose(&fit->room), room);
+    else (void)fprintf(to, "%s's %s", weft_available_memory_owner(&fit->room), room);
     if (!fit->fits || fit->world > 1) /* else it is printed above */
         (void)fprintf(to, ": %s%s", weft_unit_bytes(need, fit->need.bytes.total), weft_fit_together(ranks, fit));
     (void)fprintf(to, "; largest: %s\n", weft_fit_largest(fit));
@@ -68,7 +68,7 @@ json_t *weft_fit_object(const weft_fit *fit) {
         (void)json_array_append_new(changes, change_object(&fit->changes.fitting[i]));
     return json_pack("{s:b, s:o, s:I, s:s, s:I, s:i, s:i, s:s, s:o}", "fits", (int)fit->fits, "memory",
                      fit->room.bytes > 0 ? json_integer(fit->room.bytes) : json_null(), "apart",
-                     (json_int_t)fit->room.held, "of", weft_room_whose(&fit->room), "planned",
+                     (json_int_t)fit->room.held, "of", weft_available_memory_owner(&fit->room), "planned",
                      (json_int_t)fit->need.bytes.total, "ranks", (int)fit->need.ranks, "first", (int)fit->need.first,
                      "largest", weft_fit_largest(fit), "changes", changes);
 }

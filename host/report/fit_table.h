@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_REPORT_FIT_TABLE_H
 #define WEFT_HOST_REPORT_FIT_TABLE_H
 
-#include "report/judge_fit.h"
+#include "report/check_fit.h"
 
 #include <jansson.h>
 

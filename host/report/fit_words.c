@@ -15,16 +15,16 @@ bool weft_fit_is_a_ranks(const weft_fit *fit) {
 
 const char *weft_fit_owner(char out[48], const weft_fit *fit) {
     if (weft_fit_is_a_ranks(fit)) (void)snprintf(out, 48, "rank %d's device", (int)fit->need.first);
-    else (void)snprintf(out, 48, "%s", weft_room_whose(&fit->room));
+    else (void)snprintf(out, 48, "%s", weft_available_memory_owner(&fit->room));
     return out;
 }
 
-const char *weft_fit_room_bytes(char out[WEFT_UNIT_SIZE], const weft_room *room) {
+const char *weft_fit_room_bytes(char out[WEFT_UNIT_SIZE], const weft_available_memory *room) {
     return weft_unit_bytes(out, room->bytes == 1 ? 0 : room->bytes);
 }
 
 const char *weft_fit_largest(const weft_fit *fit) {
-    return weft_memory_category_name(weft_need_largest(&fit->need));
+    return weft_memory_category_name(weft_required_memory_largest(&fit->need));
 }
 
 bool weft_fit_change_word(char *out, size_t size, const weft_fit_change *change, int32_t i) {
@@ -61,14 +61,14 @@ weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err) {
                           "%s%s are planned, %s of it %s, and %s has %s%s: nothing was started. %s; --no-fit starts it "
                           "as it is",
                           weft_unit_bytes(need, fit->need.bytes.total), weft_fit_together(ranks, fit),
-                          weft_unit_bytes(most, fit->need.bytes.category[weft_need_largest(&fit->need)]),
+                          weft_unit_bytes(most, fit->need.bytes.category[weft_required_memory_largest(&fit->need)]),
                           weft_fit_largest(fit), weft_fit_owner(owner, fit), weft_fit_room_bytes(room, &fit->room),
                           apart, what);
 }
 
 void weft_fit_warn(const weft_fit *fit, const weft_host *host) {
     char free_now[WEFT_UNIT_SIZE], need[WEFT_UNIT_SIZE], room[WEFT_UNIT_SIZE], owner[48];
-    if (!fit->fits || !weft_need_is_tight(&fit->need, &fit->room)) return;
+    if (!fit->fits || !weft_required_memory_is_tight(&fit->need, &fit->room)) return;
     weft_log(host, WEFT_LOG_WARN,
              "%s are planned, and of the %s of %s only %s are free now: the others are in use, and the run may be "
              "ended when it takes more",

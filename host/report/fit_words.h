@@ -3,7 +3,7 @@
 #define WEFT_HOST_REPORT_FIT_WORDS_H
 
 #include "base/units.h"
-#include "report/judge_fit.h"
+#include "report/check_fit.h"
 
 /* Sets the error for a plan that does not fit. Returns WEFT_E_MEMORY. */
 weft_status weft_fit_refuse(const weft_fit *fit, weft_error *err);
@@ -23,7 +23,7 @@ bool weft_fit_is_a_ranks(const weft_fit *fit);
 const char *weft_fit_owner(char out[48], const weft_fit *fit);
 
 /* Returns the available bytes; memory that others use completely is shown as one byte. */
-const char *weft_fit_room_bytes(char out[WEFT_UNIT_SIZE], const weft_room *room);
+const char *weft_fit_room_bytes(char out[WEFT_UNIT_SIZE], const weft_available_memory *room);
 
 /* Returns the largest memory category. */
 const char *weft_fit_largest(const weft_fit *fit);

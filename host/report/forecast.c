@@ -15,10 +15,10 @@ static void assume(weft_forecast *self, const char *format, ...) {
     va_end(args);
 }
 
-static void note_assumptions(weft_forecast *self, const weft_survey *survey) {
+static void note_assumptions(weft_forecast *self, const weft_all_rank_plan *all_rank_plan) {
     const weft_rates *rates = self->rates;
     const int32_t room = weft_rates_room(rates);
-    assume(self, "every leaf has %d row%s of %d places; reading the data is not counted", (int)rates->rows,
+    assume(self, "every micro-batch has %d row%s of %d places; reading the data is not counted", (int)rates->rows,
            rates->rows == 1 ? "" : "s", (int)rates->places);
     if (rates->own_processors)
         assume(self, "each rank computes on a device (%s), as the %d that were measured on each machine", rates->device,
@@ -26,34 +26,34 @@ static void note_assumptions(weft_forecast *self, const weft_survey *survey) {
     else
         assume(self, "each rank computes with %d thread%s, as the %d that were measured on each machine",
                (int)rates->threads, rates->threads == 1 ? "" : "s", (int)rates->ranks_per_node);
-    if (survey->ranks_per_node > room)
+    if (all_rank_plan->ranks_per_node > room)
         assume(self,
                "%d ranks are on a machine whose %d processors are enough for %d at a time: ranks that work at "
                "once beyond that share them evenly",
-               (int)survey->ranks_per_node, (int)rates->processors, (int)room);
-    if (rates->own_processors && survey->ranks_per_node > rates->ranks_per_node)
+               (int)all_rank_plan->ranks_per_node, (int)rates->processors, (int)room);
+    if (rates->own_processors && all_rank_plan->ranks_per_node > rates->ranks_per_node)
         assume(self, "%d ranks on a machine hold each other up no more than the %d that were measured",
-               (int)survey->ranks_per_node, (int)rates->ranks_per_node);
-    if (survey->world > 1 && !rates->own_progress)
+               (int)all_rank_plan->ranks_per_node, (int)rates->ranks_per_node);
+    if (all_rank_plan->world > 1 && !rates->own_progress)
         assume(self,
                "an exchange is counted in full where its rank waits for it: %s moves bytes only when it is called",
                rates->comm);
-    if (survey->nodes > 1 && rates->ranks == rates->ranks_per_node)
+    if (all_rank_plan->nodes > 1 && rates->ranks == rates->ranks_per_node)
         assume(self, "exchanges between machines are as fast as those that were measured on one");
 }
 
 weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, const weft_engine *engine,
-                               const weft_survey *survey, weft_error *err) {
+                               const weft_all_rank_plan *all_rank_plan, weft_error *err) {
     const weft_plan_spec *spec = &engine->plan.spec;
     memset(out, 0, sizeof *out);
     out->rates = rates;
-    out->world = survey->world;
-    out->tokens = (int64_t)spec->leaves * spec->rows * spec->lengths[spec->n_lengths - 1];
+    out->world = all_rank_plan->world;
+    out->tokens = (int64_t)spec->micro_batches * spec->rows * spec->lengths[spec->n_lengths - 1];
     out->ranks = calloc((size_t)out->world, sizeof *out->ranks);
     if (out->ranks == NULL)
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for the times of %d ranks", (int)out->world);
-    note_assumptions(out, survey);
-    return weft_costs_play(out->ranks, &out->step_seconds, rates, engine, survey, err);
+    note_assumptions(out, all_rank_plan);
+    return weft_costs_play(out->ranks, &out->step_seconds, rates, engine, all_rank_plan, err);
 }
 
 void weft_forecast_free(weft_forecast *self) {

@@ -22,7 +22,7 @@ typedef struct weft_forecast {
 
 /* Makes a forecast. rates must outlive it. Free it also after a failure. */
 weft_status weft_forecast_make(weft_forecast *out, const weft_rates *rates, const weft_engine *engine,
-                               const weft_survey *survey, weft_error *err);
+                               const weft_all_rank_plan *all_rank_plan, weft_error *err);
 void weft_forecast_free(weft_forecast *self);
 
 void weft_forecast_print(const weft_forecast *self, FILE *to);

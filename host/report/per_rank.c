@@ -47,13 +47,13 @@ weft_status weft_ranks_collect(weft_ranks_report *out, const weft_session *sessi
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     out->world = engine->ranks.world;
-    status = weft_peers_agree(&engine->peers, make_room_for_ranks(out, err), err);
+    status = weft_process_group_agree(&engine->peers, make_room_for_ranks(out, err), err);
     if (status != WEFT_OK) return status;
     report_self(out, session, notes);
     if (out->world == 1) return WEFT_OK;
-    status = weft_peers_bring(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
+    status = weft_process_group_gather(&engine->peers, out->ranks, (int64_t)sizeof *out->ranks, err);
     if (status == WEFT_OK)
-        status = weft_peers_bring(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
+        status = weft_process_group_gather(&engine->peers, out->to, out->world * (int64_t)sizeof *out->to, err);
     return status;
 }
 

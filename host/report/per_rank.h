@@ -4,7 +4,7 @@
 #define WEFT_HOST_REPORT_PER_RANK_H
 
 #include "program/overlap.h"
-#include "report/moment.h"
+#include "report/memory_snapshot.h"
 #include "report/world_line.h"
 
 /* Report of one rank, in bytes except for the last fields. */
@@ -19,8 +19,8 @@ typedef struct weft_rank_report {
     weft_overlap overlap;
     int32_t local_rank; /* on its machine */
     char device[64];
-    int64_t first_step; /* the first step of this process; 0: no step */
-    weft_moment first;  /* after that step */
+    int64_t first_step;         /* the first step of this process; 0: no step */
+    weft_memory_snapshot first; /* after that step */
 } weft_rank_report;
 
 typedef struct weft_ranks_report {
@@ -33,7 +33,7 @@ typedef struct weft_ranks_report {
 typedef struct weft_rank_notes {
     weft_overlap overlap; /* of its communication with its computation */
     int64_t first_step;
-    weft_moment first;
+    weft_memory_snapshot first;
 } weft_rank_notes;
 
 /* Gathers the reports. Free it also after a failure. [collective] */

@@ -15,19 +15,19 @@ typedef struct weft_link {
 
 typedef struct weft_rank_plan {
     weft_plan_bytes bytes;
-    int64_t padding;                        /* padding bytes of its parameter shards */
-    int64_t kept, updated;                  /* elements of parameters that it stores and that it updates */
-    int32_t events[WEFT_EVENT_REFRESH + 1]; /* of a training step, by kind */
-    int32_t n_events;
+    int64_t padding;                                    /* padding bytes of its parameter shards */
+    int64_t kept, updated;                              /* elements of parameters that it stores and that it updates */
+    int32_t instructions[WEFT_INSTRUCTION_REFRESH + 1]; /* of a training step, by kind */
+    int32_t n_instructions;
     int64_t sent[WEFT_N_TRAFFIC]; /* bytes in a step with micro-batches of the largest shape */
     int64_t total_sent, to_nodes; /* all kinds; the part of it to ranks of other nodes */
     weft_link *links;
     int32_t n_links;
 } weft_rank_plan;
 
-typedef struct weft_survey {
+typedef struct weft_all_rank_plan {
     weft_rank_plan *ranks; /* [world] */
     int32_t world, nodes, ranks_per_node;
-} weft_survey;
+} weft_all_rank_plan;
 
 #endif

@@ -59,9 +59,9 @@ static weft_status bring_rows(void **out, const weft_session *session, const voi
     if (rows == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the rows of %d ranks", (int)engine->ranks.world);
     else memcpy(rows + (size_t)engine->ranks.rank * bytes, own, bytes);
-    status = weft_peers_agree(&engine->peers, status, err);
+    status = weft_process_group_agree(&engine->peers, status, err);
     if (status != WEFT_OK || engine->ranks.world == 1) return status;
-    return weft_peers_bring(&engine->peers, rows, (int64_t)bytes, err);
+    return weft_process_group_gather(&engine->peers, rows, (int64_t)bytes, err);
 }
 
 weft_status weft_rank_rows_array(json_t **out, const weft_session *session, const weft_rank_row *own, weft_error *err) {
@@ -70,7 +70,7 @@ weft_status weft_rank_rows_array(json_t **out, const weft_session *session, cons
     weft_status status = bring_rows(&memory, session, own, sizeof *own, err);
     const weft_rank_row *rows = memory;
     *out = NULL;
-    if (status == WEFT_OK && weft_peers_first(&engine->peers)) {
+    if (status == WEFT_OK && weft_process_group_is_rank_0(&engine->peers)) {
         *out = json_array();
         for (int32_t rank = 0; rank < engine->ranks.world; rank++)
             (void)json_array_append_new(*out, row_json(&rows[rank], rank));
@@ -94,7 +94,7 @@ weft_status weft_planned_array(json_t **out, const weft_session *session, weft_e
     weft_status status = bring_rows(&memory, session, &engine->plan.bytes, sizeof engine->plan.bytes, err);
     const weft_plan_bytes *rows = memory;
     *out = NULL;
-    if (status == WEFT_OK && weft_peers_first(&engine->peers)) {
+    if (status == WEFT_OK && weft_process_group_is_rank_0(&engine->peers)) {
         *out = json_array();
         for (int32_t first = 0, last = 0; first < world; first = last + 1) {
             for (last = first; last + 1 < world && memcmp(&rows[last + 1], &rows[first], sizeof *rows) == 0;) last++;

@@ -26,7 +26,7 @@ static int32_t neighbour_of(const weft_ranks *ranks) {
 /* Connects the peers; the strategy's programs may not have connected them. */
 static weft_status connect_neighbours(const weft_ranks *ranks, weft_error *err) {
     const int32_t peer = neighbour_of(ranks);
-    weft_lanes *lanes = NULL;
+    weft_p2p_channels *lanes = NULL;
     weft_status status = WEFT_OK;
     if (!weft_ranks_need_connecting(ranks)) return WEFT_OK;
     lanes = calloc((size_t)ranks->world, sizeof *lanes);

@@ -172,11 +172,12 @@ static weft_status judge_rates(const weft_rates *rates, const char *path, const 
                               path);
     if (rates->rows != engine->plan.spec.rows || rates->places != places ||
         strcmp(rates->precision, weft_dtype_name(engine->plan.dtype)) != 0)
-        return weft_error_set(err, WEFT_E_USER,
-                              "%s has the rates of leaves of %d x %d places in %s, and this run's have %d x %d in %s: "
-                              "measure it with weft plan --time --json",
-                              path, (int)rates->rows, (int)rates->places, rates->precision, (int)engine->plan.spec.rows,
-                              (int)places, weft_dtype_name(engine->plan.dtype));
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "%s has the rates of micro-batches of %d x %d places in %s, and this run's have %d x %d in %s: "
+            "measure it with weft plan --time --json",
+            path, (int)rates->rows, (int)rates->places, rates->precision, (int)engine->plan.spec.rows, (int)places,
+            weft_dtype_name(engine->plan.dtype));
     if (job->world > 1 && rates->ranks == 1)
         return weft_error_set(err, WEFT_E_USER,
                               "%s has the rates of one rank, and no exchange was measured: measure 2 ranks or more "

@@ -2,7 +2,7 @@
 #include "report/rater.h"
 
 #include "base/clock.h"
-#include "launch/pulse.h"
+#include "launch/heartbeat.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -44,9 +44,9 @@ static weft_status time_here(const weft_engine *engine, double *out, weft_rated_
  * synchronization a rank would time only the queueing, and run ahead of the others. */
 static weft_status run_exchange(const weft_engine *engine, weft_rated_fn *work, void *context, weft_error *err) {
     weft_status status = work(context, err);
-    weft_pulse_wait();
+    weft_heartbeat_wait();
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
-    weft_pulse_go();
+    weft_heartbeat_go();
     return status;
 }
 
@@ -66,7 +66,7 @@ static weft_status share_seconds(weft_engine *engine, double *mean, double *firs
     double *all = calloc((size_t)world, sizeof *all);
     weft_status status = WEFT_OK;
     if (all == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the rates of %d ranks", (int)world);
-    status = weft_platform_share(engine->ranks.platform, all, &mine, (int64_t)sizeof mine, err);
+    status = weft_process_context_share(engine->ranks.process_context, all, &mine, (int64_t)sizeof mine, err);
     *mean = 0.0;
     *first = all[0];
     for (int32_t rank = 0; rank < world; rank++) *mean += all[rank] / world;

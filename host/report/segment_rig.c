@@ -17,11 +17,12 @@ static weft_slot_ref take_piece(weft_segment_rig *self, int64_t bytes) {
     return out;
 }
 
-static void take_leaf(weft_segment_rig *self) {
-    const int64_t bytes = weft_leaf_part_bytes(self->rows, self->places);
-    weft_slot_ref *const parts[WEFT_LEAF_PARTS] = {&self->binding.ids, &self->binding.targets, &self->binding.weights,
-                                                   &self->binding.starts, &self->binding.positions};
-    for (int i = 0; i < WEFT_LEAF_PARTS; i++) *parts[i] = take_piece(self, bytes);
+static void take_micro_batch(weft_segment_rig *self) {
+    const int64_t bytes = weft_micro_batch_part_bytes(self->rows, self->places);
+    weft_slot_ref *const parts[WEFT_MICRO_BATCH_PARTS] = {&self->binding.ids, &self->binding.targets,
+                                                          &self->binding.weights, &self->binding.starts,
+                                                          &self->binding.positions};
+    for (int i = 0; i < WEFT_MICRO_BATCH_PARTS; i++) *parts[i] = take_piece(self, bytes);
 }
 
 static void take_parameters(weft_segment_rig *self) {
@@ -47,7 +48,7 @@ static void place_operands(weft_segment_rig *self) {
     *b = empty;
     self->at = 0;
     take_parameters(self);
-    take_leaf(self);
+    take_micro_batch(self);
     b->parameters = self->parameters;
     b->gradients = self->gradients;
     b->tables = self->tables;
@@ -70,14 +71,14 @@ static weft_status write_operand(const weft_segment_rig *self, weft_slot_ref to,
 
 /* Writes a micro-batch: ids spread over the vocabulary; every position has a target and attends to its sequence from
  * the start. */
-static weft_status write_leaf(const weft_segment_rig *self, weft_error *err) {
+static weft_status write_micro_batch(const weft_segment_rig *self, weft_error *err) {
     const int32_t n = self->rows * self->places;
     const int64_t vocabulary = self->engine->plan.declared->info.vocab_size;
     weft_status status = WEFT_OK;
     int32_t *ids = malloc(3 * sizeof *ids * (size_t)n), *starts = NULL, *positions = NULL;
     float *weights = malloc(sizeof *weights * (size_t)n);
     if (ids == NULL || weights == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a leaf of %d places", (int)n);
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a micro-batch of %d places", (int)n);
     if (ids != NULL) {
         starts = ids + n;
         positions = starts + n;
@@ -113,7 +114,7 @@ weft_status weft_segment_rig_take(weft_segment_rig *self, int32_t segment, weft_
     place_operands(self);
     status = weft_rater_take(self->engine, &self->buffer, self->at, err);
     place_operands(self);
-    return status == WEFT_OK ? write_leaf(self, err) : status;
+    return status == WEFT_OK ? write_micro_batch(self, err) : status;
 }
 
 bool weft_segment_rig_has_backward(const weft_segment_rig *self) {

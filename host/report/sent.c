@@ -48,9 +48,9 @@ static void count_for_peer(sender *self, int32_t kind, int32_t peer, int64_t sen
     add_link(self, &link);
 }
 
-static void count_event(sender *self, const weft_event *event) {
-    const weft_planned_exchange x = weft_exchange_plan(self->plan, self->job, event, self->rank);
-    const int32_t kind = weft_traffic_of(event);
+static void count_instruction(sender *self, const weft_instruction *instruction) {
+    const weft_planned_exchange x = weft_exchange_plan(self->plan, self->job, instruction, self->rank);
+    const int32_t kind = weft_traffic_of(instruction);
     if (x.way == WEFT_EXCHANGE_SEND) count_for_peer(self, kind, x.peer, x.sent);
     else if (x.way != WEFT_EXCHANGE_NONE && x.way != WEFT_EXCHANGE_RECV)
         count_for_group(self, kind, x.cut, x.scope, x.each);
@@ -64,28 +64,28 @@ static void count_norm(sender *self) {
 }
 
 /* Returns the part of the sent bytes that leaves the node. */
-static int64_t leaves_node(const sender *self, const weft_survey *survey) {
+static int64_t leaves_node(const sender *self, const weft_all_rank_plan *all_rank_plan) {
     int64_t bytes = 0;
-    for (int32_t i = 0; i < self->out->n_links && survey->nodes > 1; i++) {
+    for (int32_t i = 0; i < self->out->n_links && all_rank_plan->nodes > 1; i++) {
         const weft_link *link = &self->out->links[i];
-        for (int32_t r = 0; r < survey->world; r++) {
+        for (int32_t r = 0; r < all_rank_plan->world; r++) {
             if (link->peer >= 0 ? r != link->peer : !weft_scope_together(&link->cut, link->scope, r, self->rank))
                 continue;
-            if (r / survey->ranks_per_node != self->rank / survey->ranks_per_node) bytes += link->each;
+            if (r / all_rank_plan->ranks_per_node != self->rank / all_rank_plan->ranks_per_node) bytes += link->each;
         }
     }
     return bytes;
 }
 
-weft_status weft_sent_plan(weft_rank_plan *out, const weft_survey *survey, const weft_plan *plan,
+weft_status weft_sent_plan(weft_rank_plan *out, const weft_all_rank_plan *all_rank_plan, const weft_plan *plan,
                            const weft_program *program, int32_t rank, weft_error *err) {
     sender self = {out, plan, &plan->train.job->spec, rank, false};
-    for (int32_t i = 0; i < program->n_events && survey->world > 1; i++) {
-        if (program->events[i].kind == WEFT_EVENT_NORM) count_norm(&self);
-        else count_event(&self, &program->events[i]);
+    for (int32_t i = 0; i < program->n_instructions && all_rank_plan->world > 1; i++) {
+        if (program->instructions[i].kind == WEFT_INSTRUCTION_NORM) count_norm(&self);
+        else count_instruction(&self, &program->instructions[i]);
     }
     for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++) out->total_sent += out->sent[kind];
-    out->to_nodes = leaves_node(&self, survey);
+    out->to_nodes = leaves_node(&self, all_rank_plan);
     if (!self.out_of_memory) return WEFT_OK;
     return weft_error_set(err, WEFT_E_MEMORY, "no memory for the links of rank %d", (int)rank);
 }

@@ -4,8 +4,8 @@
 
 #include "report/rank_plan.h"
 
-/* Sets the traffic of the rank's plan; survey: provides the world and its nodes. */
-weft_status weft_sent_plan(weft_rank_plan *out, const weft_survey *survey, const weft_plan *plan,
+/* Sets the traffic of the rank's plan; all-rank plan: provides the world and its nodes. */
+weft_status weft_sent_plan(weft_rank_plan *out, const weft_all_rank_plan *all_rank_plan, const weft_plan *plan,
                            const weft_program *program, int32_t rank, weft_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* host/report/sharding.c: prints the size of a rank's shard of each parameter; see survey_table.h. */
+/* host/report/sharding.c: prints the size of a rank's shard of each parameter; see all_rank_table.h. */
 #include "program/terms.h"
-#include "report/survey_table.h"
+#include "report/all_rank_table.h"
 
 static int64_t kept_of(const weft_hold *hold, const weft_parameter *p) {
     int64_t begin = 0, end = 0, at = 0;

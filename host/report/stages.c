@@ -104,15 +104,15 @@ static double imbalance_of(const double *totals, int32_t n, int32_t *largest) {
     return sum > 0.0 ? 100.0 * (totals[*largest] * n / sum - 1.0) : 0.0;
 }
 
-static double leaf_bytes(const weft_segment_view *view) {
+static double micro_batch_bytes(const weft_segment_view *view) {
     return (double)(view->tape_bytes + view->carry_bytes);
 }
 
 /* Returns the activation bytes of a rank per byte of one micro-batch's activations. */
-static double leaves_of(const weft_stages *self, const weft_strategy_job *job, int32_t rank) {
+static double micro_batches_of(const weft_stages *self, const weft_strategy_job *job, int32_t rank) {
     double bytes = 0.0;
     for (int32_t s = 0; s < job->n_segments; s++)
-        if (job->segments[s].owner == rank) bytes += leaf_bytes(&job->segments[s]);
+        if (job->segments[s].owner == rank) bytes += micro_batch_bytes(&job->segments[s]);
     return bytes > 0.0 ? (double)self->rows[rank].activations / bytes : 1.0;
 }
 
@@ -133,8 +133,8 @@ static void try_move(weft_stages *self, const weft_strategy_job *job, int32_t be
     for (int32_t s = begin; s < end; s++) {
         const weft_segment_view *view = &job->segments[s];
         const double fixed = (double)(view->parameter_bytes + view->gradient_bytes + view->state_bytes);
-        totals[from] -= fixed + leaves_of(self, job, from) * leaf_bytes(view);
-        totals[to] += fixed + leaves_of(self, job, to) * leaf_bytes(view);
+        totals[from] -= fixed + micro_batches_of(self, job, from) * micro_batch_bytes(view);
+        totals[to] += fixed + micro_batches_of(self, job, to) * micro_batch_bytes(view);
     }
     then = imbalance_of(totals, self->n, &largest);
     totals[from] = before;
@@ -174,25 +174,26 @@ bool weft_stages_exist(const weft_plan *plan) {
     return plan->world > 1 && plan->train.job != NULL && plan->train.job->spec.view.segments[0].owner >= 0;
 }
 
-weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_survey *survey, weft_error *err) {
+weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_all_rank_plan *all_rank_plan,
+                             weft_error *err) {
     const weft_strategy_job *job = NULL;
     weft_status status = WEFT_OK;
     double *totals = NULL;
     memset(out, 0, sizeof *out);
     if (!weft_stages_exist(plan)) return WEFT_OK;
     job = &plan->train.job->spec.view;
-    out->rows = calloc((size_t)survey->world, sizeof *out->rows);
-    totals = calloc((size_t)survey->world, sizeof *totals);
+    out->rows = calloc((size_t)all_rank_plan->world, sizeof *out->rows);
+    totals = calloc((size_t)all_rank_plan->world, sizeof *totals);
     if (out->rows == NULL || totals == NULL)
-        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the report on %d ranks", (int)survey->world);
-    for (int32_t rank = 0; rank < survey->world && status == WEFT_OK; rank++) {
+        status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the report on %d ranks", (int)all_rank_plan->world);
+    for (int32_t rank = 0; rank < all_rank_plan->world && status == WEFT_OK; rank++) {
         list_segments(job, rank, out->rows[rank].segments, sizeof out->rows[rank].segments);
-        out->rows[rank].total = survey->ranks[rank].bytes.total;
-        out->rows[rank].activations = survey->ranks[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS];
+        out->rows[rank].total = all_rank_plan->ranks[rank].bytes.total;
+        out->rows[rank].activations = all_rank_plan->ranks[rank].bytes.category[WEFT_MEMORY_ACTIVATIONS];
         totals[rank] = (double)out->rows[rank].total;
     }
     if (status == WEFT_OK) {
-        out->n = survey->world;
+        out->n = all_rank_plan->world;
         out->imbalance = out->imbalance_then = imbalance_of(totals, out->n, &out->largest);
         find_move(out, job, totals);
     }

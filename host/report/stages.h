@@ -1,15 +1,15 @@
 /* host/report/stages.h: the owners of segments, the balance of their memory, and the layer move that improves it most.
- * host/report/survey_table.h prints the memory by category. */
+ * host/report/all_rank_table.h prints the memory by category. */
 #ifndef WEFT_HOST_REPORT_STAGES_H
 #define WEFT_HOST_REPORT_STAGES_H
 
-#include "report/survey.h"
+#include "report/all_rank_plan.h"
 
 #include <stdio.h>
 
 typedef struct weft_stage_row {
     char segments[1000];        /* "embed, layers.0-2, layers.3.attn" */
-    int64_t total, activations; /* bytes, from the survey */
+    int64_t total, activations; /* bytes, from the all-rank plan */
 } weft_stage_row;
 
 typedef struct weft_stages {
@@ -26,8 +26,9 @@ typedef struct weft_stages {
 /* Returns whether the engine's training assigns segments to owners, with several ranks. */
 bool weft_stages_exist(const weft_plan *plan);
 
-/* Computes the stages. survey: of the engine. Free it also after a failure. */
-weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_survey *survey, weft_error *err);
+/* Computes the stages. all-rank plan: of the engine. Free it also after a failure. */
+weft_status weft_stages_make(weft_stages *out, const weft_plan *plan, const weft_all_rank_plan *all_rank_plan,
+                             weft_error *err);
 void weft_stages_free(weft_stages *self);
 
 /* Prints the stages; no output if n is 0. */

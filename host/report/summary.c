@@ -20,12 +20,13 @@ void weft_schedule_warn(const weft_session *session) {
 
 /* Prints the stages. Without memory the report is omitted and the run continues. */
 static void print_stages(const weft_engine *engine, FILE *to) {
-    weft_survey *survey = NULL;
+    weft_all_rank_plan *all_rank_plan = NULL;
     weft_stages stages = {0};
-    if (!weft_stages_exist(&engine->plan) || weft_survey_create(&survey, &engine->plan, NULL) != WEFT_OK) return;
-    if (weft_stages_make(&stages, &engine->plan, survey, NULL) == WEFT_OK) weft_stages_print(&stages, to);
+    if (!weft_stages_exist(&engine->plan) || weft_all_rank_plan_create(&all_rank_plan, &engine->plan, NULL) != WEFT_OK)
+        return;
+    if (weft_stages_make(&stages, &engine->plan, all_rank_plan, NULL) == WEFT_OK) weft_stages_print(&stages, to);
     weft_stages_free(&stages);
-    weft_survey_destroy(survey);
+    weft_all_rank_plan_destroy(all_rank_plan);
 }
 
 /* Prints the wrapping, with the same rule. */
@@ -88,11 +89,12 @@ static void print_lr(const weft_session *session, FILE *to) {
 
 static void print_batch(const weft_session *session, FILE *to) {
     const weft_train_settings *train = &session->run->settings.train;
-    const int32_t leaves = session->engine->plan.spec.leaves;
+    const int32_t micro_batches = session->engine->plan.spec.micro_batches;
     char a[WEFT_UNIT_SIZE], b[WEFT_UNIT_SIZE];
     (void)fprintf(to, "batch      %s = %d %s of %lld, %s = %.3g epochs\n",
-                  weft_unit_counted(a, train->global_batch, "row"), leaves, leaves == 1 ? "leaf" : "leaves",
-                  (long long)train->micro_batch, weft_unit_counted(b, session->steps, "step"),
+                  weft_unit_counted(a, train->global_batch, "row"), micro_batches,
+                  micro_batches == 1 ? "micro-batch" : "micro-batches", (long long)train->micro_batch,
+                  weft_unit_counted(b, session->steps, "step"),
                   (double)session->steps * (double)train->global_batch / (double)session->train_info.rows);
 }
 
@@ -107,17 +109,17 @@ static void print_method(const weft_session *session, FILE *to) {
     (void)fputc('\n', to);
 }
 
-static void print_short_header(const weft_session *session, const weft_moment *planned, FILE *to) {
+static void print_short_header(const weft_session *session, const weft_memory_snapshot *planned, FILE *to) {
     print_model(session, to);
     print_data(session, to);
     print_batch(session, to);
     print_method(session, to);
     print_lr(session, to);
     weft_device_line_print(&session->engine->device_info, to);
-    weft_moments_print_planned(planned, session, 11, to);
+    weft_memory_snapshots_print_planned(planned, session, 11, to);
 }
 
-static void print_whole_header(const weft_session *session, const weft_moment *planned, FILE *to) {
+static void print_whole_header(const weft_session *session, const weft_memory_snapshot *planned, FILE *to) {
     weft_run_print(session, NULL, 11, to);
     print_lr(session, to);
     print_model(session, to);
@@ -130,11 +132,11 @@ static void print_whole_header(const weft_session *session, const weft_moment *p
         weft_sums_print(session, 11, to); /* otherwise a warning is
                                                                                          * printed */
     weft_device_line_print(&session->engine->device_info, to);
-    weft_moments_print_planned(planned, session, 11, to);
+    weft_memory_snapshots_print_planned(planned, session, 11, to);
     print_stages(session->engine, to);
 }
 
-void weft_train_header_print(const weft_session *session, const weft_moment *planned, bool verbose, FILE *to) {
+void weft_train_header_print(const weft_session *session, const weft_memory_snapshot *planned, bool verbose, FILE *to) {
     if (verbose) print_whole_header(session, planned, to);
     else print_short_header(session, planned, to);
     (void)fflush(to);

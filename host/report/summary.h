@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_REPORT_SUMMARY_H
 #define WEFT_HOST_REPORT_SUMMARY_H
 
-#include "report/moment.h"
+#include "report/memory_snapshot.h"
 #include "report/world_line.h"
 
 /* Times are separate, so that a slow disk does not appear as slow training. */
@@ -23,8 +23,9 @@ void weft_schedule_warn(const weft_session *session);
 /* Prints the learning rate after scaling by the batch; no output without scaling. */
 void weft_lr_print(const weft_session *session, int width, FILE *to);
 
-/* Prints the header. planned: of weft_moments_collect. verbose: plugins, wrapping, world, sums and stages too. */
-void weft_train_header_print(const weft_session *session, const weft_moment *planned, bool verbose, FILE *to);
+/* Prints the header. planned: of weft_memory_snapshots_collect. verbose: plugins, wrapping, world, sums and stages
+ * too. */
+void weft_train_header_print(const weft_session *session, const weft_memory_snapshot *planned, bool verbose, FILE *to);
 void weft_train_summary_print(const weft_train_summary *summary, const weft_session *session, bool verbose, FILE *to);
 
 #endif

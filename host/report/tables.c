@@ -1,7 +1,7 @@
 /* host/report/tables.c: see tables.h. */
 #include "report/tables.h"
 
-#include "report/survey_table.h"
+#include "report/all_rank_table.h"
 #include "report/world_line.h"
 #include "report/wrapping.h"
 
@@ -17,7 +17,7 @@ static weft_status print_wrapping(const weft_engine *engine, FILE *to, weft_erro
 
 static weft_status print_sharding(const weft_plan *plan, FILE *to, weft_error *err) {
     weft_hold *hold = NULL;
-    const weft_status status = weft_survey_hold(&hold, plan, plan->rank, err);
+    const weft_status status = weft_all_rank_plan_hold(&hold, plan, plan->rank, err);
     if (status == WEFT_OK) weft_sharding_print(plan, hold, plan->rank, SHOWN_ENDS, to);
     weft_hold_destroy(hold);
     return status;

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "report/segment_rig.h"
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>

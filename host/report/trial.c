@@ -27,7 +27,7 @@ static weft_status open_run(weft_run **out, const weft_fit_question *question, c
     return status;
 }
 
-static weft_status make_plan(weft_need *out, const weft_fit_question *question, const weft_run *run,
+static weft_status make_plan(weft_required_memory *out, const weft_fit_question *question, const weft_run *run,
                              const weft_trial *trial, weft_error *err) {
     const weft_engine *engine = question->session->engine;
     const weft_plan_spec spec = weft_session_spec(question->session, &run->settings.train);
@@ -38,12 +38,12 @@ static weft_status make_plan(weft_need *out, const weft_fit_question *question, 
     plan.hp_bytes = engine->plan.hp_bytes;
     status = weft_plan_open(&plan, run, err);
     if (status == WEFT_OK) status = weft_plan_make(&plan, engine->kernels, engine->device, &spec, err);
-    if (status == WEFT_OK) status = weft_need_plan(out, &plan, &question->room, err);
+    if (status == WEFT_OK) status = weft_required_memory_plan(out, &plan, &question->room, err);
     weft_plan_close(&plan);
     return status;
 }
 
-weft_status weft_trial_plan(weft_need *out, const weft_fit_question *question, const weft_trial *trial,
+weft_status weft_trial_plan(weft_required_memory *out, const weft_fit_question *question, const weft_trial *trial,
                             weft_error *err) {
     const int32_t level = weft_services_log_level(WEFT_LOG_ERROR); /* suppresses repeated messages of the session */
     weft_run *run = NULL;

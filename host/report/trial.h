@@ -6,7 +6,7 @@
 #ifndef WEFT_HOST_REPORT_TRIAL_H
 #define WEFT_HOST_REPORT_TRIAL_H
 
-#include "report/need.h"
+#include "report/required_memory.h"
 #include "run/session.h"
 
 /* A session, its inputs, and the available memory. */
@@ -15,7 +15,7 @@ typedef struct weft_fit_question {
     const char *path;
     const char *const *overrides;
     size_t n_overrides;
-    weft_room room;
+    weft_available_memory room;
     uint32_t stays; /* settings that must not change: 1u << of each weft_fit_axis (axes.h) */
 } weft_fit_question;
 
@@ -28,7 +28,7 @@ typedef struct weft_trial {
 } weft_trial;
 
 /* Computes the plan's requirement. Fails if these settings cannot be run or planned. */
-weft_status weft_trial_plan(weft_need *out, const weft_fit_question *question, const weft_trial *trial,
+weft_status weft_trial_plan(weft_required_memory *out, const weft_fit_question *question, const weft_trial *trial,
                             weft_error *err);
 
 #endif

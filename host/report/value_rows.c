@@ -9,7 +9,7 @@ static void print_row(void *context, const weft_value_row *row) {
     char what[200];
     (void)context;
     (void)snprintf(what, sizeof what, "%s%s%s", row->name, row->part[0] == '\0' ? "" : ", ", row->part);
-    (void)printf("step %llu  %-28s  %-28s", (unsigned long long)row->step, row->event, what);
+    (void)printf("step %llu  %-28s  %-28s", (unsigned long long)row->step, row->instruction, what);
     for (int64_t i = 0; i < n; i++) (void)printf("  %14.7g", row->numbers[i]);
     if (n < row->n) (void)printf("  ... of %lld", (long long)row->n);
     (void)putchar('\n');

@@ -5,7 +5,7 @@
 #include "report/precision.h"
 #include "report/threads.h"
 #include "program/adapters.h"
-#include "program/offers.h"
+#include "program/capabilities.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,10 +25,12 @@ static bool setting_at(const weft_run *run, uint64_t i, const char **name, const
     const weft_loaded *loaded = run->parts[WEFT_PART_STRATEGY].loaded;
     const uint64_t n = loaded->plugin->n_keys;
     uint32_t flag = ~0u;
-    const weft_key *key = i < n ? key_at(loaded->plugin, i) : weft_offer_at(WEFT_PART_STRATEGY, (size_t)(i - n), &flag);
+    const weft_key *key = i < n ? key_at(loaded->plugin, i)
+                                : weft_capability_at(WEFT_PART_STRATEGY, (size_t)(i - n), &flag);
     if (key == NULL) return false;
     *name = key->name;
-    *value = i >= n && (weft_offers_of(loaded) & flag) == 0 ? NULL : weft_config_shown(run->config, "strategy", *name);
+    *value = i >= n && (weft_capabilities_of(loaded) & flag) == 0 ? NULL
+                                                                  : weft_config_shown(run->config, "strategy", *name);
     return true;
 }
 
@@ -94,8 +96,8 @@ json_t *weft_run_object(const weft_session *session, const weft_run_result *resu
     weft_adapters_print(adapters, sizeof adapters, session->run);
     if (adapters[0] != '\0') (void)json_object_set_new(plugins, "adapter", json_string(adapters));
     object = json_pack("{s:i, s:i, s:i, s:i, s:s, s:o, s:o, s:o, s:I, s:o, s:o, s:f}", "world", (int)job->world,
-                       "nodes", (int)job->nodes, "replicas", (int)job->replicas, "leaves", (int)job->leaves,
-                       "precision", precision_of(session), "plugins", plugins, "strategy",
+                       "nodes", (int)job->nodes, "replicas", (int)job->replicas, "micro-batches",
+                       (int)job->micro_batches, "precision", precision_of(session), "plugins", plugins, "strategy",
                        settings_object(session->run), "lr", lr_of(session, &lr) ? json_real(lr) : json_null(), "steps",
                        (json_int_t)result->steps, "first_loss", loss_json(result->first_loss), "last_loss",
                        loss_json(result->last_loss), "last_lr", result->last_lr);
@@ -112,7 +114,8 @@ void weft_world_print(const weft_session *session, int width, FILE *to) {
     (void)fprintf(to, "%-*s%d rank%s", width, "world", (int)job->world, job->world == 1 ? "" : "s");
     if (job->world > 1) (void)fprintf(to, " on %d node%s", (int)job->nodes, job->nodes == 1 ? "" : "s");
     (void)fprintf(to, ", %d replica%s of %d %s; strategy %s", (int)job->replicas, job->replicas == 1 ? "" : "s",
-                  (int)job->leaves, job->leaves == 1 ? "leaf" : "leaves", strategy_of(session->run)->id);
+                  (int)job->micro_batches, job->micro_batches == 1 ? "micro-batch" : "micro-batches",
+                  strategy_of(session->run)->id);
     print_settings(session->run, to);
     (void)fputc('\n', to);
 }
@@ -144,11 +147,11 @@ void weft_world_tell_threads(const weft_session *session) {
                                                                                  * reports it */
     if (!weft_threads_one_is_faster(&found)) return;
     describe_load(busy, sizeof busy);
-    weft_log(
-        session->run->host, WEFT_LOG_INFO,
-        "one thread is faster than %d here: %s against %s for a leaf, forward and backward, with the same results: "
-        "device.threads=1%s",
-        (int)found.n, weft_unit_seconds(a, found.one), weft_unit_seconds(b, found.several), busy);
+    weft_log(session->run->host, WEFT_LOG_INFO,
+             "one thread is faster than %d here: %s against %s for a micro-batch, forward and backward, with the same "
+             "results: "
+             "device.threads=1%s",
+             (int)found.n, weft_unit_seconds(a, found.one), weft_unit_seconds(b, found.several), busy);
 }
 
 void weft_world_tell_precision(const weft_session *session) {
@@ -166,10 +169,11 @@ void weft_world_tell_precision(const weft_session *session) {
 
 void weft_sums_print(const weft_session *session, int width, FILE *to) {
     static const char *const names[] = {"ordered", "tree", "fast"};
-    const weft_stage *stage = &session->engine->plan.train;
-    const weft_strategy_job *job = &stage->job->spec.view;
-    (void)fprintf(to, "%-*sof leaf gradients: %s, %s%s; ", width, "sums", names[job->reduce],
-                  job->reduce_dtype == WEFT_F32 ? "" : "each leaf rounded to ", weft_dtype_name(job->reduce_dtype));
-    if (stage->coverage.covered) (void)fprintf(to, "covered by the contract of equal bits\n");
-    else (void)fprintf(to, "not covered by the contract of equal bits: %s\n", stage->coverage.why);
+    const weft_mode_plan *mode_plan = &session->engine->plan.train;
+    const weft_strategy_job *job = &mode_plan->job->spec.view;
+    (void)fprintf(to, "%-*sof micro-batch gradients: %s, %s%s; ", width, "sums", names[job->reduce],
+                  job->reduce_dtype == WEFT_F32 ? "" : "each micro-batch rounded to ",
+                  weft_dtype_name(job->reduce_dtype));
+    if (mode_plan->coverage.covered) (void)fprintf(to, "covered by the contract of equal bits\n");
+    else (void)fprintf(to, "not covered by the contract of equal bits: %s\n", mode_plan->coverage.why);
 }

@@ -194,7 +194,7 @@ weft_status weft_engine_meet(weft_engine *engine, weft_error *err) {
 static weft_status take_lines(weft_engine *engine, weft_error *err) {
     int64_t bytes[WEFT_N_ACCOUNT_LINES];
     memcpy(bytes, engine->plan.bytes.line, sizeof bytes);
-    bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_POST] = bytes[WEFT_ACCOUNT_DATA] = 0;
+    bytes[WEFT_ACCOUNT_SNAPSHOT] = bytes[WEFT_ACCOUNT_CONTROL] = bytes[WEFT_ACCOUNT_DATA] = 0;
     weft_account_note(&engine->account, WEFT_ACCOUNT_DATA,
                       engine->plan.bytes.line[WEFT_ACCOUNT_DATA] - engine->account.taken[WEFT_ACCOUNT_DATA]);
     return weft_account_open(&engine->account, bytes, err);

@@ -68,7 +68,7 @@ weft_status weft_model_save(const weft_engine *engine, const char *directory, co
  * names what is wrong; one that cannot be read is an error. WEFT_E_USER: there is none. peers: the ranks, which share
  * the work; NULL: this one alone. [collective] */
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
-                                   const weft_peers *peers, const weft_host *host, weft_error *err);
+                                   const weft_process_group *peers, const weft_host *host, weft_error *err);
 
 /* What weft_checkpoint_restore would refuse for its model or its facts, before any memory is taken. [collective] */
 weft_status weft_checkpoint_judge(const weft_engine *engine, const char *path, const weft_identities *identities,

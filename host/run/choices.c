@@ -1,7 +1,7 @@
 /* host/run/choices.c: see choices.h. */
 #include "run/choices.h"
 
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
@@ -53,33 +53,34 @@ static weft_status add_own(weft_choices *self, const weft_device_choices *table,
 }
 
 /* What rank `from` needs and nobody before it did. A failure of the exchange itself is left as it is. */
-static weft_status add_of_rank(weft_choices *all, const weft_choices *own, const weft_peers *peers, int32_t from,
-                               int32_t n, weft_error *err) {
+static weft_status add_of_rank(weft_choices *all, const weft_choices *own, const weft_process_group *peers,
+                               int32_t from, int32_t n, weft_error *err) {
     weft_device_choice *rows = calloc((size_t)n + 1, sizeof *rows);
     weft_status status = WEFT_OK;
     bool shared = false;
     if (rows == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what rank %d's device chooses", from);
     else if (peers->rank == from && n > 0) memcpy(rows, own->items, (size_t)n * sizeof *rows);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK && n > 0)
         status = peers->share(peers->context, rows, (int64_t)n * (int64_t)sizeof *rows, from, err);
     shared = status == WEFT_OK;
     for (int32_t i = 0; i < n && status == WEFT_OK; i++)
         if (find_key(all, rows[i].key) == NULL) status = weft_choices_add(all, &rows[i], err);
     free(rows);
-    return shared ? weft_peers_agree(peers, status, err) : status;
+    return shared ? weft_process_group_agree(peers, status, err) : status;
 }
 
-static weft_status collect(weft_choices *all, const weft_choices *own, const weft_peers *peers, weft_error *err) {
+static weft_status collect(weft_choices *all, const weft_choices *own, const weft_process_group *peers,
+                           weft_error *err) {
     int32_t *counts = NULL;
     weft_status status = WEFT_OK;
-    if (weft_peers_alone(peers)) {
+    if (weft_process_group_is_single(peers)) {
         for (int32_t i = 0; i < own->n && status == WEFT_OK; i++) status = weft_choices_add(all, &own->items[i], err);
         return status;
     }
     counts = calloc((size_t)peers->world, sizeof *counts);
     if (counts == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d ranks", (int)peers->world);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->gather(peers->context, counts, own->n, err);
     for (int32_t r = 0; r < peers->world && status == WEFT_OK; r++)
         status = add_of_rank(all, own, peers, r, counts[r], err);
@@ -121,13 +122,14 @@ static weft_status take_all(const weft_choices *all, const weft_device_choices *
 static weft_status decide(weft_choices *all, const weft_device_choices *table, const weft_chooser *by,
                           weft_error *err) {
     weft_status status = WEFT_OK;
-    if (table != NULL && weft_peers_first(by->peers)) status = choose_all(all, table, by, err);
-    status = weft_peers_agree(by->peers, status, err);
+    if (table != NULL && weft_process_group_is_rank_0(by->peers)) status = choose_all(all, table, by, err);
+    status = weft_process_group_agree(by->peers, status, err);
     if (status == WEFT_OK && all->n > 0)
-        status = weft_peers_share(by->peers, all->items, (int64_t)all->n * (int64_t)sizeof *all->items, err);
+        status =
+            weft_process_group_broadcast(by->peers, all->items, (int64_t)all->n * (int64_t)sizeof *all->items, err);
     if (status != WEFT_OK) return status;
     if (table != NULL) status = take_all(all, table, by, err);
-    return weft_peers_agree(by->peers, status, err);
+    return weft_process_group_agree(by->peers, status, err);
 }
 
 weft_status weft_choices_settle(weft_choices *self, const weft_chooser *by, weft_error *err) {
@@ -135,7 +137,7 @@ weft_status weft_choices_settle(weft_choices *self, const weft_chooser *by, weft
     weft_choices own = {0}, all = {0};
     weft_status status = find_table(&table, by, err);
     if (status == WEFT_OK && table != NULL) status = add_own(&own, table, by->device, err);
-    status = weft_peers_agree(by->peers, status, err);
+    status = weft_process_group_agree(by->peers, status, err);
     if (status == WEFT_OK) status = collect(&all, &own, by->peers, err);
     if (status == WEFT_OK) status = decide(&all, table, by, err);
     weft_choices_clear(&own);

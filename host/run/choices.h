@@ -2,7 +2,7 @@
 #ifndef WEFT_HOST_RUN_CHOICES_H
 #define WEFT_HOST_RUN_CHOICES_H
 
-#include "model/peers.h"
+#include "model/process_group.h"
 #include <weft/choices.h>
 
 typedef struct weft_choices {
@@ -13,7 +13,7 @@ typedef struct weft_choices {
 typedef struct weft_chooser {
     const weft_device_plugin *kernels;
     weft_device *device;
-    const weft_peers *peers; /* NULL: alone */
+    const weft_process_group *peers; /* NULL: alone */
 } weft_chooser;
 
 /* All that any rank has asked its device for so far: a value for each, the same on all ranks. Replaces what is in

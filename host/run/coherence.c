@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "base/words.h"
 #include "base/safetensors.h"
-#include "program/answered.h"
+#include "program/plugin_answers.h"
 #include "run/facts.h"
 #include "run/files.h"
 
@@ -57,21 +57,21 @@ static weft_status add_run(weft_facts *facts, const weft_run *run, const weft_de
 }
 
 /* Facts that are ready on this rank, unless something failed; then nothing is compared, on no rank. */
-static weft_status compare_facts(const weft_peers *peers, weft_facts *facts, weft_status status, const char *what,
-                                 weft_error *err) {
-    if (weft_peers_alone(peers)) return status;
-    status = weft_peers_agree(peers, status, err);
+static weft_status compare_facts(const weft_process_group *peers, weft_facts *facts, weft_status status,
+                                 const char *what, weft_error *err) {
+    if (weft_process_group_is_single(peers)) return status;
+    status = weft_process_group_agree(peers, status, err);
     return status == WEFT_OK ? weft_facts_compare(facts, peers, what, err) : status;
 }
 
-const weft_peers *weft_coherence_peers(const weft_engine *engine) {
-    return engine->own_platform == NULL ? NULL : &engine->peers;
+const weft_process_group *weft_coherence_peers(const weft_engine *engine) {
+    return engine->own_process_context == NULL ? NULL : &engine->peers;
 }
 
-weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, const weft_device_info *device,
+weft_status weft_coherence_run(const weft_process_group *peers, const weft_run *run, const weft_device_info *device,
                                weft_status status, weft_error *err) {
     weft_facts facts = {0};
-    if (weft_peers_alone(peers)) return status;
+    if (weft_process_group_is_single(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) status = add_run(&facts, run, device, err);
     status = compare_facts(peers, &facts, status, "host, plugins, configuration or device", err);
@@ -81,11 +81,11 @@ weft_status weft_coherence_run(const weft_peers *peers, const weft_run *run, con
 
 /* ---- model and data ---- */
 
-weft_status weft_coherence_data(const weft_peers *peers, const weft_declared *declared, uint64_t rows,
+weft_status weft_coherence_data(const weft_process_group *peers, const weft_declared *declared, uint64_t rows,
                                 weft_status status, weft_error *err) {
     weft_facts facts = {0};
     char hex[65];
-    if (weft_peers_alone(peers)) return status;
+    if (weft_process_group_is_single(peers)) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) {
         weft_facts_add(&facts, "the rows of the data", "%016" PRIx64, rows);
@@ -97,13 +97,14 @@ weft_status weft_coherence_data(const weft_peers *peers, const weft_declared *de
     return status;
 }
 
-weft_status weft_coherence_weights(const weft_peers *peers, const weft_run *run, weft_status status, weft_error *err) {
+weft_status weft_coherence_weights(const weft_process_group *peers, const weft_run *run, weft_status status,
+                                   weft_error *err) {
     weft_facts facts = {0};
     weft_safetensors *files = NULL;
-    if (weft_peers_alone(peers) || run->settings.model.start == WEFT_START_FRESH) return status;
+    if (weft_process_group_is_single(peers) || run->settings.model.start == WEFT_START_FRESH) return status;
     if (status == WEFT_OK) status = weft_facts_begin(&facts, err);
     if (status == WEFT_OK) status = weft_safetensors_open_directory(&files, run->settings.model.path, err);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = weft_files_add(&facts, peers, files->files, files->n_files, err);
     if (status == WEFT_OK) status = weft_facts_compare(&facts, peers, "the model's weights", err);
     weft_safetensors_close(files);
@@ -125,7 +126,7 @@ static int32_t find_other(const int32_t *numbers, int32_t world, int32_t *n) {
 }
 
 /* first: rank 0's answers; rank 0 has the sentence. [collective] */
-static weft_status tell_other(const weft_peers *peers, const weft_plan *plan, const weft_plan_answers *first,
+static weft_status tell_other(const weft_process_group *peers, const weft_plan *plan, const weft_plan_answers *first,
                               const int32_t *numbers, weft_error *err) {
     int32_t n = 0;
     const int32_t other = find_other(numbers, peers->world, &n);
@@ -137,7 +138,7 @@ static weft_status tell_other(const weft_peers *peers, const weft_plan *plan, co
     if (status != WEFT_OK) return status;
     (void)snprintf(here, sizeof here, "on rank %d", (int)other);
     if (n > 1) weft_words_append(here, sizeof here, " and %d more", (int)n - 1);
-    status = weft_answers_blame(plan, numbers[other] - 1, here, &theirs, "on rank 0", first, err);
+    status = weft_answers_report_difference(plan, numbers[other] - 1, here, &theirs, "on rank 0", first, err);
     if (err != NULL) weft_words_append(err->text, sizeof err->text, "; nothing was trained");
     if (peers->rank == 0) return status;
     if (err != NULL) {
@@ -147,18 +148,18 @@ static weft_status tell_other(const weft_peers *peers, const weft_plan *plan, co
     return WEFT_E_PEER;
 }
 
-weft_status weft_coherence_answers(const weft_peers *peers, const weft_engine *engine, weft_status status,
+weft_status weft_coherence_answers(const weft_process_group *peers, const weft_engine *engine, weft_status status,
                                    weft_error *err) {
     weft_plan_answers first = {0};
     int32_t part = 0, *numbers = NULL;
-    if (weft_peers_alone(peers)) return status;
+    if (weft_process_group_is_single(peers)) return status;
     numbers = calloc((size_t)peers->world, sizeof *numbers);
     if (status == WEFT_OK && numbers == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d ranks", (int)peers->world);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status != WEFT_OK) goto done;
     if (peers->rank == 0) first = engine->plan.answers;
-    status = weft_peers_share(peers, &first, (int64_t)sizeof first, err);
+    status = weft_process_group_broadcast(peers, &first, (int64_t)sizeof first, err);
     if (status != WEFT_OK) goto done;
     part = weft_answers_part(&first, &engine->plan.answers);
     status = peers->gather(peers->context, numbers, part < WEFT_N_ANSWERS ? 1 + part : 0, err);

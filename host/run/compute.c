@@ -3,7 +3,7 @@
 
 #include "model/convert.h"
 #include "program/copies.h"
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>

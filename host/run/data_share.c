@@ -1,7 +1,7 @@
 /* host/run/data_share.c: see data_share.h. */
 #include "run/data_share.h"
 
-#include "launch/pulse.h"
+#include "launch/heartbeat.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -90,10 +90,10 @@ static weft_status fill_file(const table *self, weft_share_make *make, void *con
 }
 
 static void wait_for_maker(const table *self) {
-    weft_pulse_wait();
+    weft_heartbeat_wait();
     while (flock(self->file, LOCK_SH) != 0 && errno == EINTR) {
     }
-    weft_pulse_go();
+    weft_heartbeat_go();
 }
 
 /* Opens the maker's file. Returns errno, 0: it is open. */
@@ -101,7 +101,7 @@ static int32_t open_file(table *self) {
     char path[64];
     struct stat info;
     mark found = {.number = 0};
-    weft_pulse_path(path, sizeof path, self->pids[self->maker], self->files[self->maker]);
+    weft_heartbeat_path(path, sizeof path, self->pids[self->maker], self->files[self->maker]);
     if (stat(path, &info) != 0) return errno;
     if (!S_ISREG(info.st_mode)) return ESTALE; /* of another process by this number */
     self->file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -134,11 +134,11 @@ static weft_status map_file(weft_data_share *self, int file, const void **bytes,
 /* True if every rank is in weft_data_share_make, or this one is alone. Once one is not, all end with the lowest rank's
  * failure. */
 static weft_status meet(weft_data_share *self, bool is_making, weft_status status, weft_error *err) {
-    const weft_peers *peers = self->peers;
+    const weft_process_group *peers = self->peers;
     weft_error own = WEFT_ERROR_INIT;
     weft_status failed = WEFT_OK;
     int32_t n = 0;
-    if (weft_peers_alone(peers)) return status;
+    if (weft_process_group_is_single(peers)) return status;
     failed = peers->gather(peers->context, peers->codes, is_making, &own);
     if (failed != WEFT_OK) {
         self->has_ended = true;
@@ -150,21 +150,21 @@ static weft_status meet(weft_data_share *self, bool is_making, weft_status statu
     if (n == peers->world) return WEFT_OK;
     self->has_ended = true;
     if (n == 0) return status;
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status != WEFT_OK) return status;
     return weft_error_set(err, WEFT_E_PLUGIN, "%d of %d ranks call share in create: all have to, or none", (int)n,
                           (int)peers->world);
 }
 
 static weft_status gather(const weft_data_share *self, int32_t *out, int32_t mine, weft_error *err) {
-    if (!weft_peers_alone(self->peers)) return self->peers->gather(self->peers->context, out, mine, err);
+    if (!weft_process_group_is_single(self->peers)) return self->peers->gather(self->peers->context, out, mine, err);
     *out = mine;
     return WEFT_OK;
 }
 
 static void log_failures(const weft_data_share *self, const table *ranks) {
-    const int32_t world = weft_peers_alone(self->peers) ? 1 : self->peers->world;
-    for (int32_t rank = 0; rank < world && weft_peers_first(self->peers); rank++)
+    const int32_t world = weft_process_group_is_single(self->peers) ? 1 : self->peers->world;
+    for (int32_t rank = 0; rank < world && weft_process_group_is_rank_0(self->peers); rank++)
         if (ranks->errors[rank] != 0)
             weft_log(self->host, WEFT_LOG_WARN,
                      "rank %d cannot map the data that another rank of its machine makes (%s): it makes a copy of its "
@@ -174,13 +174,13 @@ static void log_failures(const weft_data_share *self, const table *ranks) {
 
 /* Opens the files of all machines' makers. Afterwards each rank has a file, which it makes or waits for. */
 static weft_status open_files(weft_data_share *self, table *ranks, weft_error *err) {
-    const int32_t rank = weft_peers_alone(self->peers) ? 0 : self->peers->rank;
+    const int32_t rank = weft_process_group_is_single(self->peers) ? 0 : self->peers->rank;
     int32_t error = 0;
     weft_status status = gather(self, ranks->nodes, self->node, err);
     if (status != WEFT_OK) return status;
     while (ranks->nodes[ranks->maker] != self->node) ranks->maker++;
     if (ranks->maker == rank) status = make_file(ranks, err);
-    status = weft_peers_agree(self->peers, status, err);
+    status = weft_process_group_agree(self->peers, status, err);
     if (status == WEFT_OK) status = gather(self, ranks->pids, (int32_t)getpid(), err);
     if (status == WEFT_OK) status = gather(self, ranks->files, ranks->file, err);
     if (status == WEFT_OK) status = gather(self, ranks->numbers, ranks->own.number, err);
@@ -189,12 +189,12 @@ static weft_status open_files(weft_data_share *self, table *ranks, weft_error *e
     if (status != WEFT_OK) return status;
     log_failures(self, ranks);
     self->is_apart = error != 0;
-    return weft_peers_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
+    return weft_process_group_agree(self->peers, error != 0 ? make_file(ranks, err) : WEFT_OK, err);
 }
 
 weft_status weft_data_share_make(weft_data_share *self, weft_share_make *make, void *context, const void **bytes,
                                  size_t *n, weft_error *err) {
-    const size_t world = weft_peers_alone(self->peers) ? 1 : (size_t)self->peers->world;
+    const size_t world = weft_process_group_is_single(self->peers) ? 1 : (size_t)self->peers->world;
     int32_t *numbers = calloc(5 * world, sizeof *numbers);
     table ranks = {.file = -1};
     weft_status status = WEFT_OK;
@@ -215,7 +215,7 @@ weft_status weft_data_share_make(weft_data_share *self, weft_share_make *make, v
     if (status == WEFT_OK) {
         if (ranks.makes) status = fill_file(&ranks, make, context, err);
         else wait_for_maker(&ranks);
-        status = weft_peers_agree(self->peers, status, err);
+        status = weft_process_group_agree(self->peers, status, err);
         if (status == WEFT_OK) status = map_file(self, ranks.file, bytes, n, err);
     }
     if (ranks.file >= 0) (void)close(ranks.file);

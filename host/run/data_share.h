@@ -6,11 +6,11 @@
 #ifndef WEFT_HOST_RUN_DATA_SHARE_H
 #define WEFT_HOST_RUN_DATA_SHARE_H
 
-#include "model/peers.h"
+#include "model/process_group.h"
 #include <weft/data.h>
 
 typedef struct weft_data_share {
-    const weft_peers *peers; /* all ranks; NULL: this one only */
+    const weft_process_group *peers; /* all ranks; NULL: this one only */
     const weft_host *host;
     int32_t node;    /* machine of this rank */
     bool is_called;  /* weft_data_share_make was called */

@@ -1,7 +1,7 @@
 /* host/run/engine.c: see engine.h. Opening and closing; memory is in buffers.c. */
 #include "run/engine.h"
 
-#include "run/judge_optimizer.h"
+#include "run/validate_optimizer.h"
 #include "program/make_plan.h"
 #include "program/states.h"
 #include "plugin/call.h"
@@ -23,8 +23,8 @@ weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err) {
                               weft_plugin_call_made(&call, status, engine->optimizer, err), err);
     if (status == WEFT_OK)
         status = weft_plugin_blame(engine->optimizer_plugin,
-                                   weft_optimizer_judge(&facts, engine->optimizer_plugin, engine->optimizer,
-                                                        part->loaded->plugin->id, err),
+                                   weft_optimizer_validate(&facts, engine->optimizer_plugin, engine->optimizer,
+                                                           part->loaded->plugin->id, err),
                                    err);
     if (status != WEFT_OK) return status;
     memcpy(engine->plan.states, facts.states, sizeof facts.states);
@@ -44,13 +44,13 @@ bool weft_engine_lr(const weft_engine *engine, double *out) {
     return true;
 }
 
-static void take_seat(weft_engine *engine, const weft_seat *seat) {
-    engine->kernels = seat->platform->kernels;
-    engine->device = seat->platform->device;
-    engine->device_info = seat->platform->device_info;
+static void take_rank_span(weft_engine *engine, const weft_rank_span *rank_span) {
+    engine->kernels = rank_span->process_context->kernels;
+    engine->device = rank_span->process_context->device;
+    engine->device_info = rank_span->process_context->device_info;
     engine->account.kernels = engine->kernels;
     engine->account.device = engine->device;
-    weft_ranks_take(&engine->ranks, seat);
+    weft_ranks_take(&engine->ranks, rank_span);
     engine->plan.rank = engine->ranks.rank;
     engine->plan.world = engine->ranks.world;
     engine->plan.nodes = engine->ranks.info.nodes;
@@ -58,29 +58,30 @@ static void take_seat(weft_engine *engine, const weft_seat *seat) {
 }
 
 /* Who the ranks are, and how they speak to each other. */
-static weft_status meet_ranks(weft_engine *engine, const weft_seat *seat, weft_error *err) {
+static weft_status meet_ranks(weft_engine *engine, const weft_rank_span *rank_span, weft_error *err) {
     weft_status status = WEFT_OK;
-    if (seat != NULL) take_seat(engine, seat);
+    if (rank_span != NULL) take_rank_span(engine, rank_span);
     else {
-        weft_seat whole = {0};
-        status = weft_platform_open(&engine->own_platform, engine->plan.run, err);
+        weft_rank_span whole = {0};
+        status = weft_process_context_open(&engine->own_process_context, engine->plan.run, err);
         if (status != WEFT_OK) return status;
-        whole = weft_platform_seat(engine->own_platform);
-        take_seat(engine, &whole);
+        whole = weft_process_context_rank_span(engine->own_process_context);
+        take_rank_span(engine, &whole);
     }
-    status = weft_post_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
-    weft_account_note(&engine->account, WEFT_ACCOUNT_POST, engine->post.bytes);
-    if (status == WEFT_OK && engine->own_platform != NULL && engine->ranks.comm != NULL)
+    status =
+        weft_control_channel_open(&engine->post, &engine->peers, &engine->ranks, engine->kernels, engine->device, err);
+    weft_account_note(&engine->account, WEFT_ACCOUNT_CONTROL, engine->post.bytes);
+    if (status == WEFT_OK && engine->own_process_context != NULL && engine->ranks.comm != NULL)
         status = weft_guard_arrange(&engine->peers, &engine->ranks.info, err);
     return status;
 }
 
-weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err) {
+weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_rank_span *rank_span, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_engine *engine = calloc(1, sizeof *engine);
     if (engine == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the engine");
     status = weft_plan_open(&engine->plan, run, err);
-    if (status == WEFT_OK) status = meet_ranks(engine, seat, err);
+    if (status == WEFT_OK) status = meet_ranks(engine, rank_span, err);
     if (status == WEFT_OK) {
         *out = engine;
         return WEFT_OK;
@@ -100,9 +101,9 @@ weft_chooser weft_engine_chooser(const weft_engine *engine) {
 }
 
 void weft_engine_give_up(weft_engine *engine) {
-    weft_platform *platform = engine == NULL ? NULL : engine->ranks.platform;
-    if (platform != NULL && (engine->failed || engine->post.broken || platform->broken))
-        weft_platform_abandon(platform);
+    weft_process_context *process_context = engine == NULL ? NULL : engine->ranks.process_context;
+    if (process_context != NULL && (engine->failed || engine->post.broken || process_context->broken))
+        weft_process_context_abandon(process_context);
 }
 
 void weft_engine_close(weft_engine *engine) {
@@ -110,9 +111,9 @@ void weft_engine_close(weft_engine *engine) {
     weft_engine_give_up(engine);
     weft_engine_release(engine);
     if (engine->optimizer != NULL) WEFT_PLUGIN_TELL(engine->optimizer_plugin, destroy, engine->optimizer);
-    weft_post_close(&engine->post, &engine->peers);
+    weft_control_channel_close(&engine->post, &engine->peers);
     weft_ranks_leave(&engine->ranks);
-    weft_platform_close(engine->own_platform, engine->failed || engine->post.broken);
+    weft_process_context_close(engine->own_process_context, engine->failed || engine->post.broken);
     weft_choices_clear(&engine->choices);
     weft_plan_close(&engine->plan);
     free(engine);

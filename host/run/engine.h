@@ -1,17 +1,17 @@
 /* host/run/engine.h: a run's engine, opened, prepared and filled.
  *
- * It is made in steps: `open` takes a seat and declares the model; the optimizer is opened; `prepare` makes the plan,
- * which takes no memory of the device; `allocate` takes exactly what was planned; `load` fills it. Between the steps
- * the ranks compare what must be alike, which is the caller's affair (run/opening.h). */
+ * It is made in steps: `open` takes a rank span and declares the model; the optimizer is opened; `prepare` makes the
+ * plan, which takes no memory of the device; `allocate` takes exactly what was planned; `load` fills it. Between the
+ * steps the ranks compare what must be alike, which is the caller's affair (run/opening.h). */
 #ifndef WEFT_HOST_RUN_ENGINE_H
 #define WEFT_HOST_RUN_ENGINE_H
 
 #include "run/buffers.h"
 #include "run/fetch.h"
 
-/* Model, layout and device in a seat of a platform, which must outlive the engine; NULL: in a platform of its own,
- * whose watchers are arranged. Enough for weft_model_info and names. */
-weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err);
+/* Model, layout and device in a rank span of a process context, which must outlive the engine; NULL: in a process
+ * context of its own, whose watchers are arranged. Enough for weft_model_info and names. */
+weft_status weft_engine_open(weft_engine **out, const weft_run *run, const weft_rank_span *rank_span, weft_error *err);
 /* The run's optimizer, if it has one. Before prepare. */
 weft_status weft_engine_open_optimizer(weft_engine *engine, weft_error *err);
 /* Graphs, programs (checked, placed, priced) and the plan of bytes. */

@@ -133,15 +133,15 @@ static void print_lines(FILE *file, const char *lines, const char *ranks) {
 /* ---- among ranks ---- */
 
 /* Rank 0's text on every rank, as a copy to free. */
-static weft_status share_first(char **out, const weft_facts *self, const weft_peers *peers, weft_error *err) {
+static weft_status share_first(char **out, const weft_facts *self, const weft_process_group *peers, weft_error *err) {
     int64_t bytes = (int64_t)self->bytes + 1;
-    weft_status status = weft_peers_share(peers, &bytes, (int64_t)sizeof bytes, err);
+    weft_status status = weft_process_group_broadcast(peers, &bytes, (int64_t)sizeof bytes, err);
     if (status != WEFT_OK) return status;
     *out = calloc(1, (size_t)bytes);
     if (*out == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks compare");
     else if (peers->rank == 0) memcpy(*out, self->text, (size_t)bytes);
-    status = weft_peers_agree(peers, status, err);
-    return status == WEFT_OK ? weft_peers_share(peers, *out, bytes, err) : status;
+    status = weft_process_group_agree(peers, status, err);
+    return status == WEFT_OK ? weft_process_group_broadcast(peers, *out, bytes, err) : status;
 }
 
 /* A number for a text, which is alike for texts that are; 0: an empty one. */
@@ -172,7 +172,7 @@ static bool seen_before(const int32_t *numbers, int32_t rank) {
 }
 
 /* One differing rank's lines, on rank 0's stderr. */
-static weft_status show_difference(const char *own, const weft_peers *peers, int32_t rank, const char *ranks,
+static weft_status show_difference(const char *own, const weft_process_group *peers, int32_t rank, const char *ranks,
                                    weft_error *err) {
     int64_t bytes = (int64_t)strlen(own) + 1;
     char *text = NULL;
@@ -181,15 +181,15 @@ static weft_status show_difference(const char *own, const weft_peers *peers, int
     text = calloc(1, (size_t)bytes);
     if (text == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what differs among ranks");
     else if (peers->rank == rank) memcpy(text, own, (size_t)bytes);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->share(peers->context, text, bytes, rank, err);
     if (status == WEFT_OK && peers->rank == 0) print_lines(stderr, text, ranks);
     free(text);
     return status;
 }
 
-static weft_status judge_facts(const char *own, const weft_peers *peers, const int32_t *numbers, const char *what,
-                               weft_error *err) {
+static weft_status judge_facts(const char *own, const weft_process_group *peers, const int32_t *numbers,
+                               const char *what, weft_error *err) {
     char ranks[80];
     int32_t shown = 0;
     weft_status status = WEFT_OK;
@@ -206,23 +206,23 @@ static weft_status judge_facts(const char *own, const weft_peers *peers, const i
     return WEFT_E_PEER;
 }
 
-weft_status weft_facts_compare(weft_facts *self, const weft_peers *peers, const char *what, weft_error *err) {
+weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers, const char *what, weft_error *err) {
     char *first = NULL, *own = NULL;
     int32_t number = 0, *numbers = NULL;
     weft_status status = WEFT_OK;
     if (fclose(self->file) != 0 || self->failed)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory for what ranks compare");
     self->file = NULL;
-    status = weft_peers_agree(peers, status, err);
-    if (weft_peers_alone(peers) || status != WEFT_OK) goto done;
+    status = weft_process_group_agree(peers, status, err);
+    if (weft_process_group_is_single(peers) || status != WEFT_OK) goto done;
     numbers = calloc((size_t)peers->world, sizeof *numbers);
     if (numbers == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for %d ranks", (int)peers->world);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = share_first(&first, self, peers, err);
     if (status != WEFT_OK) goto done;
     status = list_differences_of(&own, first, self->text, err);
     if (status == WEFT_OK) status = number_of(&number, own, err);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = peers->gather(peers->context, numbers, number, err);
     if (status == WEFT_OK) status = judge_facts(own, peers, numbers, what, err);
 done:

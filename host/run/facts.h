@@ -5,7 +5,7 @@
 #ifndef WEFT_HOST_RUN_FACTS_H
 #define WEFT_HOST_RUN_FACTS_H
 
-#include "model/peers.h"
+#include "model/process_group.h"
 
 #include <stdio.h>
 
@@ -23,6 +23,6 @@ void weft_facts_drop(weft_facts *self); /* a zeroed one is fine */
 
 /* Compares all ranks' facts, to which none can be added then. Where they differ rank 0 prints the differences to stderr
  * and has the sentence; the other ranks fail without one. what: "its plugins or its configuration". [collective] */
-weft_status weft_facts_compare(weft_facts *self, const weft_peers *peers, const char *what, weft_error *err);
+weft_status weft_facts_compare(weft_facts *self, const weft_process_group *peers, const char *what, weft_error *err);
 
 #endif

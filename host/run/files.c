@@ -69,21 +69,24 @@ static weft_status list_own(listing *out, const weft_tensor_file *files, int32_t
 }
 
 /* Rank 0's list on every rank. */
-static weft_status share_first(listing *out, const listing *own, const weft_peers *peers, weft_error *err) {
+static weft_status share_first(listing *out, const listing *own, const weft_process_group *peers, weft_error *err) {
     weft_status status = WEFT_OK;
     out->n = own->n;
-    status = weft_peers_share(peers, &out->n, (int64_t)sizeof out->n, err);
+    status = weft_process_group_broadcast(peers, &out->n, (int64_t)sizeof out->n, err);
     if (status != WEFT_OK) return status;
     out->files = calloc((size_t)out->n + 1, sizeof *out->files);
     if (out->files == NULL)
         status = weft_error_set(err, WEFT_E_MEMORY, "no memory to compare %lld files", (long long)out->n);
     else if (peers->rank == 0) memcpy(out->files, own->files, (size_t)out->n * sizeof *out->files);
-    status = weft_peers_agree(peers, status, err);
-    return status == WEFT_OK ? weft_peers_share(peers, out->files, out->n * (int64_t)sizeof *out->files, err) : status;
+    status = weft_process_group_agree(peers, status, err);
+    return status == WEFT_OK
+               ? weft_process_group_broadcast(peers, out->files, out->n * (int64_t)sizeof *out->files, err)
+               : status;
 }
 
 /* Which of rank 0's files are to be hashed, by it and by whom `hashed` says so in its own list. */
-static weft_status choose_files_to_hash(listing *first, listing *own, const weft_peers *peers, weft_error *err) {
+static weft_status choose_files_to_hash(listing *first, listing *own, const weft_process_group *peers,
+                                        weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < first->n && status == WEFT_OK; i++) {
         const int64_t at = find_file(own, first->files[i].name);
@@ -91,7 +94,7 @@ static weft_status choose_files_to_hash(listing *first, listing *own, const weft
         bool same = true;
         if (mine != NULL && mine->bytes == first->files[i].bytes) /* other sizes need no reading to differ */
             mine->hashed = !is_same_file(mine, &first->files[i]);
-        status = weft_peers_all(peers, &same, mine == NULL || mine->hashed == 0, err);
+        status = weft_process_group_all_true(peers, &same, mine == NULL || mine->hashed == 0, err);
         first->files[i].hashed = !same;
         if (peers->rank == 0) own->files[i].hashed = !same;
     }
@@ -107,26 +110,26 @@ static weft_status hash_own(listing *own, const weft_tensor_file *files, weft_er
 }
 
 /* Rank 0's hashes; they count for who has its file, too. */
-static weft_status take_hashes(listing *first, listing *own, const weft_peers *peers, weft_error *err) {
+static weft_status take_hashes(listing *first, listing *own, const weft_process_group *peers, weft_error *err) {
     weft_status status = WEFT_OK;
     for (int64_t i = 0; i < first->n && status == WEFT_OK; i++) {
         const int64_t at = find_file(own, first->files[i].name);
         if (first->files[i].hashed == 0) continue;
         if (peers->rank == 0) memcpy(first->files[i].hex, own->files[i].hex, sizeof first->files[i].hex);
-        status = weft_peers_share(peers, first->files[i].hex, (int64_t)sizeof first->files[i].hex, err);
+        status = weft_process_group_broadcast(peers, first->files[i].hex, (int64_t)sizeof first->files[i].hex, err);
         if (status == WEFT_OK && at >= 0 && is_same_file(&own->files[at], &first->files[i]))
             memcpy(own->files[at].hex, first->files[i].hex, sizeof own->files[at].hex);
     }
     return status;
 }
 
-weft_status weft_files_add(weft_facts *facts, const weft_peers *peers, const weft_tensor_file *files, int32_t n,
+weft_status weft_files_add(weft_facts *facts, const weft_process_group *peers, const weft_tensor_file *files, int32_t n,
                            weft_error *err) {
     listing own = {0}, first = {0};
-    weft_status status = weft_peers_agree(peers, list_own(&own, files, n, err), err);
+    weft_status status = weft_process_group_agree(peers, list_own(&own, files, n, err), err);
     if (status == WEFT_OK) status = share_first(&first, &own, peers, err);
     if (status == WEFT_OK) status = choose_files_to_hash(&first, &own, peers, err);
-    if (status == WEFT_OK) status = weft_peers_agree(peers, hash_own(&own, files, err), err);
+    if (status == WEFT_OK) status = weft_process_group_agree(peers, hash_own(&own, files, err), err);
     if (status == WEFT_OK) status = take_hashes(&first, &own, peers, err);
     for (int64_t i = 0; i < own.n && status == WEFT_OK; i++)
         weft_facts_add(facts, own.files[i].name, "%lld bytes%s%s", (long long)own.files[i].bytes,

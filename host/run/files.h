@@ -12,7 +12,7 @@
 
 /* A fact of each file, under its name without its directory: its size, and its SHA-256 where some rank has another file
  * than rank 0. files: those of this rank, open. [collective] */
-weft_status weft_files_add(weft_facts *facts, const weft_peers *peers, const weft_tensor_file *files, int32_t n,
+weft_status weft_files_add(weft_facts *facts, const weft_process_group *peers, const weft_tensor_file *files, int32_t n,
                            weft_error *err);
 
 #endif

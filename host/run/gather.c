@@ -4,7 +4,7 @@
 #include "program/gathered.h"
 #include "plugin/enter.h"
 #include "run/bind.h"
-#include "run/flight.h"
+#include "run/in_flight.h"
 
 /* This rank's shard, rounded into its own row of the image, and its gains into their row. */
 static weft_status round_shard(weft_stepper *self, weft_stream *stream, const weft_gathered_part *p, weft_ref slot,
@@ -31,7 +31,7 @@ static weft_status round_shard(weft_stepper *self, weft_stream *stream, const we
 
 /* A GATHER that has begun. */
 typedef struct gathering {
-    const weft_event *event;
+    const weft_instruction *instruction;
     weft_planned_exchange planned;
     weft_stream *stream;
     weft_ref slot;
@@ -39,10 +39,10 @@ typedef struct gathering {
 
 /* A row of each rank's to all, `to` being where they come to lie. */
 static weft_status start_rows(weft_stepper *self, const gathering *g, int which, weft_transfer *rows, weft_error *err) {
-    const weft_transfer planned = weft_flight_transfer(self, &g->planned);
+    const weft_transfer planned = weft_in_flight_transfer(self, &g->planned);
     rows->group = planned.group;
     rows->stream = g->stream;
-    return weft_flight_set_out(self, g->event, which, g->planned.way, rows, err);
+    return weft_in_flight_set_out(self, g->instruction, which, g->planned.way, rows, err);
 }
 
 /* The group's image: rounded here first, or straight from where it is stored. Blocks go as bytes. */
@@ -72,17 +72,18 @@ static weft_status start_gains(weft_stepper *self, const gathering *g, const wef
     return start_rows(self, g, which, &gains, err);
 }
 
-weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err) {
+weft_status weft_gather_start(weft_stepper *self, const weft_instruction *instruction, int32_t slot, weft_error *err) {
     const weft_plan *plan = &self->engine->plan;
-    const weft_job_spec *job = &self->stage->job->spec;
-    gathering g = {.event = event, .planned = weft_exchange_plan(plan, job, event, self->engine->ranks.rank)};
+    const weft_job_spec *job = &self->mode_plan->job->spec;
+    gathering g = {.instruction = instruction,
+                   .planned = weft_exchange_plan(plan, job, instruction, self->engine->ranks.rank)};
     weft_status status = WEFT_OK;
     weft_gathered_part parts[WEFT_UNIT_GROUPS];
     if (slot < 0) return WEFT_OK; /* it lies here whole */
     g.slot = weft_step_slot(self, slot).ref;
-    weft_trace_use(self->trace, slot, weft_gathered_layout(plan, &g.planned.cut, event->unit, parts));
-    status = weft_flight_depart(self, event, &g.stream, err);
-    for (int32_t i = 0; i < plan->layout->units[event->unit].n_groups && status == WEFT_OK; i++) {
+    weft_trace_use(self->trace, slot, weft_gathered_layout(plan, &g.planned.cut, instruction->unit, parts));
+    status = weft_in_flight_depart(self, instruction, &g.stream, err);
+    for (int32_t i = 0; i < plan->layout->units[instruction->unit].n_groups && status == WEFT_OK; i++) {
         status = start_image(self, &g, &parts[i], 2 * i, err);
         if (status == WEFT_OK) status = start_gains(self, &g, &parts[i], 2 * i + 1, err);
     }
@@ -133,22 +134,22 @@ static weft_status point_members_at(weft_stepper *self, const weft_gathered_part
     return status;
 }
 
-weft_status weft_gather_finish(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err) {
-    const weft_cut cut = weft_cut_of(&self->stage->job->spec, event->unit);
+weft_status weft_gather_finish(weft_stepper *self, const weft_instruction *instruction, int32_t slot, weft_error *err) {
+    const weft_cut cut = weft_cut_of(&self->mode_plan->job->spec, instruction->unit);
     weft_status status = WEFT_OK;
     weft_gathered_part parts[WEFT_UNIT_GROUPS];
     if (slot < 0) return WEFT_OK;
-    (void)weft_gathered_layout(&self->engine->plan, &cut, event->unit, parts);
-    for (int32_t g = 0; g < self->engine->plan.layout->units[event->unit].n_groups && status == WEFT_OK; g++)
-        status = point_members_at(self, &parts[g], &cut, weft_engine_slot(self->engine, self->stage->program, slot).ref,
-                                  err);
+    (void)weft_gathered_layout(&self->engine->plan, &cut, instruction->unit, parts);
+    for (int32_t g = 0; g < self->engine->plan.layout->units[instruction->unit].n_groups && status == WEFT_OK; g++)
+        status = point_members_at(self, &parts[g], &cut,
+                                  weft_engine_slot(self->engine, self->mode_plan->program, slot).ref, err);
     return status;
 }
 
-void weft_gather_forget(weft_stepper *self, const weft_event *event) {
+void weft_gather_forget(weft_stepper *self, const weft_instruction *instruction) {
     weft_engine *engine = self->engine;
     const weft_ref none = {NULL, 0};
-    const weft_unit *unit = &engine->plan.layout->units[event->unit];
+    const weft_unit *unit = &engine->plan.layout->units[instruction->unit];
     for (int32_t g = 0; g < unit->n_groups; g++) {
         const weft_group *group = &engine->plan.layout->groups[unit->groups[g]];
         for (int32_t i = 0; i < group->n_members; i++) engine->compute_refs[group->members[i]] = none;

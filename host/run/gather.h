@@ -6,10 +6,10 @@
 #include "run/stepper.h"
 
 /* slot: of the program. */
-weft_status weft_gather_start(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err);
+weft_status weft_gather_start(weft_stepper *self, const weft_instruction *instruction, int32_t slot, weft_error *err);
 /* Once all has come: the segments find the parameters in the slot. */
-weft_status weft_gather_finish(weft_stepper *self, const weft_event *event, int32_t slot, weft_error *err);
+weft_status weft_gather_finish(weft_stepper *self, const weft_instruction *instruction, int32_t slot, weft_error *err);
 /* The segments find them no more. */
-void weft_gather_forget(weft_stepper *self, const weft_event *event);
+void weft_gather_forget(weft_stepper *self, const weft_instruction *instruction);
 
 #endif

@@ -6,7 +6,7 @@
 #include "program/budget.h"
 #include "run/opening.h"
 
-#include "run/order.h"
+#include "run/stream_sync.h"
 #include "program/execute.h"
 
 #include <math.h>
@@ -19,9 +19,9 @@ struct weft_generator {
     weft_graph_set *graphs; /* of the piece that runs now */
     int64_t past, length;   /* places before it, and its own */
     weft_slot_ref *states;  /* [n_segments] key-value state */
-    weft_order order;
-    char *shared; /* what goes to the device and comes back: the three below */
-    char *leaf;   /* the piece, as it lies on the device */
+    weft_stream_sync order;
+    char *shared;      /* what goes to the device and comes back: the three below */
+    char *micro_batch; /* the piece, as it lies on the device */
     int64_t *past_out;
     float *row;     /* logits */
     float *scratch; /* [2 vocabulary]: sorted logits of sampling; penalized logits */
@@ -33,35 +33,37 @@ const weft_model_info *weft_generator_model(const weft_generator *self) {
     return &self->engine->plan.declared->info;
 }
 
-static weft_status on_nothing(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+static weft_status on_nothing(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
+                              weft_error *err) {
     (void)context;
-    (void)event;
+    (void)instruction;
     (void)slots;
     (void)err;
     return WEFT_OK;
 }
 
-static weft_status on_forward(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+static weft_status on_forward(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
+                              weft_error *err) {
     weft_generator *self = context;
     const weft_engine *engine = self->engine;
     const weft_program *program = engine->plan.generate.program;
-    const weft_slot_ref leaf = weft_engine_slot(engine, program, slots->leaf);
-    const weft_graph *graph = weft_graph_set_at(self->graphs, (int32_t)self->length, event->segment);
+    const weft_slot_ref micro_batch = weft_engine_slot(engine, program, slots->micro_batch);
+    const weft_graph *graph = weft_graph_set_at(self->graphs, (int32_t)self->length, instruction->segment);
     weft_graph_binding b = {.parameters = engine->compute_refs,
                             .dtypes = engine->compute_dtypes,
                             .tables = engine->tables,
                             .past = {.ref = engine->scalars.past, .bytes = (int64_t)sizeof self->past}};
     weft_status status = WEFT_OK;
-    weft_leaf_bind(&b, leaf, 1, (int32_t)self->length);
+    weft_micro_batch_bind(&b, micro_batch, 1, (int32_t)self->length);
     b.carry_in = weft_engine_slot(engine, program, slots->carry_in);
     b.carry_out = weft_engine_slot(engine, program, slots->carry_out);
-    b.state = self->states[event->segment];
+    b.state = self->states[instruction->segment];
     b.logits = engine->logits;
     b.work = weft_engine_slot(engine, program, slots->work);
     if (b.work.bytes < weft_graph_size(graph)->forward_work_untaped) b.work = self->more_work;
-    if (event->segment == 0)
-        status =
-            weft_order_send(&self->order, leaf.ref, self->leaf, weft_leaf_bytes(1, (int32_t)self->length), NULL, err);
+    if (instruction->segment == 0)
+        status = weft_stream_sync_send(&self->order, micro_batch.ref, self->micro_batch,
+                                       weft_micro_batch_bytes(1, (int32_t)self->length), NULL, err);
     if (status == WEFT_OK) status = weft_graph_forward(graph, &b, false, err);
     return status;
 }
@@ -103,7 +105,7 @@ static weft_status graphs_for(weft_generator *self, int64_t length, weft_error *
 }
 
 static int32_t *part_of(const weft_generator *self, int part) {
-    return (int32_t *)(void *)(self->leaf + weft_leaf_part_offset(1, (int32_t)self->length, part));
+    return (int32_t *)(void *)(self->micro_batch + weft_micro_batch_part_offset(1, (int32_t)self->length, part));
 }
 
 /* What was there before has gone to the device: each piece ends with its logits. */
@@ -121,20 +123,21 @@ static weft_status run_piece(weft_generator *self, const int32_t *text, int64_t 
     const weft_engine *engine = self->engine;
     const int64_t length = n_text - past;
     weft_exec_table table = {.context = self};
-    table.run[WEFT_EVENT_FORWARD] = on_forward;
-    table.run[WEFT_EVENT_GATHER] = table.run[WEFT_EVENT_RELEASE] = on_nothing; /* one rank: all lies here */
+    table.run[WEFT_INSTRUCTION_FORWARD] = on_forward;
+    table.run[WEFT_INSTRUCTION_GATHER] = table.run[WEFT_INSTRUCTION_RELEASE] = on_nothing; /* one rank: all lies here */
     const int64_t n = engine->plan.declared->info.vocab_size;
     weft_status status = graphs_for(self, length, err);
     self->past = past;
     self->length = length;
     put_piece(self, text);
     if (status == WEFT_OK)
-        status = weft_order_send(&self->order, engine->scalars.past, self->past_out, (int64_t)sizeof past, NULL, err);
+        status =
+            weft_stream_sync_send(&self->order, engine->scalars.past, self->past_out, (int64_t)sizeof past, NULL, err);
     if (status == WEFT_OK)
         status = weft_program_execute(engine->plan.generate.program, &engine->plan.generate.job->spec, &table,
                                       self->trace, 0, err);
     if (status == WEFT_OK)
-        status = weft_order_fetch(&self->order, self->row, engine->logits.ref, weft_f32_bytes(n), err);
+        status = weft_stream_sync_fetch(&self->order, self->row, engine->logits.ref, weft_f32_bytes(n), err);
     for (int64_t i = 0; i < n && status == WEFT_OK; i++)
         if (isnan(self->row[i]))
             status = weft_error_set(err, WEFT_E_NUMERIC, "logits are not numbers: the model's weights are broken");
@@ -199,14 +202,14 @@ weft_status weft_generator_run(weft_generator *self, const int32_t *prompt, int6
 /* Memory that the device shares. */
 static weft_status take_shared(weft_generator *self, int64_t places, int64_t logits, weft_error *err) {
     const weft_engine *engine = self->engine;
-    const int64_t leaf = weft_leaf_bytes(1, (int32_t)places);
+    const int64_t micro_batch = weft_micro_batch_bytes(1, (int32_t)places);
     void *memory = NULL;
-    weft_status status = weft_order_open(&self->order, engine->kernels, engine->device, err);
-    if (status == WEFT_OK) status = weft_order_take(&self->order, &memory, leaf + 64 + logits, err);
+    weft_status status = weft_stream_sync_open(&self->order, engine->kernels, engine->device, err);
+    if (status == WEFT_OK) status = weft_stream_sync_take(&self->order, &memory, micro_batch + 64 + logits, err);
     if (status != WEFT_OK) return status;
-    self->shared = self->leaf = memory;
-    self->past_out = (int64_t *)(void *)(self->leaf + leaf);
-    self->row = (float *)(void *)(self->leaf + leaf + 64);
+    self->shared = self->micro_batch = memory;
+    self->past_out = (int64_t *)(void *)(self->micro_batch + micro_batch);
+    self->row = (float *)(void *)(self->micro_batch + micro_batch + 64);
     return WEFT_OK;
 }
 
@@ -261,7 +264,7 @@ int64_t weft_generator_places(const weft_generator *self) {
 weft_status weft_generator_create(weft_generator **out, const weft_run *run, int64_t n_prompt,
                                   const weft_generate_options *options, weft_error *err) {
     const int64_t places = n_prompt + options->tokens;
-    weft_plan_spec spec = {.leaves = 1, .rows = 1};
+    weft_plan_spec spec = {.micro_batches = 1, .rows = 1};
     weft_status status = WEFT_OK;
     weft_generator *self = calloc(1, sizeof *self);
     if (self == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the generator");
@@ -286,8 +289,8 @@ weft_status weft_generator_create(weft_generator **out, const weft_run *run, int
 void weft_generator_destroy(weft_generator *self) {
     if (self == NULL) return;
     weft_engine_give_up(self->engine);
-    if (self->shared != NULL) weft_order_give_back(&self->order, self->shared);
-    weft_order_close(&self->order);
+    if (self->shared != NULL) weft_stream_sync_give_back(&self->order, self->shared);
+    weft_stream_sync_close(&self->order);
     weft_trace_destroy(self->trace);
     weft_graph_set_destroy(self->graphs);
     if (self->more_work.ref.buffer != NULL)

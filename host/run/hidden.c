@@ -11,10 +11,11 @@ enum { MOST_AT_ONCE = 1 << 18 }; /* numbers that come from the device in one pie
 struct weft_hidden {
     const weft_engine *engine;
     int64_t width;
-    double *leaves; /* [world][most_losses][width]: sums of the pass's leaves, by rank and position (weft_loss_place) */
-    double *sum;    /* [width] over passes; on rank 0 */
+    /* [world][most_losses][width]: sums of the pass's micro-batches, by rank and position (weft_loss_place) */
+    double *micro_batches;
+    double *sum; /* [width] over passes; on rank 0 */
     int64_t targets;
-    float *weights; /* [most places of a leaf] */
+    float *weights; /* [most places of a micro-batch] */
     int64_t at_once;
     float *numbers; /* [at_once] places, as floats and as the device has them */
     void *stored;
@@ -44,12 +45,12 @@ weft_status weft_hidden_create(weft_hidden **out, const weft_engine *engine, wef
     self->width = weft_graph_hidden_width(head_of(engine));
     self->at_once = MOST_AT_ONCE / self->width > 0 ? MOST_AT_ONCE / self->width : 1;
     n = (size_t)(self->at_once * self->width);
-    self->leaves = calloc((size_t)(doubles_of_rank(self) * engine->ranks.world), sizeof *self->leaves);
+    self->micro_batches = calloc((size_t)(doubles_of_rank(self) * engine->ranks.world), sizeof *self->micro_batches);
     self->sum = calloc((size_t)self->width, sizeof *self->sum);
     self->weights = calloc((size_t)most_places(engine), sizeof *self->weights);
     self->numbers = calloc(n, sizeof *self->numbers);
     self->stored = calloc(n, size);
-    if (self->leaves != NULL && self->sum != NULL && self->weights != NULL && self->numbers != NULL &&
+    if (self->micro_batches != NULL && self->sum != NULL && self->weights != NULL && self->numbers != NULL &&
         self->stored != NULL) {
         *out = self;
         return WEFT_OK;
@@ -60,7 +61,7 @@ weft_status weft_hidden_create(weft_hidden **out, const weft_engine *engine, wef
 
 void weft_hidden_destroy(weft_hidden *self) {
     if (self == NULL) return;
-    free(self->leaves);
+    free(self->micro_batches);
     free(self->sum);
     free(self->weights);
     free(self->numbers);
@@ -96,11 +97,11 @@ static weft_status add_places(weft_hidden *self, double *to, weft_ref states, in
     return WEFT_OK;
 }
 
-weft_status weft_hidden_add(weft_hidden *self, const weft_stepper *stepper, const weft_event *event,
+weft_status weft_hidden_add(weft_hidden *self, const weft_stepper *stepper, const weft_instruction *instruction,
                             const weft_graph *graph, const weft_graph_binding *binding, weft_error *err) {
-    const int64_t places = (int64_t)stepper->leaf.rows * stepper->leaf.length;
-    const weft_loss_place *at = &stepper->stage->losses[event->leaf];
-    double *to = self->leaves + at->rank * doubles_of_rank(self) + at->position * self->width;
+    const int64_t places = (int64_t)stepper->micro_batch.rows * stepper->micro_batch.length;
+    const weft_loss_place *at = &stepper->mode_plan->losses[instruction->micro_batch];
+    double *to = self->micro_batches + at->rank * doubles_of_rank(self) + at->position * self->width;
     weft_slot_ref states = {0};
     weft_status status = WEFT_OK;
     if (weft_graph_hidden_width(graph) == 0) return WEFT_OK;
@@ -114,17 +115,18 @@ weft_status weft_hidden_add(weft_hidden *self, const weft_stepper *stepper, cons
 }
 
 weft_status weft_hidden_end_pass(weft_hidden *self, int64_t targets, weft_error *err) {
-    const weft_stage *stage = &self->engine->plan.evaluate;
-    const weft_peers *peers = &self->engine->peers;
+    const weft_mode_plan *mode_plan = &self->engine->plan.evaluate;
+    const weft_process_group *peers = &self->engine->peers;
     weft_status status = WEFT_OK;
-    if (!weft_peers_alone(peers))
-        status = weft_peers_bring(peers, self->leaves, doubles_of_rank(self) * (int64_t)sizeof *self->leaves, err);
+    if (!weft_process_group_is_single(peers))
+        status = weft_process_group_gather(peers, self->micro_batches,
+                                           doubles_of_rank(self) * (int64_t)sizeof *self->micro_batches, err);
     if (status != WEFT_OK) return status;
     self->targets += targets;
-    for (int32_t m = 0; m < stage->program->leaves; m++) {
-        const weft_loss_place *at = &stage->losses[m];
-        const double *leaf = self->leaves + at->rank * doubles_of_rank(self) + at->position * self->width;
-        for (int64_t i = 0; i < self->width; i++) self->sum[i] += leaf[i];
+    for (int32_t m = 0; m < mode_plan->program->micro_batches; m++) {
+        const weft_loss_place *at = &mode_plan->losses[m];
+        const double *micro_batch = self->micro_batches + at->rank * doubles_of_rank(self) + at->position * self->width;
+        for (int64_t i = 0; i < self->width; i++) self->sum[i] += micro_batch[i];
     }
     return WEFT_OK;
 }

@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "config/number.h"
-#include "program/offers.h"
+#include "program/capabilities.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -142,8 +142,9 @@ static void add_optimizer_keys(collector *self, const weft_run *run) {
         const void *row = (const char *)loaded->plugin->keys + i * loaded->plugin->key_stride;
         add_key(self, true, "optimizer", row, part->config);
     }
-    for (size_t i = 0; loaded != NULL && (offer = weft_offer_at(WEFT_PART_OPTIMIZER, i, &flag)) != NULL; i++)
-        if ((weft_offers_of(loaded) & flag) != 0) add_key(self, true, "optimizer", offer, &run->settings.optimizer);
+    for (size_t i = 0; loaded != NULL && (offer = weft_capability_at(WEFT_PART_OPTIMIZER, i, &flag)) != NULL; i++)
+        if ((weft_capabilities_of(loaded) & flag) != 0)
+            add_key(self, true, "optimizer", offer, &run->settings.optimizer);
 }
 
 /* Only where they are not what a run of before this key kept. */
@@ -201,7 +202,7 @@ static void add_sums(collector *self, const weft_engine *engine) {
     char text[600];
     const int32_t reduce = job == NULL ? WEFT_REDUCE_ORDERED : job->spec.view.reduce;
     const int32_t dtype = job == NULL ? WEFT_F32 : job->spec.view.reduce_dtype;
-    (void)snprintf(text, sizeof text, "%s%s%s", names[reduce], dtype == WEFT_F32 ? "" : ", of leaves in ",
+    (void)snprintf(text, sizeof text, "%s%s%s", names[reduce], dtype == WEFT_F32 ? "" : ", of micro-batches in ",
                    dtype == WEFT_F32 ? "" : weft_dtype_name(dtype));
     add_identity(self, false, text, "reduce");
     if (job == NULL) return;

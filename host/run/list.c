@@ -72,32 +72,34 @@ weft_status weft_step_list_read(weft_step_list *out, const char *directory, weft
 /* ---- the newest that is whole ---- */
 
 static weft_status judge_checkpoint(weft_checkpoint_state *state, const char *path, uint64_t step,
-                                    const weft_peers *peers, weft_error *err) {
+                                    const weft_process_group *peers, weft_error *err) {
     char file[WEFT_PATH_BYTES];
     weft_record record = {0};
     weft_status status = weft_manifest_verify(path, step, peers, err);
     if (status != WEFT_OK) return status;
     status = weft_path_join(file, path, "state/run.json", err);
     if (status == WEFT_OK) status = weft_record_load(&record, file, err);
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) *state = record.state;
     weft_record_clear(&record);
     return status;
 }
 
 /* Rank 0's list, so that all ranks judge the same directories whatever each of them sees. */
-static weft_status share_list(weft_step_list *list, const char *directory, const weft_peers *peers, weft_error *err) {
+static weft_status share_list(weft_step_list *list, const char *directory, const weft_process_group *peers,
+                              weft_error *err) {
     uint64_t n = 0;
-    weft_status status = weft_peers_first(peers) ? weft_step_list_read(list, directory, err) : WEFT_OK;
-    status = weft_peers_agree(peers, status, err);
+    weft_status status = weft_process_group_is_rank_0(peers) ? weft_step_list_read(list, directory, err) : WEFT_OK;
+    status = weft_process_group_agree(peers, status, err);
     n = list->n;
-    if (status == WEFT_OK) status = weft_peers_share(peers, &n, (int64_t)sizeof n, err);
-    if (status != WEFT_OK || weft_peers_alone(peers) || n == 0) return status;
+    if (status == WEFT_OK) status = weft_process_group_broadcast(peers, &n, (int64_t)sizeof n, err);
+    if (status != WEFT_OK || weft_process_group_is_single(peers) || n == 0) return status;
     list->n = n;
     if (list->steps == NULL) list->steps = calloc(n, sizeof *list->steps);
     if (list->steps == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the list of checkpoints");
-    status = weft_peers_agree(peers, status, err);
-    return status == WEFT_OK ? weft_peers_share(peers, list->steps, (int64_t)(n * sizeof *list->steps), err) : status;
+    status = weft_process_group_agree(peers, status, err);
+    return status == WEFT_OK ? weft_process_group_broadcast(peers, list->steps, (int64_t)(n * sizeof *list->steps), err)
+                             : status;
 }
 
 static weft_status refuse_none_found(const char *directory, const weft_step_list *list, weft_error *err) {
@@ -111,7 +113,7 @@ static weft_status refuse_none_found(const char *directory, const weft_step_list
 }
 
 weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_state *state, const char *directory,
-                                   const weft_peers *peers, const weft_host *host, weft_error *err) {
+                                   const weft_process_group *peers, const weft_host *host, weft_error *err) {
     weft_step_list list = {0};
     char at[WEFT_PATH_BYTES] = "";
     bool found = false;
@@ -127,13 +129,14 @@ weft_status weft_checkpoint_newest(char *path, size_t size, weft_checkpoint_stat
         }
         found = status == WEFT_OK;
         status = WEFT_OK;
-        if (!found && weft_peers_first(peers)) weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
+        if (!found && weft_process_group_is_rank_0(peers))
+            weft_log(host, WEFT_LOG_WARN, "%s is passed over: %s", at, why.text);
     }
     if (found && strlen(at) >= size) status = weft_error_set(err, WEFT_E_HOST, "%s: the path is too long", at);
     else if (found) memcpy(path, at, strlen(at) + 1);
     if (status == WEFT_OK && !found) status = refuse_none_found(directory, &list, err);
     free(list.steps);
-    return weft_peers_agree(peers, status, err);
+    return weft_process_group_agree(peers, status, err);
 }
 
 /* ---- which ones stay ---- */

@@ -129,13 +129,15 @@ static weft_status verify_manifest(const char *directory, uint64_t step, weft_sh
     return status;
 }
 
-weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_peers *peers, weft_error *err) {
-    const int32_t world = weft_peers_alone(peers) ? 1 : peers->world;
-    weft_shares shares = {weft_peers_alone(peers) ? 0 : peers->rank, world, calloc((size_t)world, sizeof(int64_t))};
+weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_process_group *peers,
+                                 weft_error *err) {
+    const int32_t world = weft_process_group_is_single(peers) ? 1 : peers->world;
+    weft_shares shares = {weft_process_group_is_single(peers) ? 0 : peers->rank, world,
+                          calloc((size_t)world, sizeof(int64_t))};
     const weft_status status = shares.bytes == NULL ? no_memory_for_manifest(directory, err)
                                                     : verify_manifest(directory, step, &shares, err);
     free(shares.bytes);
-    return weft_peers_agree(peers, status, err);
+    return weft_process_group_agree(peers, status, err);
 }
 
 weft_status weft_manifest_glance(const char *directory, uint64_t step, weft_error *err) {

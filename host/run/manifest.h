@@ -11,7 +11,7 @@
 #ifndef WEFT_HOST_RUN_MANIFEST_H
 #define WEFT_HOST_RUN_MANIFEST_H
 
-#include "model/peers.h"
+#include "model/process_group.h"
 
 #include <jansson.h>
 
@@ -24,7 +24,8 @@ weft_status weft_manifest_write(const char *directory, uint64_t step, int64_t gr
 
 /* WEFT_E_DATA with file and reason where something is missing or another. Files that the manifest does not name do no
  * harm. The ranks share the work, and what one of them finds all have found. [collective] */
-weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_peers *peers, weft_error *err);
+weft_status weft_manifest_verify(const char *directory, uint64_t step, const weft_process_group *peers,
+                                 weft_error *err);
 
 /* Names and sizes alone, which costs next to nothing, on this rank. */
 weft_status weft_manifest_glance(const char *directory, uint64_t step, weft_error *err);

@@ -1,17 +1,17 @@
 /* host/run/meeting.h: the ranks of one launch, who open and close several sessions together: a run that names
- * device and communicator, the platform of these, and what the ranks tell one another by. */
+ * device and communicator, the process context of these, and what the ranks tell one another by. */
 #ifndef WEFT_HOST_RUN_MEETING_H
 #define WEFT_HOST_RUN_MEETING_H
 
-#include "run/post.h"
+#include "run/control_channel.h"
 #include "program/run.h"
 
 typedef struct weft_meeting {
     weft_run *run;
-    weft_platform *platform;
+    weft_process_context *process_context;
     weft_ranks ranks; /* all of them */
-    weft_post post;
-    weft_peers peers;
+    weft_control_channel post;
+    weft_process_group peers;
     bool failed; /* something went wrong while ranks may have waited for one another: for weft_meeting_close */
 } weft_meeting;
 

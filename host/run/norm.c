@@ -52,7 +52,7 @@ static weft_status exchange_numbers(weft_stepper *self, const weft_norm_exchange
 weft_status weft_norm_losses(weft_stepper *self, weft_error *err) {
     const int32_t world = self->engine->ranks.world;
     const weft_norm_exchange losses = {
-        .goes = WEFT_NORM_GOES_LOSSES, .group = -1, .cut = {world, world, 1}, .n = self->stage->most_losses};
+        .goes = WEFT_NORM_GOES_LOSSES, .group = -1, .cut = {world, world, 1}, .n = self->mode_plan->most_losses};
     return exchange_numbers(self, &losses, err);
 }
 

@@ -1,8 +1,8 @@
 /* host/run/norm.h: the norm of the whole gradient, with the same bits however it is cut.
  *
  * The sum of a tensor's squares is a tree over its grid cells (weft_square_sum). Where the gradient is cut, each rank
- * sums its own cells, the cells' sums go round, and every rank adds them up by the same tree. The losses of the leaves
- * go round with them. */
+ * sums its own cells, the cells' sums go round, and every rank adds them up by the same tree. The losses of the
+ * micro-batches go round with them. */
 #ifndef WEFT_HOST_RUN_NORM_H
 #define WEFT_HOST_RUN_NORM_H
 

@@ -1,13 +1,14 @@
 /* host/run/opening.c: see opening.h. */
 #include "run/opening.h"
 
-#include "run/platform.h"
+#include "run/process_context.h"
 #include "run/coherence.h"
-#include "run/lanes.h"
+#include "run/p2p_channels.h"
 
-weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err) {
+weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const weft_rank_span *rank_span,
+                                weft_error *err) {
     weft_engine *engine = NULL;
-    weft_status status = weft_engine_open(&engine, run, seat, err);
+    weft_status status = weft_engine_open(&engine, run, rank_span, err);
     if (status != WEFT_OK) return status;
     status = weft_coherence_run(weft_coherence_peers(engine), run, &engine->device_info,
                                 weft_engine_open_optimizer(engine, err), err);
@@ -28,7 +29,7 @@ static weft_status meet_others(weft_engine *engine, weft_error *err) {
     if (engine->ranks.comm == NULL || engine->ranks.world == 1) return WEFT_OK;
     status = weft_engine_meet(engine, err);
     if (status == WEFT_OK) status = weft_step_connect(engine, err);
-    if (status == WEFT_OK) status = weft_post_connect(&engine->post, err);
+    if (status == WEFT_OK) status = weft_control_channel_connect(&engine->post, err);
     if (status != WEFT_OK) return status;
     return weft_device_measure(&engine->device_info, engine->kernels, engine->device, err);
 }
@@ -36,12 +37,12 @@ static weft_status meet_others(weft_engine *engine, weft_error *err) {
 weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err) {
     weft_status status =
         weft_coherence_answers(weft_coherence_peers(engine), engine, weft_engine_prepare(engine, spec, err), err);
-    if (status != WEFT_OK || engine->own_platform == NULL) return status;
+    if (status != WEFT_OK || engine->own_process_context == NULL) return status;
     status = meet_others(engine, err);
     return status == WEFT_OK ? settle_choices(engine, err) : status;
 }
 
 weft_status weft_opening_allocate(weft_engine *engine, weft_error *err) {
     const weft_status status = weft_engine_allocate(engine, err);
-    return status == WEFT_OK && engine->own_platform == NULL ? settle_choices(engine, err) : status;
+    return status == WEFT_OK && engine->own_process_context == NULL ? settle_choices(engine, err) : status;
 }

@@ -5,16 +5,17 @@
 
 #include "run/engine.h"
 
-/* seat: NULL for a platform of the engine's own, whose ranks compare run and device; engines in a seat of somebody
- * else's compare nothing. [collective] */
-weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const weft_seat *seat, weft_error *err);
+/* rank span: NULL for a process context of the engine's own, whose ranks compare run and device; engines in a rank
+ * span of somebody else's compare nothing. [collective] */
+weft_status weft_opening_engine(weft_engine **out, const weft_run *run, const weft_rank_span *rank_span,
+                                weft_error *err);
 
 /* weft_engine_prepare; then the ranks compare programs, make the groups and lanes that those need, and choose what
- * devices leave open. [collective], but of an engine in a seat of somebody else's, which says nothing to others here:
- * its ranks have not met. */
+ * devices leave open. [collective], but of an engine in a rank span of somebody else's, which says nothing to others
+ * here: its ranks have not met. */
 weft_status weft_opening_prepare(weft_engine *engine, const weft_plan_spec *spec, weft_error *err);
 
-/* weft_engine_allocate, for which the ranks of an engine meet; in a seat of somebody else's they choose then.
+/* weft_engine_allocate, for which the ranks of an engine meet; in a rank span of somebody else's they choose then.
  * [collective] */
 weft_status weft_opening_allocate(weft_engine *engine, weft_error *err);
 

@@ -1,20 +1,20 @@
 /* host/run/ranks.c: see ranks.h. */
 #include "run/ranks.h"
 
-#include "launch/pulse.h"
+#include "launch/heartbeat.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>
 
-void weft_ranks_take(weft_ranks *self, const weft_seat *seat) {
-    self->platform = seat->platform;
-    self->plugin = seat->platform->comm_plugin;
-    self->comm = seat->platform->comm;
-    self->info = seat->platform->comm_info;
-    self->info.nodes = weft_platform_nodes(seat->platform, seat->base, seat->world);
-    self->base = seat->base;
-    self->rank = seat->rank;
-    self->world = seat->world;
+void weft_ranks_take(weft_ranks *self, const weft_rank_span *rank_span) {
+    self->process_context = rank_span->process_context;
+    self->plugin = rank_span->process_context->comm_plugin;
+    self->comm = rank_span->process_context->comm;
+    self->info = rank_span->process_context->comm_info;
+    self->info.nodes = weft_process_context_nodes(rank_span->process_context, rank_span->base, rank_span->world);
+    self->base = rank_span->base;
+    self->rank = rank_span->rank;
+    self->world = rank_span->world;
 }
 
 static weft_status make_counts(weft_ranks *self, weft_error *err) {
@@ -35,11 +35,11 @@ weft_status weft_ranks_meet(weft_ranks *self, weft_error *err) {
     int32_t *ranks = NULL;
     if (self->world == 1 || self->sent != NULL) return WEFT_OK;
     status = make_counts(self, err);
-    if (status != WEFT_OK || self->world == weft_platform_size(self->platform)) return status;
+    if (status != WEFT_OK || self->world == weft_process_context_size(self->process_context)) return status;
     ranks = malloc((size_t)self->world * sizeof *ranks);
     if (ranks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the group of %d ranks", self->world);
     for (int32_t rank = 0; rank < self->world; rank++) ranks[rank] = self->base + rank;
-    status = weft_platform_group_of(self->platform, &self->everyone, ranks, self->world, err);
+    status = weft_process_context_group_of(self->process_context, &self->everyone, ranks, self->world, err);
     free(ranks);
     return status;
 }
@@ -67,7 +67,8 @@ weft_status weft_ranks_group(weft_ranks *self, const weft_cut *cut, weft_error *
     self->cuts[self->n_cuts].group = cut->group;
     for (int32_t scope = WEFT_SCOPE_ALL; scope <= WEFT_SCOPE_ACROSS && status == WEFT_OK; scope++) {
         const int32_t n = list_members(self, ranks, cut, scope);
-        status = weft_platform_group_of(self->platform, &self->cuts[self->n_cuts].by_scope[scope], ranks, n, err);
+        status = weft_process_context_group_of(self->process_context, &self->cuts[self->n_cuts].by_scope[scope], ranks,
+                                               n, err);
     }
     if (status == WEFT_OK) self->n_cuts++;
     free(ranks);
@@ -144,9 +145,9 @@ weft_status weft_ranks_start(const weft_ranks *self, weft_comm_handle **out, wef
 weft_status weft_ranks_wait(const weft_ranks *self, weft_comm_handle **handle, weft_error *err) {
     weft_status status = WEFT_OK;
     if (*handle == NULL) return WEFT_OK;
-    weft_pulse_wait();
+    weft_heartbeat_wait();
     WEFT_PLUGIN_CALL(status, self->plugin, wait, err, self->comm, *handle);
-    weft_pulse_go();
+    weft_heartbeat_go();
     *handle = NULL;
     return status;
 }
@@ -155,9 +156,9 @@ weft_status weft_ranks_join(const weft_ranks *self, weft_comm_handle **handle, w
     weft_status status = WEFT_OK;
     if (*handle == NULL) return WEFT_OK;
     if (!WEFT_HAS(self->plugin, join) || self->plugin->join == NULL) return weft_ranks_wait(self, handle, err);
-    weft_pulse_wait();
+    weft_heartbeat_wait();
     WEFT_PLUGIN_CALL(status, self->plugin, join, err, self->comm, *handle, stream);
-    weft_pulse_go();
+    weft_heartbeat_go();
     *handle = NULL;
     return status;
 }

@@ -6,7 +6,7 @@
 #define WEFT_HOST_RUN_RANKS_H
 
 #include "program/terms.h"
-#include "run/platform.h"
+#include "run/process_context.h"
 #include "run/traffic.h"
 
 typedef struct weft_ranks {
@@ -14,7 +14,7 @@ typedef struct weft_ranks {
     weft_comm *comm;
     weft_comm_info info;
     int32_t base, rank, world;
-    weft_platform *platform;
+    weft_process_context *process_context;
     weft_comm_group *everyone; /* the engine's ranks in their order; NULL: those of the world */
     struct {
         int32_t group;
@@ -25,8 +25,8 @@ typedef struct weft_ranks {
     bool counts;
 } weft_ranks;
 
-/* The ranks of a seat; nothing is exchanged yet. */
-void weft_ranks_take(weft_ranks *self, const weft_seat *seat);
+/* The ranks of a rank span; nothing is exchanged yet. */
+void weft_ranks_take(weft_ranks *self, const weft_rank_span *rank_span);
 /* Makes `everyone`, unless it is there. [collective] */
 weft_status weft_ranks_meet(weft_ranks *self, weft_error *err);
 void weft_ranks_leave(weft_ranks *self); /* frees what is counted */

@@ -14,18 +14,18 @@ typedef enum ask { ASKS_NOTHING = 0, ASKS_GATHER = 1, ASKS_SHARE = 2, ASKS_SWAP 
 enum { NEXT_NANOSECONDS = 2000000 };
 
 struct weft_relay {
-    const weft_peers *peers;
-    weft_peers own;
+    const weft_process_group *peers;
+    weft_process_group own;
     int32_t *asked; /* [world] room for what all ask for */
     pthread_mutex_t lock;
     pthread_cond_t asks, is_answered;
     bool closed; /* under the lock, as what follows */
     ask what;
     struct {
-        int32_t *numbers, mine, from; /* as in weft_peers */
+        int32_t *numbers, mine, from; /* as in weft_process_group */
         void *bytes;
         int64_t n;
-        const weft_parcel *in, *out;
+        const weft_message_buffer *in, *out;
         weft_status status;
         weft_error *err;
     } request;
@@ -71,7 +71,8 @@ static weft_status ask_share(void *context, void *bytes, int64_t n, int32_t from
     return status;
 }
 
-static weft_status ask_swap(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
+static weft_status ask_swap(void *context, const weft_message_buffer *in, const weft_message_buffer *out,
+                            weft_error *err) {
     weft_relay *self = context;
     weft_status status = WEFT_OK;
     (void)pthread_mutex_lock(&self->lock);
@@ -120,7 +121,7 @@ static ask await_request(weft_relay *self, bool forever) {
 }
 
 static weft_status serve_request(const weft_relay *self, ask what, weft_error *err) {
-    const weft_peers *peers = self->peers;
+    const weft_process_group *peers = self->peers;
     if (what == ASKS_GATHER) return peers->gather(peers->context, self->request.numbers, self->request.mine, err);
     if (what == ASKS_SHARE)
         return peers->share(peers->context, self->request.bytes, self->request.n, self->request.from, err);
@@ -146,7 +147,7 @@ static weft_status meet(weft_relay *self, ask *what, weft_error *err) {
     const ask mine = *what;
     weft_status status = WEFT_OK;
     bool alike = true;
-    if (weft_peers_alone(self->peers)) return WEFT_OK;
+    if (weft_process_group_is_single(self->peers)) return WEFT_OK;
     status = self->peers->gather(self->peers->context, self->asked, (int32_t)mine, err);
     if (status != WEFT_OK) return status;
     for (int32_t r = 0; r < self->peers->world; r++) {
@@ -180,10 +181,10 @@ void weft_relay_close(weft_relay *self) {
 
 /* ---- the whole ---- */
 
-weft_status weft_relay_create(weft_relay **out, const weft_peers *peers, weft_error *err) {
-    const weft_peers alone = {.world = 1};
-    const weft_peers asking = {.gather = ask_gather, .share = ask_share, .swap = ask_swap};
-    const int32_t world = weft_peers_alone(peers) ? 1 : peers->world;
+weft_status weft_relay_create(weft_relay **out, const weft_process_group *peers, weft_error *err) {
+    const weft_process_group alone = {.world = 1};
+    const weft_process_group asking = {.gather = ask_gather, .share = ask_share, .swap = ask_swap};
+    const int32_t world = weft_process_group_is_single(peers) ? 1 : peers->world;
     pthread_condattr_t steady;
     weft_relay *self = calloc(1, sizeof *self);
     if (self != NULL) {
@@ -221,6 +222,6 @@ void weft_relay_destroy(weft_relay *self) {
     free(self);
 }
 
-const weft_peers *weft_relay_peers(const weft_relay *self) {
+const weft_process_group *weft_relay_peers(const weft_relay *self) {
     return &self->own;
 }

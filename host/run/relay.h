@@ -1,7 +1,7 @@
 /* host/run/relay.h: ranks that a thread beside the main one may speak with, although the communicator is the
  * main thread's alone: what the thread asks of its peers waits until the main threads of all ranks serve it.
  *
- *     the thread:        weft_peers_agree(weft_relay_peers(relay), status, err)       ... waits ...
+ *     the thread:        weft_process_group_agree(weft_relay_peers(relay), status, err)       ... waits ...
  *     the main threads:  weft_relay_serve(relay, false, &ended, err)                  after each step
  *
  * The threads of all ranks ask for the same in the same order, as main threads would. Of a rank alone nothing is asked,
@@ -9,16 +9,16 @@
 #ifndef WEFT_HOST_RUN_RELAY_H
 #define WEFT_HOST_RUN_RELAY_H
 
-#include "model/peers.h"
+#include "model/process_group.h"
 
 typedef struct weft_relay weft_relay;
 
 /* peers: of the main thread, which outlive it; NULL: a rank alone. */
-weft_status weft_relay_create(weft_relay **out, const weft_peers *peers, weft_error *err);
+weft_status weft_relay_create(weft_relay **out, const weft_process_group *peers, weft_error *err);
 void weft_relay_destroy(weft_relay *self); /* its thread has ended; NULL is fine */
 
 /* For the thread; they live as long as the relay. */
-const weft_peers *weft_relay_peers(const weft_relay *self);
+const weft_process_group *weft_relay_peers(const weft_relay *self);
 /* The thread asks for nothing any more. [any-thread] */
 void weft_relay_end(weft_relay *self);
 

@@ -175,7 +175,7 @@ weft_status weft_checkpoint_judge(const weft_engine *engine, const char *path, c
     if (status == WEFT_OK) status = check_model(engine, path, err);
     if (status == WEFT_OK && !inexact) status = weft_record_judge(&record, identities, path, err);
     weft_record_clear(&record);
-    return weft_peers_agree(&engine->peers, status, err);
+    return weft_process_group_agree(&engine->peers, status, err);
 }
 
 /* The base of an adapter comes from where it always was. */
@@ -219,5 +219,5 @@ static weft_status restore_own(weft_engine *engine, const char *path, weft_ident
 
 weft_status weft_checkpoint_restore(weft_engine *engine, const char *path, weft_identities *identities, bool inexact,
                                     weft_error *err) {
-    return weft_peers_agree(&engine->peers, restore_own(engine, path, identities, inexact, err), err);
+    return weft_process_group_agree(&engine->peers, restore_own(engine, path, identities, inexact, err), err);
 }

@@ -4,7 +4,9 @@
 
 #include "run/session.h"
 
-/* A leaf of that one row, judged as any leaf is. out->ids is the caller's to free; the other arrays lie behind it. */
-weft_status weft_session_row(weft_leaf *out, const weft_session *session, int32_t split, uint64_t row, weft_error *err);
+/* A micro-batch of that one row, judged as any micro-batch is. out->ids is the caller's to free; the other arrays
+ * lie behind it. */
+weft_status weft_session_row(weft_micro_batch *out, const weft_session *session, int32_t split, uint64_t row,
+                             weft_error *err);
 
 #endif

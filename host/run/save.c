@@ -47,14 +47,14 @@ static bool numbers_survive(const char *values, int32_t held, int64_t n, int32_t
 
 /* Elements [first, end) of a parameter, which this rank keeps. */
 static weft_status range_survives(const weft_region *region, int32_t parameter, int64_t first, int64_t end,
-                                  int32_t dtype, weft_staged *staged, bool *out, weft_error *err) {
+                                  int32_t dtype, weft_double_buffer *double_buffer, bool *out, weft_error *err) {
     const int32_t held = weft_region_dtype(region, parameter);
     weft_status status = WEFT_OK;
     for (; first < end && *out && status == WEFT_OK; first += WEFT_REGION_PIECE) {
         const int64_t n = end - first < WEFT_REGION_PIECE ? end - first : WEFT_REGION_PIECE;
         const void *values = NULL;
-        status = weft_region_ask(region, staged, parameter, first, n, err);
-        if (status == WEFT_OK) status = weft_region_take(region, staged, 0, parameter, first, &values, err);
+        status = weft_region_ask(region, double_buffer, parameter, first, n, err);
+        if (status == WEFT_OK) status = weft_region_take(region, double_buffer, 0, parameter, first, &values, err);
         if (status == WEFT_OK) *out = numbers_survive(values, held, n, dtype);
     }
     return status;
@@ -76,20 +76,20 @@ static bool is_saved(const weft_engine *engine, int32_t parameter) {
 static weft_status frozen_survive(const weft_saving *self, bool *out, weft_error *err) {
     const weft_region *region = &self->parameters;
     const weft_declared *declared = region->declared;
-    weft_staged staged;
+    weft_double_buffer double_buffer;
     bool mine = true;
-    weft_status status =
-        weft_staged_open(&staged, region->kernels, region->device, weft_f32_bytes(WEFT_REGION_PIECE), err);
+    weft_status status = weft_double_buffer_open(&double_buffer, region->kernels, region->device,
+                                                 weft_f32_bytes(WEFT_REGION_PIECE), err);
     for (int32_t i = 0; i < declared->n_parameters && mine && status == WEFT_OK; i++) {
         const weft_parameter *p = &declared->parameters[i];
         const bool may_lose = !p->trainable && !weft_parameter_is_packed(p) && is_saved(self->engine, i);
         for (int64_t first = 0, end = 0; may_lose && first < p->numel && status == WEFT_OK; first = end)
             if (weft_region_written_by(region, i, first, &end) == self->peers->rank)
-                status = range_survives(region, i, first, end, self->dtype, &staged, &mine, err);
+                status = range_survives(region, i, first, end, self->dtype, &double_buffer, &mine, err);
     }
-    (void)weft_staged_close(&staged, NULL);
-    status = weft_peers_agree(self->peers, status, err);
-    return status == WEFT_OK ? weft_peers_all(self->peers, out, mine, err) : status;
+    (void)weft_double_buffer_close(&double_buffer, NULL);
+    status = weft_process_group_agree(self->peers, status, err);
+    return status == WEFT_OK ? weft_process_group_all_true(self->peers, out, mine, err) : status;
 }
 
 /* What is trained in the type that is saved has no more to lose. */
@@ -170,7 +170,7 @@ static weft_status note_base(const weft_saving *self, weft_adapter_origin *origi
     weft_adapter_origin base = {0};
     weft_status status = WEFT_OK;
     memcpy(origins, plan->origins, sizeof plan->origins);
-    if (!weft_plan_saves_base(plan) || !weft_peers_first(self->peers)) return WEFT_OK;
+    if (!weft_plan_saves_base(plan) || !weft_process_group_is_rank_0(self->peers)) return WEFT_OK;
     status = weft_base_identify(&base, self->directory, NULL, err);
     for (int32_t i = 0; i < WEFT_MOST_ADAPTERS; i++) {
         memcpy(origins[i].base, base.base, sizeof base.base);
@@ -190,7 +190,7 @@ static weft_status write_adapter(weft_saving *self, const weft_roots *roots, wef
                                       .own_alone = weft_plan_saves_base(plan)};
     weft_status status = WEFT_OK;
     if (plan->declared->n_adapters == 0) return WEFT_OK;
-    status = weft_peers_agree(self->peers, note_base(self, origins, err), err);
+    status = weft_process_group_agree(self->peers, note_base(self, origins, err), err);
     return status == WEFT_OK ? weft_adapter_save(&what, roots, err) : status;
 }
 
@@ -207,8 +207,8 @@ static weft_status write_model(weft_saving *self, weft_error *err) {
     const weft_roots roots = {tell_root, self};
     weft_status status = write_weights(self, self->is_checkpoint ? &roots : NULL, err);
     if (status != WEFT_OK) return status;
-    if (weft_peers_first(self->peers)) status = weft_text_files_write(self->files, self->directory, err);
-    return weft_peers_agree(self->peers, status, err);
+    if (weft_process_group_is_rank_0(self->peers)) status = weft_text_files_write(self->files, self->directory, err);
+    return weft_process_group_agree(self->peers, status, err);
 }
 
 /* ---- state/ ---- */
@@ -263,11 +263,11 @@ static weft_status complete_checkpoint(const weft_saving *self, weft_error *err)
 
 static weft_status write_checkpoint(weft_saving *self, weft_error *err) {
     weft_status status = write_model(self, err);
-    if (status == WEFT_OK && weft_peers_first(self->peers)) status = make_state(self, err);
-    status = weft_peers_agree(self->peers, status, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(self->peers)) status = make_state(self, err);
+    status = weft_process_group_agree(self->peers, status, err);
     if (status == WEFT_OK) status = write_regions(self, err);
-    if (status == WEFT_OK && weft_peers_first(self->peers)) status = complete_checkpoint(self, err);
-    return weft_peers_agree(self->peers, status, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(self->peers)) status = complete_checkpoint(self, err);
+    return weft_process_group_agree(self->peers, status, err);
 }
 
 /* Says what failed and that nothing is lost, on the rank that has something to say. */
@@ -282,27 +282,27 @@ static weft_status explain_failure(const weft_saving *self, weft_status status, 
 
 /* Saves into parent/name: rank 0 makes a directory beside it, all ranks write there, rank 0 gives it the name. */
 static weft_status write_directory(weft_saving *self, weft_error *err) {
-    const weft_peers *peers = self->peers;
+    const weft_process_group *peers = self->peers;
     weft_staging staging = {0};
     weft_status status = WEFT_OK;
-    if (weft_peers_first(peers)) status = weft_staging_begin(&staging, self->parent, self->name, err);
+    if (weft_process_group_is_rank_0(peers)) status = weft_staging_begin(&staging, self->parent, self->name, err);
     else status = weft_staging_name(&staging, self->parent, self->name, err);
-    if (status == WEFT_OK && weft_peers_first(peers))
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = weft_space_check(self->parent, self->name, estimate_bytes(self), err);
     self->directory = staging.path;
-    status = weft_peers_agree(peers, status, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = self->is_checkpoint ? write_checkpoint(self, err) : write_model(self, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) status = weft_staging_commit(&staging, err);
-    if (weft_peers_first(peers)) weft_staging_cancel(&staging);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers)) status = weft_staging_commit(&staging, err);
+    if (weft_process_group_is_rank_0(peers)) weft_staging_cancel(&staging);
     else weft_staging_forget(&staging);
-    return weft_peers_agree(peers, status, err);
+    return weft_process_group_agree(peers, status, err);
 }
 
 weft_status weft_saving_run(weft_saving *self, weft_error *err) {
     weft_status status = WEFT_OK;
     self->roots = json_object();
     if (self->roots == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a manifest");
-    status = weft_peers_agree(self->peers, status, err);
+    status = weft_process_group_agree(self->peers, status, err);
     if (status == WEFT_OK) status = choose_masters(self, err);
     if (status == WEFT_OK) status = write_directory(self, err);
     json_decref(self->roots);
@@ -326,7 +326,7 @@ weft_status weft_saving_open(weft_saving *out, const weft_engine *engine, const 
     (void)strcpy(out->name, name);
     out->files = text != NULL && text->files != NULL ? text->files : &out->listed_files;
     if (out->files == &out->listed_files)
-        status = weft_text_files_list(&out->listed_files, text, weft_peers_first(out->peers),
+        status = weft_text_files_list(&out->listed_files, text, weft_process_group_is_rank_0(out->peers),
                                       engine->plan.run->settings.model.path, err);
     if (status != WEFT_OK) return status;
     WEFT_PLUGIN_CALL(status, engine->kernels, synchronize, err, engine->device, NULL);
@@ -355,7 +355,7 @@ void weft_saving_note(weft_saving *self, const weft_checkpoint_state *state, con
 
 /* What was opened by all ranks, in place. */
 static weft_status run_in_place(weft_saving *self, weft_status opened, weft_error *err) {
-    weft_status status = weft_peers_agree(self->peers, opened, err);
+    weft_status status = weft_process_group_agree(self->peers, opened, err);
     if (status == WEFT_OK) status = weft_saving_run(self, err);
     else status = explain_failure(self, status, err);
     weft_saving_close(self);

@@ -1,8 +1,8 @@
 /* host/run/saving.h: one save, as data: what is written, from which regions, among which ranks.
  *
- * A save in place reads the engine's own regions and speaks with its peers. One beside training (beside.h) reads copies
- * of them and speaks through a relay: it is the same code, and writes the same bytes. Running it touches nothing of a
- * device but by the regions, and nothing of a plugin. */
+ * A save in place reads the engine's own regions and speaks with its peers. One beside training (async_checkpoint.h)
+ * reads copies of them and speaks through a relay: it is the same code, and writes the same bytes. Running it
+ * touches nothing of a device but by the regions, and nothing of a plugin. */
 #ifndef WEFT_HOST_RUN_SAVING_H
 #define WEFT_HOST_RUN_SAVING_H
 
@@ -14,7 +14,7 @@
 
 typedef struct weft_saving {
     const weft_engine *engine; /* for its plan and configuration, which a run does not change */
-    const weft_peers *peers;
+    const weft_process_group *peers;
     weft_region parameters, states[WEFT_MAX_STATES];
     const weft_text_files *files; /* of the tokenizer: those of the run, or listed_files */
     weft_text_files listed_files;

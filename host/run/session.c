@@ -15,7 +15,7 @@
 #include "plugin/services.h"
 #include "run/coherence.h"
 #include "run/data_job.h"
-#include "run/judge_data.h"
+#include "run/validate_data.h"
 #include "run/text_end.h"
 #include "run/hidden.h"
 
@@ -71,12 +71,12 @@ static void count_data(weft_session *session, int64_t grown) {
 
 /* The ranks that share the data; a plan for ranks that do not exist shares with itself, which gives the sizes. */
 static void begin_share(weft_session *session) {
-    const weft_peers *peers = weft_coherence_peers(session->engine);
+    const weft_process_group *peers = weft_coherence_peers(session->engine);
     session->data_source.text = &session->text;
     session->data_source.share = NULL;
-    if (session->borrows || (weft_peers_alone(peers) && !weft_world_get()->is_planned)) return;
+    if (session->borrows || (weft_process_group_is_single(peers) && !weft_world_get()->is_planned)) return;
     session->data_source.share = &session->data_share;
-    session->data_share.peers = weft_peers_alone(peers) ? NULL : peers;
+    session->data_share.peers = weft_process_group_is_single(peers) ? NULL : peers;
     session->data_share.node = session->engine->ranks.info.node;
     session->data_share.host = session->run->host;
 }
@@ -109,7 +109,7 @@ static weft_status open_data(weft_session *session, bool training, weft_error *e
         infos[i]->struct_size = (uint32_t)sizeof *infos[i];
         WEFT_PLUGIN_TELL(session->data_plugin, split_info, session->data, splits[i], infos[i]);
     }
-    status = weft_data_judge(&session->data_info, infos, session->data_job.max_context, training, err);
+    status = weft_data_validate(&session->data_info, infos, session->data_job.max_context, training, err);
     status = weft_plugin_blame(session->data_plugin, status, err);
     return status == WEFT_OK && training ? weft_text_end_decide(&session->text, session->run, err) : status;
 }
@@ -138,7 +138,7 @@ weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_s
     const int64_t every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     spec.saves = spec.training && kind != WEFT_SESSION_STEPS && every > 0 && every < session->steps;
     spec.rows = (int32_t)keys->micro_batch;
-    spec.leaves = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
+    spec.micro_batches = kind == WEFT_SESSION_EVALUATE ? 1 : (int32_t)(keys->global_batch / keys->micro_batch);
     if (kind == WEFT_SESSION_EVALUATE || (kind != WEFT_SESSION_STEPS && session->validation_info.rows > 0))
         spec.evaluate_rows = spec.rows;
     spec.n_lengths = session->data_info.n_lengths;
@@ -150,16 +150,16 @@ weft_plan_spec weft_session_spec(const weft_session *session, const weft_train_s
     return spec;
 }
 
-static weft_status open_text(weft_session *session, const weft_session *lender, weft_error *err) {
-    if (lender == NULL) return weft_text_open(&session->text, session->run, err);
+static weft_status open_text(weft_session *session, const weft_session *plugin_lookup, weft_error *err) {
+    if (plugin_lookup == NULL) return weft_text_open(&session->text, session->run, err);
     session->borrows = true;
-    session->text = lender->text;
-    session->data_plugin = lender->data_plugin;
-    session->data = lender->data;
-    session->data_info = lender->data_info;
-    session->train_info = lender->train_info;
-    session->validation_info = lender->validation_info;
-    session->all_info = lender->all_info;
+    session->text = plugin_lookup->text;
+    session->data_plugin = plugin_lookup->data_plugin;
+    session->data = plugin_lookup->data;
+    session->data_info = plugin_lookup->data_info;
+    session->train_info = plugin_lookup->train_info;
+    session->validation_info = plugin_lookup->validation_info;
+    session->all_info = plugin_lookup->all_info;
     return WEFT_OK;
 }
 
@@ -247,9 +247,9 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
     session->kind = kind;
     status = weft_run_open(&session->run, path, overrides, n_overrides, needs, err);
     if (status == WEFT_OK) status = judge_settings(session, kind, err);
-    if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->lender, err);
+    if (status == WEFT_OK) status = open_text(session, place == NULL ? NULL : place->plugin_lookup, err);
     if (status == WEFT_OK)
-        status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->seat, err);
+        status = weft_opening_engine(&session->engine, session->run, place == NULL ? NULL : &place->rank_span, err);
     if (status == WEFT_OK) {
         status = judge_weights(session, kind, err);
         if (status == WEFT_OK)
@@ -268,7 +268,7 @@ weft_status weft_session_open_at(weft_session **out, const char *path, const cha
         status = weft_opening_prepare(session->engine, &spec, err);
     }
     if (status == WEFT_OK)
-        status = weft_peers_agree(weft_coherence_peers(session->engine), judge_prefix(session, err), err);
+        status = weft_process_group_agree(weft_coherence_peers(session->engine), judge_prefix(session, err), err);
     if (status == WEFT_OK) *out = session;
     else weft_session_close(session);
     return status;
@@ -280,7 +280,7 @@ weft_status weft_session_open(weft_session **out, const char *path, const char *
 }
 
 weft_status weft_session_check_weights(const weft_session *session, weft_error *err) {
-    return weft_peers_agree(weft_coherence_peers(session->engine), check_files(session, err), err);
+    return weft_process_group_agree(weft_coherence_peers(session->engine), check_files(session, err), err);
 }
 
 /* What the user can do where the device has too little memory. */
@@ -320,7 +320,7 @@ double weft_session_lr(const weft_session *session, int64_t step) {
     return session->base_lr * weft_schedule_factor(&session->schedule, step - session->engine->scale.skipped);
 }
 
-/* No leaf of the split had a target: what its plugin says of it was another thing, or the same. */
+/* No micro-batch of the split had a target: what its plugin says of it was another thing, or the same. */
 static weft_status nothing_to_evaluate(const weft_session *session, int32_t split, weft_error *err) {
     const weft_split_info *info = split == WEFT_SPLIT_ALL ? &session->all_info : &session->validation_info;
     const char *id = session->engine->plan.run->parts[WEFT_PART_DATA].loaded->plugin->id;
@@ -342,7 +342,7 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
     const uint64_t rows = split == WEFT_SPLIT_ALL ? session->all_info.rows : session->validation_info.rows;
     const weft_engine *engine = session->engine;
     const uint64_t per_pass = (uint64_t)engine->plan.spec.evaluate_rows *
-                              (uint64_t)engine->plan.evaluate.program->leaves;
+                              (uint64_t)engine->plan.evaluate.program->micro_batches;
     const double begin = weft_clock_seconds();
     weft_step_result result = {0};
     int64_t tokens = 0;
@@ -350,7 +350,7 @@ weft_status weft_session_evaluate(weft_session *session, weft_evaluation *out, i
     weft_hidden_begin(session->stepper->hidden);
     for (uint64_t row = 0; row < rows && status == WEFT_OK; row += per_pass) {
         if (weft_signals_stop()) status = weft_error_set(err, WEFT_E_STOPPED, "stopped during evaluation");
-        status = weft_peers_agree(&engine->peers, status, err);
+        status = weft_process_group_agree(&engine->peers, status, err);
         if (status == WEFT_OK) status = weft_stepper_evaluate(session->stepper, &result, split, row, err);
         if (status == WEFT_OK) tokens += result.n_targets;
         if (status == WEFT_OK && session->watch != NULL && tokens > 0)

@@ -20,8 +20,8 @@ typedef struct weft_session weft_session;
 
 /* A session among others of one process. */
 typedef struct weft_session_place {
-    weft_seat seat;
-    const weft_session *lender; /* whose text and data it uses, for they are the same; NULL: its own */
+    weft_rank_span rank_span;
+    const weft_session *plugin_lookup; /* whose text and data it uses, for they are the same; NULL: its own */
 } weft_session_place;
 
 /* Told after each piece of an evaluation: `done` of `rows` rows, and what came of them so far. */
@@ -30,7 +30,7 @@ typedef void weft_session_watch(void *context, uint64_t done, uint64_t rows, dou
 struct weft_session {
     weft_session_kind kind;
     weft_run *run;
-    bool borrows; /* text and data are the lender's */
+    bool borrows; /* text and data are the plugin lookup's */
     weft_text text;
     weft_engine *engine;
     const weft_data_plugin *data_plugin;
@@ -39,7 +39,7 @@ struct weft_session {
     weft_data_job data_job; /* the data keeps a pointer to it */
     weft_data_source data_source;
     weft_data_share data_share;
-    int64_t data_bytes, data_shared; /* that the data hold here, and once per machine; of a lender's: 0 */
+    int64_t data_bytes, data_shared; /* that the data hold here, and once per machine; of a plugin lookup's: 0 */
     weft_split_info train_info, validation_info, all_info;
     weft_stepper *stepper; /* after weft_session_start */
     int64_t steps;         /* optimizer steps of the whole run */

@@ -4,7 +4,7 @@
 #include "base/sizes.h"
 #include "run/fetch.h"
 #include "program/save_place.h"
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 
 #include <stdlib.h>

@@ -6,13 +6,13 @@
 #include "run/choices.h"
 #include "run/loss_scale.h"
 #include "model/region.h"
-#include "run/post.h"
+#include "run/control_channel.h"
 #include "run/ranks.h"
 
 /* Small numbers that live on the device, in one buffer of FIXED memory. */
 typedef struct weft_scalars {
     weft_slot_ref buffer;
-    weft_ref losses;     /* fp64 per leaf that this rank takes to the end, in the order in which it does */
+    weft_ref losses;     /* fp64 per micro-batch that this rank takes to the end, in the order in which it does */
     weft_ref all_losses; /* the same of every rank, [world][most that one has]; losses itself where there is one rank */
     weft_ref nodes;      /* fp64 per grid cell of a unit's gradient, of all units; none where nothing is cut */
     weft_ref square_sums; /* fp64 per trained parameter */
@@ -22,8 +22,9 @@ typedef struct weft_scalars {
     weft_ref coefficient; /* fp32 */
     weft_ref skip;        /* int32 */
     weft_ref hp;          /* the optimizer's struct */
-    weft_ref first; /* int64 per leaf of a training step: its first row in the stream; of models that drop elements */
-    weft_ref past;  /* generation: int64: places that the key-value state holds */
+    /* int64 per micro-batch of a training step: its first row in the stream; of models that drop elements */
+    weft_ref first;
+    weft_ref past; /* generation: int64: places that the key-value state holds */
 } weft_scalars;
 
 /* The kernels of NORM, in their order, and the rows of engine->extents that each goes through. */
@@ -55,14 +56,14 @@ typedef struct weft_engine {
     const weft_optimizer_plugin *optimizer_plugin;
     weft_optimizer *optimizer;
 
-    weft_platform *own_platform; /* NULL: the seat is in somebody else's */
+    weft_process_context *own_process_context; /* NULL: the rank span is in somebody else's */
     weft_ranks ranks;
-    weft_peers peers; /* the same ranks, for files and failures */
-    weft_post post;
+    weft_process_group peers; /* the same ranks, for files and failures */
+    weft_control_channel post;
     bool failed; /* something went wrong while ranks may have waited for one another */
 
     weft_account account;
-    weft_slot_ref parameters, gradients; /* what is kept of the parameters, and of the sums over leaves */
+    weft_slot_ref parameters, gradients; /* what is kept of the parameters, and of the sums over micro-batches */
     weft_slot_ref partials;              /* sums that wait (weft_unit_sum) */
     weft_fetcher fetchers[1 + WEFT_MAX_STATES];
     weft_slot_ref state[WEFT_MAX_STATES];
@@ -88,7 +89,7 @@ typedef struct weft_engine {
                              [checkpoint] dtype = auto saves. Set by load and by weft_checkpoint_restore. */
 } weft_engine;
 
-/* A planned slot of a program's event as the graphs take it; slot -1 gives an empty one. */
+/* A planned slot of a program's instruction as the graphs take it; slot -1 gives an empty one. */
 weft_slot_ref weft_engine_slot(const weft_engine *engine, const weft_program *program, int32_t slot);
 
 #endif

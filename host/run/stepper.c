@@ -1,10 +1,10 @@
 /* host/run/stepper.c: see stepper.h. */
 #include "run/stepper.h"
 
-double weft_step_loss(const weft_stepper *self, int32_t leaf) {
+double weft_step_loss(const weft_stepper *self, int32_t micro_batch) {
     const weft_scalars *scalars = &self->engine->scalars;
-    const weft_loss_place *place = &self->stage->losses[leaf];
-    const int64_t at = (int64_t)place->rank * self->stage->most_losses + place->position;
+    const weft_loss_place *place = &self->mode_plan->losses[micro_batch];
+    const int64_t at = (int64_t)place->rank * self->mode_plan->most_losses + place->position;
     return self->outcome[(scalars->all_losses.offset - scalars->norm.offset) / weft_f64_bytes(1) + at];
 }
 

@@ -26,12 +26,12 @@ static int32_t traffic_of_reduce(int32_t scope) {
     }
 }
 
-int32_t weft_traffic_of(const weft_event *event) {
-    switch (event->kind) {
-    case WEFT_EVENT_GATHER: return event->what == WEFT_WHAT_SUM ? WEFT_TRAFFIC_SUM : WEFT_TRAFFIC_GATHER;
-    case WEFT_EVENT_REDUCE: return traffic_of_reduce(event->scope);
-    case WEFT_EVENT_REFRESH: return WEFT_TRAFFIC_REFRESH;
-    case WEFT_EVENT_SEND: return WEFT_TRAFFIC_SEND;
+int32_t weft_traffic_of(const weft_instruction *instruction) {
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_GATHER: return instruction->what == WEFT_PAYLOAD_SUM ? WEFT_TRAFFIC_SUM : WEFT_TRAFFIC_GATHER;
+    case WEFT_INSTRUCTION_REDUCE: return traffic_of_reduce(instruction->scope);
+    case WEFT_INSTRUCTION_REFRESH: return WEFT_TRAFFIC_REFRESH;
+    case WEFT_INSTRUCTION_SEND: return WEFT_TRAFFIC_SEND;
     default: return WEFT_TRAFFIC_OTHER;
     }
 }

@@ -7,10 +7,10 @@
 #include <weft/blocks.h>
 #include <weft/dynamic8.h>
 
-/* What is told of the event that has run; each value fills in its own part. */
-static weft_value_row row_of(const weft_stepper *self, const weft_event *event, char text[256]) {
-    const weft_value_row row = {.step = self->step, .event = text, .name = "", .part = ""};
-    weft_event_describe(text, 256, event, &self->stage->job->spec);
+/* What is told of the instruction that has run; each value fills in its own part. */
+static weft_value_row row_of(const weft_stepper *self, const weft_instruction *instruction, char text[256]) {
+    const weft_value_row row = {.step = self->step, .instruction = text, .name = "", .part = ""};
+    weft_instruction_describe(text, 256, instruction, &self->mode_plan->job->spec);
     return row;
 }
 
@@ -67,12 +67,12 @@ static weft_status tell_carry(const weft_stepper *self, weft_value_row *row, wef
     const weft_plan *plan = &self->engine->plan;
     if (ref.buffer == NULL) return WEFT_OK;
     row->name = "carry";
-    row->n = (int64_t)self->leaf.rows * self->leaf.length * plan->declared->carry_width;
+    row->n = (int64_t)self->micro_batch.rows * self->micro_batch.length * plan->declared->carry_width;
     return tell_over(self, row, ref, plan->dtype, over, err);
 }
 
-weft_status weft_values_forward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                                weft_error *err) {
+weft_status weft_values_forward(const weft_stepper *self, const weft_instruction *instruction,
+                                const weft_graph_binding *binding, weft_error *err) {
     const weft_declared *declared = self->engine->plan.declared;
     char text[256];
     weft_value_row row;
@@ -80,8 +80,8 @@ weft_status weft_values_forward(const weft_stepper *self, const weft_event *even
     const weft_graph_read *reads = NULL;
     weft_status status = WEFT_OK;
     if (is_silent(self)) return WEFT_OK;
-    row = row_of(self, event, text);
-    reads = weft_graph_set_reads(self->stage->graphs, event->segment, &n);
+    row = row_of(self, instruction, text);
+    reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
     row.part = "weight";
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         const int32_t p = reads[i].parameter;
@@ -93,23 +93,24 @@ weft_status weft_values_forward(const weft_stepper *self, const weft_event *even
     return status == WEFT_OK ? tell_carry(self, &row, binding->carry_out.ref, 1.0, err) : status;
 }
 
-static weft_status show_gradients(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                                  weft_error *err) {
+static weft_status show_gradients(const weft_stepper *self, const weft_instruction *instruction,
+                                  const weft_graph_binding *binding, weft_error *err) {
     int32_t n = 0;
     const weft_graph_read *reads = NULL;
     weft_status status = WEFT_OK;
     if (self->values == NULL || self->values->gradient == NULL || self->step == 0) return WEFT_OK;
-    reads = weft_graph_set_reads(self->stage->graphs, event->segment, &n);
+    reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
     for (int32_t i = 0; i < n && status == WEFT_OK; i++) {
         const int32_t p = reads[i].parameter;
         if (binding->gradients[p].ref.buffer == NULL) continue;
-        status = self->values->gradient(self->values->context, event->leaf, p, binding->gradients[p].ref, err);
+        status =
+            self->values->gradient(self->values->context, instruction->micro_batch, p, binding->gradients[p].ref, err);
     }
     return status;
 }
 
-static weft_status tell_backward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                                 weft_error *err) {
+static weft_status tell_backward(const weft_stepper *self, const weft_instruction *instruction,
+                                 const weft_graph_binding *binding, weft_error *err) {
     const weft_declared *declared = self->engine->plan.declared;
     char text[256];
     weft_value_row row;
@@ -117,9 +118,9 @@ static weft_status tell_backward(const weft_stepper *self, const weft_event *eve
     const weft_graph_read *reads = NULL;
     weft_status status = WEFT_OK;
     if (is_silent(self)) return WEFT_OK;
-    row = row_of(self, event, text);
-    reads = weft_graph_set_reads(self->stage->graphs, event->segment, &n);
-    if (event->segment == declared->n_segments - 1) {
+    row = row_of(self, instruction, text);
+    reads = weft_graph_set_reads(self->mode_plan->graphs, instruction->segment, &n);
+    if (instruction->segment == declared->n_segments - 1) {
         row.name = "loss";
         row.n = 1;
         status = tell(self, &row, binding->loss, WEFT_F64, err);
@@ -135,19 +136,19 @@ static weft_status tell_backward(const weft_stepper *self, const weft_event *eve
     return status == WEFT_OK ? tell_carry(self, &row, binding->d_carry_in.ref, seed_of(self), err) : status;
 }
 
-weft_status weft_values_backward(const weft_stepper *self, const weft_event *event, const weft_graph_binding *binding,
-                                 weft_error *err) {
-    const weft_status status = show_gradients(self, event, binding, err);
-    return status == WEFT_OK ? tell_backward(self, event, binding, err) : status;
+weft_status weft_values_backward(const weft_stepper *self, const weft_instruction *instruction,
+                                 const weft_graph_binding *binding, weft_error *err) {
+    const weft_status status = show_gradients(self, instruction, binding, err);
+    return status == WEFT_OK ? tell_backward(self, instruction, binding, err) : status;
 }
 
-weft_status weft_values_norm(const weft_stepper *self, const weft_event *event, weft_error *err) {
+weft_status weft_values_norm(const weft_stepper *self, const weft_instruction *instruction, weft_error *err) {
     const weft_scalars *scalars = &self->engine->scalars;
     char text[256];
     weft_value_row row;
     weft_status status = WEFT_OK;
     if (is_silent(self)) return WEFT_OK;
-    row = row_of(self, event, text);
+    row = row_of(self, instruction, text);
     row.n = 1;
     row.name = "targets";
     status = tell(self, &row, scalars->count, WEFT_F64, err);
@@ -176,14 +177,14 @@ static weft_status tell_update(const weft_stepper *self, weft_value_row *row, in
     return status == WEFT_OK ? tell(self, row, engine->parameter_refs[parameter], p->dtype, err) : status;
 }
 
-weft_status weft_values_step(const weft_stepper *self, const weft_event *event, weft_error *err) {
+weft_status weft_values_step(const weft_stepper *self, const weft_instruction *instruction, weft_error *err) {
     const weft_engine *engine = self->engine;
     const weft_declared *declared = engine->plan.declared;
     char text[256];
     weft_value_row row;
     weft_status status = WEFT_OK;
     if (is_silent(self) || self->count == 0) return WEFT_OK;
-    row = row_of(self, event, text);
+    row = row_of(self, instruction, text);
     for (int32_t i = 0; i < declared->n_parameters && status == WEFT_OK; i++) {
         const weft_parameter *p = &declared->parameters[i];
         if (!p->trainable) continue;

@@ -44,7 +44,7 @@ static weft_status open_events(weft_journal *self, const char *directory, const 
 
 weft_status weft_journal_open(weft_journal *self, const weft_session *session, const char *directory,
                               const weft_checkpoint_state *resumed_from, double begin, weft_error *err) {
-    const weft_peers *peers = &session->engine->peers;
+    const weft_process_group *peers = &session->engine->peers;
     json_t *planned = NULL;
     weft_status status = WEFT_OK;
     const weft_records_end end = {.step = resumed_from == NULL ? 0 : resumed_from->step,
@@ -52,16 +52,17 @@ weft_status weft_journal_open(weft_journal *self, const weft_session *session, c
                                   .metrics_every = session->run->settings.run.metrics_every};
     memset(self, 0, sizeof *self);
     self->session = session;
-    if (weft_peers_first(peers))
+    if (weft_process_group_is_rank_0(peers))
         status = weft_records_open(&self->records, directory, resumed_from == NULL ? NULL : &end, begin,
                                    session->run->host, err);
-    if (status == WEFT_OK && weft_peers_first(peers)) status = open_events(self, directory, resumed_from, err);
-    status = weft_peers_agree(peers, status, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
+        status = open_events(self, directory, resumed_from, err);
+    status = weft_process_group_agree(peers, status, err);
     if (status == WEFT_OK) status = weft_planned_array(&planned, session, err);
-    if (status == WEFT_OK && weft_peers_first(peers))
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = add_object(self, WEFT_RECORD_STARTS, resumed_from == NULL ? 0 : resumed_from->step,
                             weft_start_facts(session, resumed_from != NULL, planned), err);
-    return weft_peers_agree(peers, status, err);
+    return weft_process_group_agree(peers, status, err);
 }
 
 void weft_journal_close(weft_journal *self) {
@@ -167,7 +168,7 @@ static weft_status write_metrics(weft_journal *self, uint64_t step, const weft_s
 weft_status weft_journal_step(weft_journal *self, uint64_t step, const weft_step_result *result, double seconds,
                               weft_error *err) {
     add_step(&self->since_row, self->session, result, seconds);
-    if (!weft_peers_first(&self->session->engine->peers)) return WEFT_OK;
+    if (!weft_process_group_is_rank_0(&self->session->engine->peers)) return WEFT_OK;
     add_step(&self->since_line.row, self->session, result, seconds);
     self->since_line.targets += result->n_targets;
     return line_is_due(self->session, step) ? write_metrics(self, step, result, err) : WEFT_OK;
@@ -203,7 +204,7 @@ weft_status weft_journal_save(weft_journal *self, uint64_t step, const char *wha
 }
 
 weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *err) {
-    const weft_peers *peers = &self->session->engine->peers;
+    const weft_process_group *peers = &self->session->engine->peers;
     json_t *rows = NULL;
     weft_status status = WEFT_OK;
     const int64_t n = self->since_row.n_steps;
@@ -211,7 +212,7 @@ weft_status weft_journal_phases(weft_journal *self, uint64_t step, weft_error *e
     weft_rank_row_memory(&self->since_row, self->session);
     status = weft_rank_rows_array(&rows, self->session, &self->since_row, err);
     memset(&self->since_row, 0, sizeof self->since_row);
-    if (status == WEFT_OK && weft_peers_first(peers))
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers))
         status = add_object(self, WEFT_RECORD_PHASES, step,
                             json_pack("{s:I, s:o}", "steps", (json_int_t)n, "ranks", rows), err);
     return status;

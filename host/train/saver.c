@@ -6,12 +6,12 @@
 
 #include <math.h>
 
-static const weft_peers *peers_of(const weft_saver *self) {
+static const weft_process_group *peers_of(const weft_saver *self) {
     return &self->session->engine->peers;
 }
 
 weft_status weft_saver_agree(weft_saver *self, weft_status status, weft_error *err) {
-    status = weft_peers_agree(peers_of(self), status, err);
+    status = weft_process_group_agree(peers_of(self), status, err);
     self->unrecorded = self->unrecorded || status == WEFT_E_SYSTEM;
     return status;
 }
@@ -20,7 +20,7 @@ weft_status weft_saver_agree(weft_saver *self, weft_status status, weft_error *e
 
 /* Prints that saves are synchronous; each rank has decided by its own machine's memory. */
 static void tell_in_place(const weft_saver *self) {
-    if (weft_peers_first(peers_of(self)))
+    if (weft_process_group_is_rank_0(peers_of(self)))
         weft_log(self->session->run->host, WEFT_LOG_WARN,
                  "[checkpoint] beside = auto: a rank's machine has no room for the copies, so training stands while a "
                  "checkpoint is written");
@@ -32,15 +32,15 @@ weft_status weft_saver_open(weft_saver *self, weft_error *err) {
     bool all = false;
     weft_status status = WEFT_OK;
     if (!engine->plan.spec.saves) return WEFT_OK;
-    status = weft_peers_all(peers_of(self), &all, wanted, err);
+    status = weft_process_group_all_true(peers_of(self), &all, wanted, err);
     if (status == WEFT_OK && !all && wanted) tell_in_place(self);
     if (status != WEFT_OK || !all) return status;
-    return weft_peers_agree(peers_of(self), weft_snapshot_create(&self->snapshot, engine, err), err);
+    return weft_process_group_agree(peers_of(self), weft_snapshot_create(&self->snapshot, engine, err), err);
 }
 
 void weft_saver_close(weft_saver *self) {
     if (self->session != NULL) weft_engine_give_up(self->session->engine);
-    weft_beside_close(self->under_way);
+    weft_async_checkpoint_close(self->under_way);
     weft_snapshot_destroy(self->snapshot);
     self->under_way = NULL;
     self->snapshot = NULL;
@@ -72,13 +72,13 @@ static weft_status retain(const weft_saver *self, const weft_checkpoint_state *s
 }
 
 weft_status weft_saver_settle(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
-    const weft_status status = weft_peers_first(peers_of(self)) ? retain(self, state, err) : WEFT_OK;
-    return weft_peers_agree(peers_of(self), status, err);
+    const weft_status status = weft_process_group_is_rank_0(peers_of(self)) ? retain(self, state, err) : WEFT_OK;
+    return weft_process_group_agree(peers_of(self), status, err);
 }
 
 static weft_status count_in(weft_saver *self, const weft_checkpoint_state *state, weft_status status, weft_error *err) {
-    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = retain(self, state, err);
-    status = weft_peers_agree(peers_of(self), status, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self))) status = retain(self, state, err);
+    status = weft_process_group_agree(peers_of(self), status, err);
     if (status == WEFT_OK) self->saved_step = state->step;
     return status;
 }
@@ -88,7 +88,7 @@ static weft_status count_in(weft_saver *self, const weft_checkpoint_state *state
 static weft_status write_in_place(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
-    weft_status status = weft_peers_agree(peers_of(self), weft_output_check(self->output, err), err);
+    weft_status status = weft_process_group_agree(peers_of(self), weft_output_check(self->output, err), err);
     if (status == WEFT_OK) status = find_directory(self, directory, err);
     if (status == WEFT_OK)
         status =
@@ -118,12 +118,12 @@ static weft_status sync_records(void *context, weft_error *err) {
 static weft_status begin_beside(weft_saver *self, const weft_checkpoint_state *state, weft_error *err) {
     char directory[4096];
     const double begin = weft_clock_seconds();
-    weft_status status = weft_peers_agree(peers_of(self), weft_output_check(self->output, err), err);
+    weft_status status = weft_process_group_agree(peers_of(self), weft_output_check(self->output, err), err);
     if (status == WEFT_OK) status = find_directory(self, directory, err);
     self->records_failed = false;
     if (status == WEFT_OK)
-        status = weft_beside_begin(&self->under_way, self->snapshot, self->session->engine, directory, state,
-                                   self->identities, &self->session->text, sync_records, self, err);
+        status = weft_async_checkpoint_begin(&self->under_way, self->snapshot, self->session->engine, directory, state,
+                                             self->identities, &self->session->text, sync_records, self, err);
     self->held = weft_clock_seconds() - begin;
     self->seconds += self->held;
     return status;
@@ -132,17 +132,17 @@ static weft_status begin_beside(weft_saver *self, const weft_checkpoint_state *s
 /* Distributes the cause after a failure on all ranks: only rank 0 knows if records failed. */
 static weft_status learn_of_records(weft_saver *self, weft_status failed, weft_error *err) {
     bool records = self->records_failed;
-    const weft_status status = weft_peers_share(peers_of(self), &records, (int64_t)sizeof records, err);
+    const weft_status status = weft_process_group_broadcast(peers_of(self), &records, (int64_t)sizeof records, err);
     self->unrecorded = self->unrecorded || (status == WEFT_OK && records);
     return failed;
 }
 
 /* Completes a save after its thread and those of the other ranks have ended. */
 static weft_status end_beside(weft_saver *self, weft_status status, double begin, weft_error *err) {
-    const weft_checkpoint_state state = *weft_beside_state(self->under_way);
-    const double beside = weft_beside_seconds(self->under_way);
+    const weft_checkpoint_state state = *weft_async_checkpoint_state(self->under_way);
+    const double beside = weft_async_checkpoint_seconds(self->under_way);
     double held = 0.0;
-    weft_beside_close(self->under_way);
+    weft_async_checkpoint_close(self->under_way);
     self->under_way = NULL;
     if (status != WEFT_OK) return learn_of_records(self, status, err);
     status = count_in(self, &state, status, err);
@@ -161,7 +161,7 @@ weft_status weft_saver_look(weft_saver *self, bool waits, weft_error *err) {
     bool ended = false;
     weft_status status = WEFT_OK;
     if (self->under_way == NULL) return WEFT_OK;
-    status = weft_beside_look(self->under_way, waits, &ended, err);
+    status = weft_async_checkpoint_look(self->under_way, waits, &ended, err);
     if (ended) return end_beside(self, status, begin, err);
     held = weft_clock_seconds() - begin;
     self->seconds += held;

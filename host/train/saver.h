@@ -3,7 +3,7 @@
 #ifndef WEFT_HOST_TRAIN_SAVER_H
 #define WEFT_HOST_TRAIN_SAVER_H
 
-#include "run/beside.h"
+#include "run/async_checkpoint.h"
 #include "report/progress.h"
 #include "train/journal.h"
 #include "train/output.h"
@@ -16,10 +16,10 @@ typedef struct weft_saver {
     weft_progress *progress;
     bool verbose;
 
-    weft_snapshot *snapshot; /* NULL: all saves are synchronous */
-    weft_beside *under_way;  /* NULL: no save in progress */
-    double held;             /* seconds that the current save has blocked training so far */
-    bool records_failed;     /* rank 0: a record could not be written; owned by the save's thread until it has
+    weft_snapshot *snapshot;          /* NULL: all saves are synchronous */
+    weft_async_checkpoint *under_way; /* NULL: no save in progress */
+    double held;                      /* seconds that the current save has blocked training so far */
+    bool records_failed;              /* rank 0: a record could not be written; owned by the save's thread until it has
                               * ended */
 
     uint64_t saved_step; /* of the newest complete one; UINT64_MAX: no save by this process yet */

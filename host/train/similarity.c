@@ -71,11 +71,11 @@ static bool read_before(weft_similarity *self, const char *path) {
 }
 
 static weft_status find_before(weft_similarity *self, weft_error *err) {
-    const weft_peers *peers = &self->session->engine->peers;
+    const weft_process_group *peers = &self->session->engine->peers;
     char path[4096];
     const weft_status status = file_path(path, self, err);
     if (status != WEFT_OK) return status;
-    if (weft_peers_first(peers)) {
+    if (weft_process_group_is_rank_0(peers)) {
         self->known = read_before(self, path);
         if (!self->known)
             weft_log(self->session->run->host, WEFT_LOG_WARN,
@@ -83,7 +83,7 @@ static weft_status find_before(weft_similarity *self, weft_error *err) {
                      "similarity = yes: none is told",
                      path);
     }
-    return weft_peers_share(peers, &self->known, (int64_t)sizeof self->known, err);
+    return weft_process_group_broadcast(peers, &self->known, (int64_t)sizeof self->known, err);
 }
 
 weft_status weft_similarity_open(weft_similarity *self, weft_session *session, const char *directory, bool resumed,
@@ -100,7 +100,7 @@ weft_status weft_similarity_open(weft_similarity *self, weft_session *session, c
         if (self->before == NULL || self->now == NULL)
             status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the last hidden states");
     }
-    status = weft_peers_agree(&session->engine->peers, status, err);
+    status = weft_process_group_agree(&session->engine->peers, status, err);
     if (status == WEFT_OK && resumed) status = find_before(self, err);
     if (status == WEFT_OK && (!resumed || self->known)) session->stepper->hidden = self->hidden;
     return status;
@@ -115,15 +115,15 @@ void weft_similarity_close(weft_similarity *self) {
 }
 
 weft_status weft_similarity_note(weft_similarity *self, weft_evaluation *out, uint64_t step, weft_error *err) {
-    const weft_peers *peers = self->session == NULL ? NULL : &self->session->engine->peers;
+    const weft_process_group *peers = self->session == NULL ? NULL : &self->session->engine->peers;
     weft_status status = WEFT_OK;
     if (peers == NULL || (!self->known && step > 0)) return WEFT_OK;
-    if (weft_peers_first(peers)) {
+    if (weft_process_group_is_rank_0(peers)) {
         weft_hidden_mean(self->hidden, step == 0 ? self->before : self->now);
         out->similarity =
             weft_similarity_of(self->before, step == 0 ? self->before : self->now, weft_hidden_width(self->hidden));
     }
     self->known = true;
-    status = weft_peers_share(peers, &out->similarity, (int64_t)sizeof out->similarity, err);
-    return status == WEFT_OK && step == 0 && weft_peers_first(peers) ? keep_before(self, err) : status;
+    status = weft_process_group_broadcast(peers, &out->similarity, (int64_t)sizeof out->similarity, err);
+    return status == WEFT_OK && step == 0 && weft_process_group_is_rank_0(peers) ? keep_before(self, err) : status;
 }

@@ -49,13 +49,13 @@ typedef struct trainer {
     weft_rank_notes notes;
 } trainer;
 
-static const weft_peers *peers_of(const trainer *self) {
+static const weft_process_group *peers_of(const trainer *self) {
     return &self->session->engine->peers;
 }
 
 /* Combines the ranks' statuses: a failure of one rank becomes a failure of all. */
 static weft_status agree(const trainer *self, weft_status status, weft_error *err) {
-    return weft_peers_agree(peers_of(self), status, err);
+    return weft_process_group_agree(peers_of(self), status, err);
 }
 
 /* Loads the initial weights of a run without a checkpoint: identical on all ranks. */
@@ -70,7 +70,8 @@ static weft_status judge_anew(const trainer *self, weft_error *err) {
     char model[4096];
     bool has_model = false;
     weft_status status = weft_output_path(self->output, model, sizeof model, "model", err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = weft_file_exists(&has_model, model, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
+        status = weft_file_exists(&has_model, model, err);
     if (status == WEFT_OK && has_model)
         status =
             weft_error_set(err, WEFT_E_USER,
@@ -99,9 +100,10 @@ static weft_status find_start(trainer *self, weft_error *err) {
     weft_status status = WEFT_OK;
     if (self->options->mode != WEFT_OUTPUT_RESUME) return WEFT_OK;
     status = weft_output_path(self->output, directory, sizeof directory, "checkpoints", err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self))) status = weft_tree_has(&saved, directory, "step-", err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
+        status = weft_tree_has(&saved, directory, "step-", err);
     status = agree(self, status, err);
-    if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &saved, (int64_t)sizeof saved, err);
+    if (status == WEFT_OK) status = weft_process_group_broadcast(peers_of(self), &saved, (int64_t)sizeof saved, err);
     if (status != WEFT_OK) return status;
     if (!saved) return judge_anew(self, err);
     return weft_checkpoint_newest(self->from, sizeof self->from, &self->state, directory, peers_of(self),
@@ -116,7 +118,7 @@ static weft_status find_base(trainer *self, weft_error *err) {
     weft_error why = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (plan->declared->n_adapters == 0 || model->start == WEFT_START_FRESH) return WEFT_OK;
-    if (weft_peers_first(peers_of(self))) {
+    if (weft_process_group_is_rank_0(peers_of(self))) {
         if (self->from[0] != '\0') status = weft_origin_load(&of, self->from, err);
         if (status == WEFT_OK) {
             status = weft_base_identify(&base, model->path, &of, &why);
@@ -125,7 +127,7 @@ static weft_status find_base(trainer *self, weft_error *err) {
         }
     }
     status = agree(self, status, err);
-    if (status == WEFT_OK) status = weft_peers_share(peers_of(self), &base, (int64_t)sizeof base, err);
+    if (status == WEFT_OK) status = weft_process_group_broadcast(peers_of(self), &base, (int64_t)sizeof base, err);
     if (status == WEFT_OK) weft_plan_set_base(plan, &base);
     return status;
 }
@@ -186,7 +188,7 @@ static weft_status prepare_output(trainer *self, weft_error *err) {
     if (status == WEFT_OK && self->options->mode == WEFT_OUTPUT_OVERWRITE)
         status = weft_output_clear(self->output, err);
     if (status == WEFT_OK) status = weft_output_path(self->output, path, sizeof path, "config.ini", err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self)))
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
         status = weft_config_save_resolved(self->session->run->config, path, err);
     status = agree(self, status, err);
     if (status != WEFT_OK) return status;
@@ -289,17 +291,17 @@ static weft_status note_memory(trainer *self, weft_error *err) {
     const weft_ranks *ranks = &self->session->engine->ranks;
     const bool verbose = self->options->verbose;
     char line[200];
-    weft_moment *moments = NULL;
+    weft_memory_snapshot *moments = NULL;
     weft_status status = WEFT_OK;
     self->notes.first_step = (int64_t)self->state.step;
-    status = weft_moments_collect(&moments, self->session, err);
+    status = weft_memory_snapshots_collect(&moments, self->session, err);
     if (status == WEFT_OK) {
         self->notes.first = moments[ranks->rank];
-        weft_moment_describe(line, sizeof line, &self->notes.first, self->session, self->notes.first_step);
+        weft_memory_snapshot_describe(line, sizeof line, &self->notes.first, self->session, self->notes.first_step);
         if (verbose) weft_progress_line(self->progress, "%s", line);
     }
     if (status == WEFT_OK && verbose && ranks->world > 1 && ranks->rank == 0) {
-        weft_moments_describe(line, sizeof line, moments, self->session, self->notes.first_step);
+        weft_memory_snapshots_describe(line, sizeof line, moments, self->session, self->notes.first_step);
         weft_progress_line(self->progress, "%s", line);
     }
     free(moments);
@@ -359,7 +361,7 @@ static weft_status one_step(trainer *self, weft_error *err) {
     self->summary.tokens += result.n_targets;
     self->summary.data_seconds += result.data_seconds;
     self->summary.compute_seconds += seconds - result.data_seconds;
-    if (result.skipped && weft_peers_first(peers_of(self))) tell_skipped(self, &result);
+    if (result.skipped && weft_process_group_is_rank_0(peers_of(self))) tell_skipped(self, &result);
     status = weft_output_check(self->output, err);
     if (status == WEFT_OK) status = weft_journal_step(&self->journal, (uint64_t)step, &result, seconds, err);
     status = agree_at_end(self, status, err);
@@ -410,7 +412,7 @@ static weft_status run_loop(trainer *self, weft_error *err) {
 /* Completes a save in progress after training has failed: its step was valid. Skipped if ranks may be blocked
  * elsewhere. */
 static void end_saves(trainer *self, weft_status status) {
-    const bool together = weft_peers_alone(peers_of(self)) || status == WEFT_E_NUMERIC;
+    const bool together = weft_process_group_is_single(peers_of(self)) || status == WEFT_E_NUMERIC;
     if (together && !self->saver.unrecorded) (void)weft_saver_look(&self->saver, true, NULL);
 }
 
@@ -426,7 +428,7 @@ static weft_status report_ranks(const trainer *self, weft_ranks_report *report, 
     weft_status status = weft_ranks_collect(report, self->session, &self->notes, err);
     if (status != WEFT_OK || report->world == 1) return status;
     status = weft_output_path(self->output, path, sizeof path, "ranks.json", err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self)))
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)))
         status = weft_ranks_save(report, weft_run_object(self->session, &self->summary.result), path, err);
     return agree(self, status, err);
 }
@@ -449,7 +451,7 @@ static weft_status finish_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK && !self->quiet) {
         self->summary.model_path = path;
         weft_train_summary_print(&self->summary, self->session, self->options->verbose, stdout);
-        if (weft_peers_first(peers_of(self))) weft_ranks_print(&ranks, stdout);
+        if (weft_process_group_is_rank_0(peers_of(self))) weft_ranks_print(&ranks, stdout);
     }
     weft_ranks_report_free(&ranks);
     return status;
@@ -467,14 +469,14 @@ static void warn_of_no_evaluation(const trainer *self) {
 /* Warns before step 1 if the run is not deterministic across ranks. */
 static void say_uncovered(const trainer *self) {
     const weft_coverage *coverage = &self->session->engine->plan.train.coverage;
-    if (coverage->covered || !weft_peers_first(peers_of(self))) return;
+    if (coverage->covered || !weft_process_group_is_rank_0(peers_of(self))) return;
     weft_log(self->session->run->host, WEFT_LOG_WARN, "not covered by the contract of equal bits: %s", coverage->why);
 }
 
 static weft_status open_output(trainer *self, weft_error *err) {
     const weft_session *session = self->session;
     const weft_settings *settings = &session->run->settings;
-    const bool writes = weft_peers_first(peers_of(self));
+    const bool writes = weft_process_group_is_rank_0(peers_of(self));
     weft_status status = WEFT_OK;
     if (writes) status = weft_output_judge_place(settings->run.out, settings->model.path, session->text.directory, err);
     if (status == WEFT_OK)
@@ -499,10 +501,10 @@ static weft_status judge_room(trainer *self, weft_error *err) {
         .session = session, .path = self->path, .overrides = self->overrides, .n_overrides = self->n_overrides};
     weft_status status = WEFT_OK;
     if (options->any_room) return WEFT_OK;
-    if (options->room > 0) weft_room_say(&question.room, options->room);
-    else weft_room_find(&question.room, &session->engine->device_info);
-    status = weft_fit_judge_ranks(&self->fit, &question, err);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self)) && !self->fit.fits)
+    if (options->room > 0) weft_available_memory_describe(&question.room, options->room);
+    else weft_available_memory_find(&question.room, &session->engine->device_info);
+    status = weft_fit_check_ranks(&self->fit, &question, err);
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self)) && !self->fit.fits)
         status = weft_fit_refuse(&self->fit, err);
     return agree(self, status, err);
 }
@@ -514,7 +516,7 @@ static weft_status rehearse(trainer *self, weft_error *err) {
 }
 
 static void tell_room(const trainer *self) {
-    if (self->options->any_room || !weft_peers_first(peers_of(self))) return;
+    if (self->options->any_room || !weft_process_group_is_rank_0(peers_of(self))) return;
     if (!self->quiet) weft_fit_print(&self->fit, 11, stdout);
     (void)fflush(stdout);
     weft_fit_warn(&self->fit, self->session->run->host);
@@ -522,7 +524,7 @@ static void tell_room(const trainer *self) {
 
 static weft_status begin_run(trainer *self, weft_error *err) {
     weft_session *session = self->session;
-    weft_moment *planned = NULL;
+    weft_memory_snapshot *planned = NULL;
     weft_status status = find_start(self, err);
     if (status == WEFT_OK) status = find_base(self, err);
     if (status == WEFT_OK)
@@ -532,11 +534,11 @@ static weft_status begin_run(trainer *self, weft_error *err) {
     if (status == WEFT_OK)
         status = judge_newest(self, err); /* before the header and before any memory is
                                                               * allocated */
-    if (status == WEFT_OK) status = weft_moments_collect(&planned, session, err);
+    if (status == WEFT_OK) status = weft_memory_snapshots_collect(&planned, session, err);
     if (status == WEFT_OK && !self->quiet) weft_train_header_print(session, planned, self->options->verbose, stdout);
     free(planned);
     if (status == WEFT_OK) tell_room(self);
-    if (status == WEFT_OK && weft_peers_first(peers_of(self))) {
+    if (status == WEFT_OK && weft_process_group_is_rank_0(peers_of(self))) {
         warn_of_no_evaluation(self);
         weft_schedule_warn(session);
         weft_world_tell_alone(session);
@@ -569,7 +571,8 @@ static weft_status open_saver(trainer *self, weft_error *err) {
 /* Reads the tokenizer's files: each save writes these bytes, even if the tokenizer is replaced during the run. */
 static weft_status read_text_files(trainer *self, weft_error *err) {
     weft_text *text = &self->session->text;
-    const weft_status status = weft_text_files_list(&self->text_files, text, weft_peers_first(peers_of(self)),
+    const weft_status status = weft_text_files_list(&self->text_files, text,
+                                                    weft_process_group_is_rank_0(peers_of(self)),
                                                     self->session->run->settings.model.path, err);
     text->files = &self->text_files;
     return agree(self, status, err);
@@ -578,7 +581,7 @@ static weft_status read_text_files(trainer *self, weft_error *err) {
 static weft_status run_steps(trainer *self, weft_error *err) {
     weft_session *session = self->session;
     weft_status status = WEFT_OK;
-    self->quiet = self->options->quiet || !(weft_peers_first(peers_of(self)) || weft_world_get()->speaks);
+    self->quiet = self->options->quiet || !(weft_process_group_is_rank_0(peers_of(self)) || weft_world_get()->speaks);
     self->evaluate_every = weft_interval_resolve(&session->run->settings.eval_every, session->steps);
     self->save_every = weft_interval_resolve(&session->run->settings.checkpoint_every, session->steps);
     status = judge_values(self, err);

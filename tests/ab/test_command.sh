@@ -63,8 +63,8 @@ says said "B policy.plugin=whole"
 says said "numbers  B has the bits of A after each of 3 steps"
 says said "verdict  B is not decided: 1 round is too few; give more --rounds"
 grep -q '^policy.plugin  *block  *whole$' said || fail "the keys that differ"
-grep -q '^events REDUCE  *8  *2 ' said || fail "the events that differ"
-says said "then A has REDUCE model.layers.2 rank leaf 0, and this one BACKWARD layers.1.mlp leaf 0"
+grep -q '^instructions REDUCE  *8  *2 ' said || fail "the instructions that differ"
+says said "then A has REDUCE model.layers.2 rank micro-batch 0, and this one BACKWARD layers.1.mlp micro-batch 0"
 says said "memory +"
 ab 21 run.ini --vary train.activation_checkpointing=no,yes --rounds 1 --steps 1
 says said "numbers  B has the bits of A after each of 3 steps"
@@ -75,10 +75,10 @@ says said "numbers  B begins with other numbers than A"
 
 # Where they part: in a loss, or in what the update made of the same gradients; and whether that is promised.
 ab 21 run.ini --vary train.precision=fp32,bf16 --rounds 1 --steps 1 --learn 1
-says said "numbers  B parts from A at step 1, leaf 0: its loss; the contract promises nothing"
+says said "numbers  B parts from A at step 1, micro-batch 0: its loss; the contract promises nothing"
 ab 21 run.ini --vary strategy.reduce=ordered,tree --rounds 1 --steps 1 --learn 0 train.global_batch=6
 says said "numbers  B parts from A at step 1, unit "
-says said ", after equal gradients of all leaves; the contract promises the same for one micro_batch and one reduce"
+says said ", after equal gradients of all micro-batches; the contract promises the same for one micro_batch and one reduce"
 
 # A key that a plugin does not read, or too small to be seen, is asked about; one that tells is not, nor one that spreads.
 ab 21 run.ini --vary optimizer.weight_decay=0,1e-12 --rounds 1 --steps 1
@@ -111,7 +111,7 @@ grep -q '"winner": null' said || fail "nobody wins over what diverges"
 grep -A 3 '"diverged": {' said | grep -q '"step": 2' || fail "the step at which A diverges"
 
 # What learns more is better where time tells nothing; what learns less, worse; and what diverges, too. The same number
-# of leaves for each seed, and what weft train comes to.
+# of micro-batches for each seed, and what weft train comes to.
 ab 11 run.ini --vary optimizer.lr=0.0001,0.1 --rounds 8 --steps 1 --learn 20 --within 100000 --html page.html
 says said "learned  B learns more than A: -"
 says said "verdict  B is better than A"
@@ -193,7 +193,7 @@ if has mpich; then
     # What several ranks form together parts where one rank's does.
     ab 21 run.ini --vary train.precision=fp32,bf16 --ranks 2 --rounds 1 --steps 1 strategy.plugin=fsdp \
         comm.plugin=mpi-mpich --learn 1
-    says said "numbers  B parts from A at step 1, leaf 0: its loss"
+    says said "numbers  B parts from A at step 1, micro-batch 0: its loss"
     says said "learned  B "
 fi
 exit $((failures > 0))

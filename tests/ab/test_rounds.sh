@@ -71,7 +71,7 @@ awk '
 # An arm that diverges in the second round is out of it, and the others are measured to the end. B has made 7 updates
 # before the second round, whose first step is the 17th of the schedule.
 LATE_AT=8 ab 22 optimizer.plugin=adamw,$late,adamw --rounds 3 --steps 2 --learn 0
-says said "verdict  B diverges at step 18: the loss is not finite; step 18, event"
+says said "verdict  B diverges at step 18: the loss is not finite; step 18, instruction"
 says said "optimizer:late"
 says said "verdict  B is worse than A, which does not diverge"
 says said "measured 3 rounds of 2 steps"

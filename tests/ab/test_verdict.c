@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "tools/ab/contest.h"
+#include "tools/ab/experiment.h"
 #include "tools/ab/outcome.h"
 #include "tools/ab/paired_losses.h"
 #include "tools/ab/verdict.h"
@@ -195,8 +195,8 @@ START_TEST(student_is_that_of_the_tables) {
 }
 END_TEST
 
-/* Losses of leaves of very different difficulty and size: the arms share the difficulty, and differ by chance and by
- * `truth` a target. */
+/* Losses of micro-batches of very different difficulty and size: the arms share the difficulty, and differ by chance
+ * and by `truth` a target. */
 static weft_paired_loss lesson(double truth, int n) {
     double a[64], b[64];
     int64_t targets[64];
@@ -206,7 +206,7 @@ static weft_paired_loss lesson(double truth, int n) {
         a[i] = (double)targets[i] * (hard + 0.02 * normal());
         b[i] = (double)targets[i] * (hard + truth + 0.03 * normal());
     }
-    return weft_paired_loss_of_leaves(a, b, targets, n);
+    return weft_paired_loss_of_micro_batches(a, b, targets, n);
 }
 
 START_TEST(the_true_loss_lies_within) {
@@ -221,8 +221,8 @@ START_TEST(the_true_loss_lies_within) {
             missed += truths[t] < at.low || truths[t] > at.high;
         }
         /* 5 % of 1,000 come to more than 66 in one case of a hundred */
-        ck_assert_msg(missed <= 66, "%d leaves, %g: %d of %d miss it", n, truths[t], missed, (int)TRIALS);
-        ck_assert_msg(missed >= TRIALS * 2 / 100, "%d leaves, %g: too wide, %d miss it", n, truths[t], missed);
+        ck_assert_msg(missed <= 66, "%d micro-batches, %g: %d of %d miss it", n, truths[t], missed, (int)TRIALS);
+        ck_assert_msg(missed >= TRIALS * 2 / 100, "%d micro-batches, %g: too wide, %d miss it", n, truths[t], missed);
     }
 }
 END_TEST
@@ -235,8 +235,8 @@ START_TEST(seeds_count_as_one_each) {
     ck_assert_double_eq_tol(at.high - at.mean, 3.18245 * 0.1290994 / 2, 1e-6);
     at = weft_paired_loss_of_seeds(means, 1);
     ck_assert(!at.bounded && at.mean == 0.1);
-    ck_assert(!lesson(0, WEFT_AB_FEWEST_LEAVES).bounded); /* one of them has no target */
-    ck_assert(lesson(0, WEFT_AB_FEWEST_LEAVES + 1).bounded);
+    ck_assert(!lesson(0, WEFT_AB_FEWEST_MICRO_BATCHES).bounded); /* one of them has no target */
+    ck_assert(lesson(0, WEFT_AB_FEWEST_MICRO_BATCHES + 1).bounded);
 }
 END_TEST
 
@@ -295,8 +295,8 @@ static int32_t winner(weft_ab_outcome b, double b_ratio, weft_ab_outcome c, doub
     weft_ab_arm arms[3] = {{.run_seed = 0},
                            {.outcome = b, .verdict.ratio.median = b_ratio},
                            {.outcome = c, .verdict.ratio.median = c_ratio}};
-    const weft_ab_contest contest = {.arms = arms, .n = 3};
-    return weft_ab_winner(&contest);
+    const weft_ab_experiment experiment = {.arms = arms, .n = 3};
+    return weft_ab_winner(&experiment);
 }
 
 START_TEST(of_several_the_fastest_of_the_better_wins) {

@@ -107,17 +107,17 @@ losses out >without.txt
 limit "$weft" train run.ini --overwrite run.seed=2 >log 2>&1 || failed "another seed" log
 losses out >other.txt
 ! cmp -s whole.txt other.txt || failed "another seed drops the same" other.txt
-# Other leaves, the same rows; activation checkpointing; a resume.
+# Other micro-batches, the same rows; activation checkpointing; a resume.
 limit "$weft" train run.ini --overwrite train.activation_checkpointing=yes >log 2>&1 || failed "checkpointing" log
 losses out >again.txt
 cmp -s whole.txt again.txt || failed "checkpointing drops other elements" whole.txt again.txt
-limit "$weft" train run.ini --overwrite train.micro_batch=3 >log 2>&1 || failed "leaves of three rows" log
-losses out >leaves.txt
+limit "$weft" train run.ini --overwrite train.micro_batch=3 >log 2>&1 || failed "micro-batches of three rows" log
+losses out >micro_batches.txt
 alike() { # alike FILE FILE: the last losses are within a millionth
     { tail -n 1 "$1"; tail -n 1 "$2"; } |
         awk 'NR == 1 { a = $1 } END { d = ($1 - a) / a; exit !(d < 1e-6 && d > -1e-6) }'
 }
-alike whole.txt leaves.txt || failed "leaves of three rows drop other elements" whole.txt leaves.txt
+alike whole.txt micro_batches.txt || failed "micro-batches of three rows drop other elements" whole.txt micro_batches.txt
 ! alike whole.txt without.txt || failed "a millionth tells no dropout" whole.txt without.txt
 limit "$weft" train run.ini --overwrite train.steps=3 checkpoint.every=3 >log 2>&1 || failed "half of it" log
 limit "$weft" train run.ini --resume >log 2>&1 || failed "resume" log

@@ -135,7 +135,7 @@ broken policy.h 's/#define WEFT_UNIT_ROOT   (-1)/#define WEFT_UNIT_ROOT   (-2)/'
 broken host.h 's|"weft.host.world/1"|"weft.host.world/2"|' 'define WEFT_HOST_WORLD is "weft.host.world/2"'
 broken device.h 's/^} weft_ref;/    int64_t more;\n&/' 'weft_ref.more is new in a struct that is passed by value'
 broken strategy.h 's/    int32_t reserved; .*0 .*/    int32_t reserved;\n    int32_t in_between;/;s/^    int32_t kind; .*/    int32_t early;\n&/' \
-    'weft_event.early is new at 8, within the 48 bytes'
+    'weft_instruction.early is new at 8, within the 48 bytes'
 broken policy.h '/^typedef struct weft_parameter_view {/,/^}/{s/^} weft_parameter_view;/} weft_parameter_sight;\ntypedef weft_parameter_sight weft_parameter_view;/;s/struct weft_parameter_view/struct weft_parameter_sight/}' \
     'struct weft_parameter_view is gone'
 broken comm.h 's/weft_comm_handle \*\*out, const weft_exchange \*what,/const weft_exchange *what, weft_comm_handle **out,/' \

@@ -2,18 +2,18 @@
 """Measures training on two ranks of one thread beside one rank of two threads, and beside PyTorch in the same run.
 
     tests/bench/ranks.py [--sizes 24,134,518] [--pairs 3] [--sides ddp,fsdp] [--memory] [--json FILE]
-    tests/bench/ranks.py --sizes 24 --leaves 8 --no-torch
+    tests/bench/ranks.py --sizes 24 --micro_batches 8 --no-torch
     tests/bench/ranks.py --quick
 
 The models, with fresh weights, and the size of the batch are those of roof.py. A micro-batch is half of the batch, so
-that one rank has two leaves and two ranks have one each: the same sum, and the same bits. In each pair every side runs
+that one rank has two micro_batches and two ranks have one each: the same sum, and the same bits. In each pair every side runs
 once, in processes of its own; who goes first turns from pair to pair. Start and warm-up do not count. Times are medians
 over the steps of all pairs; a ratio is the median of the pairs' ratios.
 
     1x2                      Weft, strategy single, one rank of two threads
     ddp, fsdp                Weft, two ranks of one thread, reduce = ordered; fsdp is shard = full
     ddp fast ... fsdp tree   the same with reduce = fast and tree
-    ddp tree last ...        with more leaves than ranks: those with reduce_at = last, too
+    ddp tree last ...        with more micro_batches than ranks: those with reduce_at = last, too
     torch ddp, torch fsdp2   PyTorch's over gloo, eager, fused AdamW, clipping; fully_shard around layers and the whole
 
 A step of Weft is the time from the line that tells the step before to the line that tells this one. Memory is the
@@ -26,10 +26,10 @@ After each size come its bars: ordered at most 1.1 times fast; predicted over me
 and 518 M, too: ddp at least 0.9 times as fast as 1x2; a step of fsdp at most 1.1 times one of ddp; ddp 1.3 times as
 fast as PyTorch's, fsdp 1.6 times as fast as FSDP2 with at most 0.7 (134 M) and 0.8 (518 M) of its memory.
 
---leaves N cuts a step into N micro-batches instead of two, so that a rank adds up several leaves and the ways of adding
+--micro_batches N cuts a step into N micro-batches instead of two, so that a rank adds up several micro_batches and the ways of adding
 differ in what they send: that is their price. Of its bars only that of bits is set.
 
---memory runs fsdp on 1, 2 and 4 ranks of one thread, with four leaves, too: what is held has to fall as 1/N.
+--memory runs fsdp on 1, 2 and 4 ranks of one thread, with four micro_batches, too: what is held has to fall as 1/N.
 
 The program is $WEFT_BUILD_DIR/weft, or build/weft. PyTorch is that of $WEFT_PYTHON, or of the Python that runs this.
 --quick takes a small batch and one pair, and under two minutes; of its bars only those of bits and memory are set."""
@@ -79,7 +79,7 @@ def weft_sides():
 
 
 def last_sides():
-    """A rank adds up its leaves by itself and sends the sum, which is not the sum that ordered promises."""
+    """A rank adds up its micro-batches by itself and sends the sum, which is not the sum that ordered promises."""
     return {f"{name} {reduce} last": Side(2, 1, (*keys, f"strategy.reduce={reduce}", "strategy.reduce_at=last"))
             for reduce in ("fast", "tree") for name, keys in STRATEGIES.items()}
 
@@ -98,7 +98,7 @@ def parse_arguments():
     parser.add_argument("--steps", type=int, help="measured steps of one run, instead of the size's own")
     parser.add_argument("--warmup", type=int, default=1, help="steps before them, 1 by default and at least")
     parser.add_argument("--sides", help="only these beside 1x2: " + ", ".join(every[1:]))
-    parser.add_argument("--leaves", type=int, default=2, help="micro-batches of a step, 2 by default")
+    parser.add_argument("--micro_batches", type=int, default=2, help="micro-batches of a step, 2 by default")
     parser.add_argument("--memory", action="store_true", help="fsdp on 1, 2 and 4 ranks, too")
     parser.add_argument("--no-plan", action="store_true", help="leave the predictions out")
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
@@ -112,12 +112,12 @@ def parse_arguments():
         parser.error("--sides %s: there are %s" % (unknown[0], ", ".join(every[1:])))
     if options.pairs < 1 or options.warmup < 1 or (options.steps is not None and options.steps < 1):
         parser.error("--pairs, --steps and --warmup are at least 1")
-    if options.leaves != 2 and (options.quick or options.memory):
-        parser.error("--quick and --memory have leaves of their own: leave --leaves out")
-    if options.leaves == 2 and any(name in LAST_SIDES for name in options.sides[1:]) and options.sides != every:
-        parser.error("with two leaves a rank has one, and reduce_at = last is each: say --leaves")
-    if options.leaves < 2 or any(SIZES[name].rows % options.leaves for name in options.sizes.split(",")):
-        parser.error("--leaves is at least 2 and divides the rows of each size")
+    if options.micro_batches != 2 and (options.quick or options.memory):
+        parser.error("--quick and --memory have micro-batches of their own: leave --leaves out")
+    if options.micro_batches == 2 and any(name in LAST_SIDES for name in options.sides[1:]) and options.sides != every:
+        parser.error("with two micro-batches a rank has one, and reduce_at = last is each: say --micro_batches")
+    if options.micro_batches < 2 or any(SIZES[name].rows % options.micro_batches for name in options.sizes.split(",")):
+        parser.error("--micro_batches is at least 2 and divides the rows of each size")
     if options.quick:
         options.pairs, options.steps, options.warmup, options.memory = 1, 3, 1, True
     return options
@@ -235,7 +235,7 @@ def sides_of(directory, weft, python, size, options):
     """What a pair runs, in order: name -> function."""
     steps = options.steps or size.steps
     sides = {}
-    for name, side in {**WEFT_SIDES, **(LAST_SIDES if options.leaves > 2 else {})}.items():
+    for name, side in {**WEFT_SIDES, **(LAST_SIDES if options.micro_batches > 2 else {})}.items():
         if name in options.sides:
             run = run_and_predict if name in PREDICTED and not options.no_plan else run_weft
             sides[name] = lambda side=side, run=run: run(weft, directory, side, steps, options.warmup)
@@ -307,7 +307,7 @@ def held(lines):
 
 
 def measure_memory(directory, weft, size):
-    """fsdp with four leaves on N ranks: what is held, the arena of slots, all that was taken, and the resident peak."""
+    """fsdp with four micro-batches on N ranks: what is held, the arena of slots, all that was taken, and the resident peak."""
     more = (f"train.global_batch={2 * size.rows}",)
     rows = []
     for n in (1, 2, 4):
@@ -388,12 +388,12 @@ def memory_bars(rows):
     return bars
 
 
-def judge(name, summary, runs, leaves):
+def judge(name, summary, runs, micro_batches):
     """name: of SIZES, or another, for which no bar of speed is set."""
     bars = [hash_bar(summary["sides"])]
-    if name in SIZES and leaves == 2:
+    if name in SIZES and micro_batches == 2:
         bars += every_size_bars(summary["sides"], runs)
-    if name in ("134", "518") and leaves == 2:
+    if name in ("134", "518") and micro_batches == 2:
         bars += speed_bars(name, summary, runs)
     return bars + (memory_bars(summary["memory"]) if "memory" in summary else [])
 
@@ -437,12 +437,12 @@ def print_memory(summary):
 
 
 def measure_size(directory, weft, python, name, size, options):
-    common.prepare(directory, weft, size, size.rows // options.leaves)
+    common.prepare(directory, weft, size, size.rows // options.micro_batches)
     runs = measure(directory, weft, python, size, options)
     summary = summarize(size, runs)
     if options.memory:
         summary["memory"] = measure_memory(directory, weft, size)
-    summary["bars"] = judge(name, summary, runs, options.leaves)
+    summary["bars"] = judge(name, summary, runs, options.micro_batches)
     print_sides(summary)
     print_prices(summary)
     print_memory(summary)

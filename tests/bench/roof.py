@@ -10,15 +10,15 @@ the same state; who goes first turns from pair to pair. Start and warm-up do not
 of all pairs; a ratio to PyTorch is the median of the pairs' ratios. Memory is the largest peak of resident memory
 (VmHWM) of a process. The loss is that of the last step; in fp32 both sides have to come to the same one.
 
-The roof is the matrix library's own speed at the products of the step; the registers' and the memory's are measured
-beside it. All three are measured in each pair, right after the steps of Weft. "of roof" is the median over the pairs of
-the speed of a pair's median step over the roof of that same pair, so that a moment in which the machine is slow counts
-for both; "of best" is the median step of all pairs over the best roof that any pair saw (each product's least time),
-which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roof" does not, and is
+The roofline is the matrix library's own speed at the products of the step; the registers' and the memory's are measured
+beside it. All three are measured in each pair, right after the steps of Weft. "of roofline" is the median over the pairs of
+the speed of a pair's median step over the roofline of that same pair, so that a moment in which the machine is slow counts
+for both; "of best" is the median step of all pairs over the best roofline that any pair saw (each product's least time),
+which mixes quiet moments with loud ones. A bar holds where both reach it, is missed where "of roofline" does not, and is
 not judged where "of best" alone falls short. Below the table stands what compares quiet moments, and decides nothing:
-the fastest of all steps over that best roof, and over eager's fastest. The roof that is printed is the best; against
+the fastest of all steps over that best roofline, and over eager's fastest. The roofline that is printed is the best; against
 the registers' speed both it and each pair's own, by their median, have to reach the bar. One thread is held against the
-roof of one thread. On a machine that others share, --patience waits before each run of either side until a short loop
+roofline of one thread. On a machine that others share, --patience waits before each run of either side until a short loop
 in as many processes as there are threads goes round as fast as it did at best; and --again makes a run of either side
 once more in which more than 2 % of the processors' time was stolen: given to others by the host, as the kernel counts
 it. That is decided before anyone looks at what the run took. What was thrown away stands in the JSON. "stolen" is the
@@ -26,15 +26,15 @@ mean over the runs that count. An operator is held against the best of the libra
 is none of them, at all of the step's, and one without products against the memory.
 
 Matrix operations are those of products and attention, causal attention counted by half, for both sides alike. With
---precision bf16 each pair holds a run of Weft in fp32 too, which is held against the roof of fp32; the others against
+--precision bf16 each pair holds a run of Weft in fp32 too, which is held against the roofline of fp32; the others against
 that of bf16 where the processor has instructions for it (AVX512-BF16, AMX: the library's bf16 products, and what the
 registers or the tiles give), and against fp32's where it has none.
 
 After each size come the bars that were set for it, and which of them hold; the last line counts them. It ends with
 status 1 where one is missed, or a size was left out because the machine has no memory for it, and with 3 where none is
 missed but some are not judged. One that needs a side which was not measured is not judged, and with fewer than five
-pairs none of speed is. In fp32: at 134 M and 518 M 80 % of the roof, and 1.25 times PyTorch eager or 87 % of the roof;
-at 24 M 1.5 times eager or 75 % of the roof; at most 0.8 of eager's memory, under 0.95 of it at 518 M; a roof of 0.75 of
+pairs none of speed is. In fp32: at 134 M and 518 M 80 % of the roofline, and 1.25 times PyTorch eager or 87 % of the roofline;
+at 24 M 1.5 times eager or 75 % of the roofline; at most 0.8 of eager's memory, under 0.95 of it at 518 M; a roofline of 0.75 of
 the registers' speed; at 134 M two threads 1.9 times as fast as one; eager's loss to a thousandth. In bf16, at 134 M and
 518 M: 1.5 times as fast as fp32 where the processor has instructions for bf16, 0.9 times where it has none, on AMX 3 times
 and 2.5 times as fast as autocast; and no more than 100 MB of the peak of memory that were not planned, because fp32 copies of what is planned in bf16 would be more.
@@ -75,7 +75,7 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=2, help="of both sides, 2 by default")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="PyTorch's bf16 is autocast")
     parser.add_argument("--compile", action="store_true", help="torch.compile, too")
-    parser.add_argument("--scaling", action="store_true", help="Weft with one thread and its roof, too")
+    parser.add_argument("--scaling", action="store_true", help="Weft with one thread and its roofline, too")
     parser.add_argument("--no-torch", action="store_true", help="leave PyTorch out")
     parser.add_argument("--quick", action="store_true", help="one small batch and two pairs, to see that all works")
     parser.add_argument("--patience", type=int, default=0, metavar="SECONDS",
@@ -95,12 +95,12 @@ def parse_arguments():
 # ---- the sides ----
 
 
-def run_weft(weft, directory, size, options, threads, precision, roof):
+def run_weft(weft, directory, size, options, threads, precision, roofline):
     start = "weights" if (directory / "model/model.safetensors").exists() else "fresh"
     command = [weft, "profile", directory / "run.ini", f"device.threads={threads}", f"train.precision={precision}",
                f"model.start={start}", "--json", "--steps", str(options.steps or size.steps), "--warmup",
                str(options.warmup)]
-    done = subprocess.run(command + (["--roof"] if roof else []), stdout=subprocess.PIPE, check=False)
+    done = subprocess.run(command + (["--roofline"] if roofline else []), stdout=subprocess.PIPE, check=False)
     if done.returncode != 0:
         common.fail("weft profile failed, see above")
     measured = json.loads(done.stdout)
@@ -159,11 +159,11 @@ def measure(directory, weft, python, size, options, quiet):
 # ---- what follows ----
 
 
-def best_roof(results):
+def best_roofline(results):
     """The best of all pairs: each product's least time, the registers' and the memory's most."""
-    roofs = [result["roof"] for result in results]
+    rooflines = [result["roofline"] for result in results]
     whole, parts = [0.0, 0.0], {}  # operations and seconds, of the step and of each of its kinds of work
-    for same in zip(*(roof["products"] for roof in roofs)):
+    for same in zip(*(roofline["products"] for roofline in rooflines)):
         calls, least = same[0]["calls_per_step"], min(product["seconds"] for product in same)
         part = parts.setdefault(same[0]["operation"] + " " + same[0]["part"], [0.0, 0.0])
         for sums in (whole, part):
@@ -171,18 +171,18 @@ def best_roof(results):
             sums[1] += calls * least
     return {"flops_per_second": whole[0] / whole[1],
             "parts": {key: flops / seconds for key, (flops, seconds) in parts.items()},
-            "register_flops_per_second": max(roof["register_flops_per_second"] for roof in roofs),
-            "bytes_per_second": max(roof["bytes_per_second"] for roof in roofs)}
+            "register_flops_per_second": max(roofline["register_flops_per_second"] for roofline in rooflines),
+            "bytes_per_second": max(roofline["bytes_per_second"] for roofline in rooflines)}
 
 
-def of_registers(roof):
-    return roof["flops_per_second"] / roof["register_flops_per_second"]
+def of_registers(roofline):
+    return roofline["flops_per_second"] / roofline["register_flops_per_second"]
 
 
-def roof_scaling(one, all_threads):
+def roofline_scaling(one, all_threads):
     """How many times as fast the registers and the library are: the medians of what each pair says."""
-    roofs = [(best_roof([a]), best_roof([b])) for a, b in zip(one, all_threads)]
-    return {key: statistics.median(b[key] / a[key] for a, b in roofs)
+    rooflines = [(best_roofline([a]), best_roofline([b])) for a, b in zip(one, all_threads)]
+    return {key: statistics.median(b[key] / a[key] for a, b in rooflines)
             for key in ("register_flops_per_second", "flops_per_second")}
 
 
@@ -190,44 +190,44 @@ def least_seconds(results):
     return min(min(result["step_seconds"]) for result in results)
 
 
-def of_pair_roofs(flops, results, roofs):
-    """The median over the pairs of a pair's speed over that pair's own roof."""
-    return statistics.median(flops / statistics.median(result["step_seconds"]) / roof["flops_per_second"]
-                             for result, roof in zip(results, roofs))
+def of_pair_rooflines(flops, results, rooflines):
+    """The median over the pairs of a pair's speed over that pair's own roofline."""
+    return statistics.median(flops / statistics.median(result["step_seconds"]) / roofline["flops_per_second"]
+                             for result, roofline in zip(results, rooflines))
 
 
-def operators(results, roof):
+def operators(results, roofline):
     """A row per kind of work: the median over the pairs of its time in the pair's median step."""
     rows = []
     for first in results[0]["operators"]:
         same = [row for result in results for row in result["operators"]
                 if (row["operation"], row["part"]) == (first["operation"], first["part"])]
         seconds = statistics.median(row["seconds"] for row in same)
-        work, top = first["bytes"], roof["bytes_per_second"]
+        work, top = first["bytes"], roofline["bytes_per_second"]
         if first["flops"]:
             work = first["flops"]
-            top = roof["parts"].get(first["operation"] + " " + first["part"], roof["flops_per_second"])
+            top = roofline["parts"].get(first["operation"] + " " + first["part"], roofline["flops_per_second"])
         rows.append({"operation": first["operation"], "part": first["part"], "calls": first["calls"],
                      "seconds": seconds, "flops": first["flops"], "bytes": first["bytes"],
-                     "of_roof": work / seconds / top if work and seconds > 0 else None})
+                     "of_roofline": work / seconds / top if work and seconds > 0 else None})
     return rows
 
 
 def summarize(size, runs):
     """Everything that is printed of a size."""
     weft = runs["weft"]
-    base = weft if "roof" in weft[0] else runs["fp32"]
-    roof, pair_roofs = best_roof(base), [best_roof([result]) for result in base]
+    base = weft if "roofline" in weft[0] else runs["fp32"]
+    roofline, pair_rooflines = best_roofline(base), [best_roofline([result]) for result in base]
     flops, places = weft[0]["flops"], weft[0]["places"]
     sides = {}
     for name, results in runs.items():
         seconds = median_seconds(results)
-        own = "roof" in results[0]  # of its own number of threads
-        roofs = [best_roof([result]) for result in results] if own else pair_roofs
-        best = best_roof(results) if own else roof
+        own = "roofline" in results[0]  # of its own number of threads
+        rooflines = [best_roofline([result]) for result in results] if own else pair_rooflines
+        best = best_roofline(results) if own else roofline
         sides[name] = {"step_seconds": seconds, "places_per_second": places / seconds,
-                       "flops_per_second": flops / seconds, "of_roof": of_pair_roofs(flops, results, roofs),
-                       "of_best_roof": flops / seconds / best["flops_per_second"],
+                       "flops_per_second": flops / seconds, "of_roofline": of_pair_rooflines(flops, results, rooflines),
+                       "of_best_roofline": flops / seconds / best["flops_per_second"],
                        "resident_peak": max(result["resident_peak"] for result in results),
                        "stolen": statistics.mean(result["stolen"] for result in results),
                        "thrown_away": sum(len(result["thrown_away"]) for result in results),
@@ -237,32 +237,32 @@ def summarize(size, runs):
             sides[name]["memory_of_eager"] = sides[name]["resident_peak"] / max(
                 result["resident_peak"] for result in runs["eager"])
     summary = {"size": size.name, "rows": size.rows, "context": size.context, "parameters": size.parameters(),
-               "flops": flops, "roof": roof, "sides": sides, "operators": operators(weft, roof),
-               "of_registers": of_registers(roof),
-               "of_pair_registers": statistics.median(of_registers(pair) for pair in pair_roofs),
+               "flops": flops, "roofline": roofline, "sides": sides, "operators": operators(weft, roofline),
+               "of_registers": of_registers(roofline),
+               "of_pair_registers": statistics.median(of_registers(pair) for pair in pair_rooflines),
                "least_seconds": least_seconds(weft),
-               "least_of_best_roof": flops / least_seconds(weft) / roof["flops_per_second"],
+               "least_of_best_roofline": flops / least_seconds(weft) / roofline["flops_per_second"],
                "planned": weft[0]["memory"]["planned"]}
     if "eager" in runs:
         summary["least_times_eager"] = least_seconds(runs["eager"]) / least_seconds(weft)
     if "fp32" in runs:
         summary["times_fp32"] = pair_ratio(runs["fp32"], weft)
-        summary["fp32_roof"] = best_roof(runs["fp32"])
+        summary["fp32_roofline"] = best_roofline(runs["fp32"])
     if "one thread" in runs:
         summary["scaling"] = pair_ratio(runs["one thread"], weft)
         summary["scaling_of_least"] = least_seconds(runs["one thread"]) / least_seconds(weft)
     if "one thread" in runs and "fp32" not in runs:
-        summary["roof_scaling"] = roof_scaling(runs["one thread"], weft)
+        summary["roofline_scaling"] = roofline_scaling(runs["one thread"], weft)
     return summary
 
 
 # ---- the bars ----
 
 
-def of_roof_bar(text, side, want, value=""):
-    """Missed where the roof of the same pair says so; where the best roof of all alone does, not judged."""
-    of_roof, of_best = side["of_roof"], side["of_best_roof"]
-    one = bar(text, f"{value}{100 * of_roof:.1f} / {100 * of_best:.1f} %", of_roof >= want)
+def of_roofline_bar(text, side, want, value=""):
+    """Missed where the roofline of the same pair says so; where the best roofline of all alone does, not judged."""
+    of_roofline, of_best = side["of_roofline"], side["of_best_roofline"]
+    one = bar(text, f"{value}{100 * of_roofline:.1f} / {100 * of_best:.1f} %", of_roofline >= want)
     if one["holds"] and of_best < want:
         one.update(holds=None, why="of best falls short, the machine was not steady")
     return one
@@ -271,20 +271,20 @@ def of_roof_bar(text, side, want, value=""):
 def registers_bar(summary):
     """Missed where either of the two falls short."""
     of_pair, of_best = summary["of_pair_registers"], summary["of_registers"]
-    return bar("the roof 0.75 of the registers'", f"{of_pair:.2f} / {of_best:.2f}", min(of_pair, of_best) >= 0.75)
+    return bar("the roofline 0.75 of the registers'", f"{of_pair:.2f} / {of_best:.2f}", min(of_pair, of_best) >= 0.75)
 
 
 def speed_bars(name, side):
-    """Times eager, or a fraction of the roof: one of the two is enough."""
+    """Times eager, or a fraction of the roofline: one of the two is enough."""
     times = side.get("times_eager")
-    want_times, want_of_roof = (1.5, 0.75) if name == "24" else (1.25, 0.87)
-    either = of_roof_bar(f"{want_times} times eager, or {100 * want_of_roof:.0f} % of the roof", side, want_of_roof,
+    want_times, want_of_roofline = (1.5, 0.75) if name == "24" else (1.25, 0.87)
+    either = of_roofline_bar(f"{want_times} times eager, or {100 * want_of_roofline:.0f} % of the roofline", side, want_of_roofline,
                          f"{'-' if times is None else format(times, '.2f')}, ")
     if times is None:
         either["holds"] = either["holds"] or None
     elif times >= want_times:
         either["holds"] = True
-    return [either] if name == "24" else [of_roof_bar("80 % of the roof", side, 0.8), either]
+    return [either] if name == "24" else [of_roofline_bar("80 % of the roofline", side, 0.8), either]
 
 
 def memory_bar(name, side):
@@ -357,19 +357,19 @@ def judge(name, summary, options, isa):
 
 
 def print_sides(summary):
-    roof = summary["roof"]
+    roofline = summary["roofline"]
     print(f"{summary['size']}, {summary['rows']} x {summary['context']}: {summary['flops'] / 1e9:.1f} GFLOP a step; "
-          f"roof {roof['flops_per_second'] / 1e9:.1f} GFLOP/s, "
+          f"roofline {roofline['flops_per_second'] / 1e9:.1f} GFLOP/s, "
           f"{summary['of_registers']:.2f} of the registers' "
-          f"{roof['register_flops_per_second'] / 1e9:.1f}; memory {roof['bytes_per_second'] / 1e9:.1f} GB/s; "
+          f"{roofline['register_flops_per_second'] / 1e9:.1f}; memory {roofline['bytes_per_second'] / 1e9:.1f} GB/s; "
           f"{summary['planned'] / 1e6:.0f} MB planned")
-    print(f"  {'':12}{'ms a step':>12}{'tokens/s':>12}{'GFLOP/s':>10}{'of roof':>9}{'of best':>9}{'x eager':>9}"
+    print(f"  {'':12}{'ms a step':>12}{'tokens/s':>12}{'GFLOP/s':>10}{'of roofline':>9}{'of best':>9}{'x eager':>9}"
           f"{'MB peak':>10}{'of eager':>10}{'loss':>8}{'stolen':>9}")
     for name, side in summary["sides"].items():
         eager = [f"{side[key]:.2f}" if key in side else "-" for key in ("times_eager", "memory_of_eager")]
         print(f"  {name:12}{1e3 * side['step_seconds']:12.1f}{side['places_per_second']:12.1f}"
-              f"{side['flops_per_second'] / 1e9:10.1f}{100 * side['of_roof']:8.1f}%"
-              f"{100 * side['of_best_roof']:8.1f}%{eager[0]:>9}"
+              f"{side['flops_per_second'] / 1e9:10.1f}{100 * side['of_roofline']:8.1f}%"
+              f"{100 * side['of_best_roofline']:8.1f}%{eager[0]:>9}"
               f"{side['resident_peak'] / 1e6:10.0f}{eager[1]:>10}{side['loss']:8.3f}{100 * side['stolen']:8.1f}%")
     if "compiled" in summary["sides"] and not abs(loss_off(summary["sides"], "compiled")) <= LOSS_OFF:
         print("  compiled did not come to eager's loss, so its time is not that of the same step")
@@ -378,29 +378,29 @@ def print_sides(summary):
         print(f"  runs thrown away, because more than {100 * common.STOLEN:.0f} % was stolen from them: {thrown_away}")
     eager = f", {summary['least_times_eager']:.2f} times eager's fastest" if "least_times_eager" in summary else ""
     print(f"  the fastest step of weft: {1e3 * summary['least_seconds']:.1f} ms, "
-          f"{100 * summary['least_of_best_roof']:.1f} % of the best roof{eager}")
+          f"{100 * summary['least_of_best_roofline']:.1f} % of the best roofline{eager}")
     if "times_fp32" in summary:
-        roof = summary["fp32_roof"]
-        print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32, whose roof is "
-              f"{roof['flops_per_second'] / 1e9:.1f} GFLOP/s, "
-              f"the registers' {roof['register_flops_per_second'] / 1e9:.1f}")
+        roofline = summary["fp32_roofline"]
+        print(f"  bf16 is {summary['times_fp32']:.2f} times as fast as fp32, whose roofline is "
+              f"{roofline['flops_per_second'] / 1e9:.1f} GFLOP/s, "
+              f"the registers' {roofline['register_flops_per_second'] / 1e9:.1f}")
     if "scaling" in summary:
         print(f"  all threads are {summary['scaling']:.2f} times one, "
               f"the least of all steps {summary['scaling_of_least']:.2f} times")
-    if "roof_scaling" in summary:
-        roofs = summary["roof_scaling"]
-        print(f"  beside it: the registers {roofs['register_flops_per_second']:.2f} times, "
-              f"the library alone at the step's products {roofs['flops_per_second']:.2f} times")
+    if "roofline_scaling" in summary:
+        rooflines = summary["roofline_scaling"]
+        print(f"  beside it: the registers {rooflines['register_flops_per_second']:.2f} times, "
+              f"the library alone at the step's products {rooflines['flops_per_second']:.2f} times")
 
 
 def print_operators(summary):
     whole = sum(row["seconds"] for row in summary["operators"])
-    print(f"\n  {'':26}{'calls':>7}{'ms':>10}{'share':>9}{'work':>18}{'of its roof':>13}")
+    print(f"\n  {'':26}{'calls':>7}{'ms':>10}{'share':>9}{'work':>18}{'of its roofline':>13}")
     for row in summary["operators"]:
         work = f"{row['flops'] / 1e9:.2f} GFLOP" if row["flops"] else f"{row['bytes'] / 1e9:.3f} GB   "
-        of_roof = f"{100 * row['of_roof']:.1f}%" if row["of_roof"] else ""
+        of_roofline = f"{100 * row['of_roofline']:.1f}%" if row["of_roofline"] else ""
         print(f"  {row['operation'] + ' ' + row['part']:26}{row['calls']:7}{1e3 * row['seconds']:10.2f}"
-              f"{100 * row['seconds'] / whole:8.1f}%{work if row['flops'] or row['bytes'] else '':>18}{of_roof:>13}")
+              f"{100 * row['seconds'] / whole:8.1f}%{work if row['flops'] or row['bytes'] else '':>18}{of_roofline:>13}")
     print()
 
 

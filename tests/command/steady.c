@@ -29,13 +29,13 @@ static weft_status steady_place(const weft_host *host, const void *config, const
     return WEFT_OK;
 }
 
-static void backward(weft_emit *e, const weft_strategy_job *job, int32_t s, int32_t leaf) {
+static void backward(weft_emit *e, const weft_strategy_job *job, int32_t s, int32_t micro_batch) {
     const weft_segment_view *segment = weft_job_segment(job, s);
-    weft_emit_backward(e, s, leaf);
+    weft_emit_backward(e, s, micro_batch);
     for (int32_t i = 0; i < segment->n_units; i++) {
         const int32_t unit = segment->units[i];
         if (weft_job_trains(job, unit) && weft_job_completes(job, unit) == s)
-            (void)weft_emit_reduce(e, unit, leaf, WEFT_SCOPE_RANK, 0);
+            (void)weft_emit_reduce(e, unit, micro_batch, WEFT_SCOPE_RANK, 0);
     }
 }
 
@@ -46,18 +46,18 @@ static weft_status steady_compile(const weft_host *host, const void *config, con
     (void)host;
     (void)config;
     (void)rank;
-    if (trains) weft_emit_plain(&e, WEFT_EVENT_COUNT);
-    for (int32_t leaf = 0; leaf < job->leaves; leaf++) {
-        for (int32_t s = 0; s < job->n_segments; s++) weft_emit_forward(&e, s, leaf);
+    if (trains) weft_emit_plain(&e, WEFT_INSTRUCTION_COUNT);
+    for (int32_t micro_batch = 0; micro_batch < job->micro_batches; micro_batch++) {
+        for (int32_t s = 0; s < job->n_segments; s++) weft_emit_forward(&e, s, micro_batch);
         for (int32_t s = job->n_segments - 1; trains && s >= 0 && weft_job_segment(job, s)->backward; s--)
-            backward(&e, job, s, leaf);
+            backward(&e, job, s, micro_batch);
     }
-    if (trains) weft_emit_plain(&e, WEFT_EVENT_NORM);
-    if (trains) weft_emit_plain(&e, WEFT_EVENT_STEP);
+    if (trains) weft_emit_plain(&e, WEFT_INSTRUCTION_NORM);
+    if (trains) weft_emit_plain(&e, WEFT_INSTRUCTION_STEP);
     return weft_emit_end(&e, err);
 }
 
-static const weft_strategy_plugin steady_table = {(uint32_t)sizeof(weft_strategy_plugin), WEFT_OFFERS_REDUCE,
+static const weft_strategy_plugin steady_table = {(uint32_t)sizeof(weft_strategy_plugin), WEFT_CAPABILITY_REDUCE,
                                                   steady_replicas, steady_place, steady_compile};
 
 WEFT_PLUGIN(strategy, 1, "steady", "1.0", "Everything on one rank, from elsewhere.", steady_config, NULL, steady_table)

@@ -236,10 +236,10 @@ check "tokenize and back" sh -c '"$0" tokenize model <games.txt >ids.txt && "$0"
 check "plan" exits 0 "$weft" plan run.ini --print-program
 planned() { # the object says what the tables do
     "$weft" plan run.ini --json --print-program >plan.json || return 1
-    for field in '"grid": [0-9]+' '"padding_bytes": [0-9]+' '"rows": 4' '"leaf_rows": 2' '"leaves": 2' '"places": 64' '"use": "tape"'; do
+    for field in '"grid": [0-9]+' '"padding_bytes": [0-9]+' '"rows": 4' '"micro_batch_rows": 2' '"micro_batches": 2' '"places": 64' '"use": "tape"'; do
         grep -Eq "$field" plan.json || { echo "no $field"; return 1; }
     done
-    [ "$(grep -c '"queue": ' plan.json)" = "$(sed -n 's/^  "events": \([0-9]*\),$/\1/p' plan.json)" ]
+    [ "$(grep -c '"queue": ' plan.json)" = "$(sed -n 's/^  "instructions": \([0-9]*\),$/\1/p' plan.json)" ]
 }
 check "plan as an object" planned
 wrapped() { # wrapped N SUMMARY OVERRIDE...: the totals, N modules with the tag of a unit, and the object says as many
@@ -284,8 +284,8 @@ profile_quietly() { # nothing may appear beside the files that are there
 check "profile" exits 0 profile_quietly --steps 2 --warmup 1
 check "a row per operator" sh -c 'for row in "linear forward" "linear weight gradient" "attention backward" "lm_head backward" "optimizer" "rest"; do
     grep -q "^$row " profile.txt || exit 1; done'
-check "profile as an object" exits 0 profile_quietly --json --steps 3 --warmup 0 --roof
-check "with its fields" sh -c 'for f in step_seconds median_seconds places targets flops resident_peak planned operators roof register_flops_per_second; do
+check "profile as an object" exits 0 profile_quietly --json --steps 3 --warmup 0 --roofline
+check "with its fields" sh -c 'for f in step_seconds median_seconds places targets flops resident_peak planned operators roofline register_flops_per_second; do
     grep -q "\"$f\": " profile.txt || exit 1; done'
 check "weights that are in place" grep -q '"weight_pages_absent": 0,*$' profile.txt
 check "and are counted" grep -q '"weight_pages": [1-9]' profile.txt

@@ -296,7 +296,7 @@ prints "$weft" config check "$WEFT_SOURCE/configs/prove.ini" device.plugin=crowd
 alone="one thread is faster than 2 here: "
 prints "$weft" train run.ini --overwrite device.plugin=crowd device.threads=2
 told "$alone"
-told "for a leaf, forward and backward, with the same results: device.threads=1"
+told "for a micro-batch, forward and backward, with the same results: device.threads=1"
 [ "$(grep -c "$alone" printed.err)" = 1 ] || failed "it is told once" printed.err
 told "crowd: 2 threads" # as before
 sed 's/"tokens_per_second.*//' one/metrics.jsonl >by_two

@@ -66,7 +66,7 @@ void golden_batch_close(golden_batch *batch) {
     free(batch->positions);
 }
 
-static weft_status golden_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+static weft_status golden_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                                 weft_error *err) {
     const golden_batch *batch = (const golden_batch *)(const void *)data;
     const float *weights = golden_floats(batch, "weights");
@@ -81,8 +81,8 @@ static weft_status golden_shape(const weft_data *data, weft_leaf *out, const wef
     return WEFT_OK;
 }
 
-static weft_status golden_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
-                               weft_error *err) {
+static weft_status golden_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                      const weft_micro_batch_request *request, weft_error *err) {
     const golden_batch *batch = (const golden_batch *)(const void *)data;
     const size_t n = (size_t)batch->length;
     (void)golden_shape(data, out, request, err);
@@ -100,15 +100,16 @@ static weft_status golden_leaf(const weft_data *data, weft_leaf *out, const weft
 
 const weft_data_plugin golden_data_plugin = {.struct_size = (uint32_t)sizeof(weft_data_plugin),
                                              .shape = golden_shape,
-                                             .leaf = golden_leaf};
+                                             .micro_batch = golden_micro_batch};
 
-void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t leaves,
+void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t micro_batches,
                         const char *const *overrides, size_t n) {
     char path[4096], model[4200], plugin[64];
     const char *all[32] = {model, plugin};
     const size_t own = 2 + device_choice_overrides(all + 2);
     weft_error err = WEFT_ERROR_INIT;
-    weft_plan_spec spec = {.training = true, .leaves = leaves, .rows = batch->rows / leaves, .n_lengths = 1};
+    weft_plan_spec spec = {
+        .training = true, .micro_batches = micro_batches, .rows = batch->rows / micro_batches, .n_lengths = 1};
     const uint32_t needs = WEFT_NEEDS_ALL & ~WEFT_NEEDS(WEFT_PART_DATA) & ~WEFT_NEEDS(WEFT_PART_TOKENIZER);
     golden_path(path, sizeof path, name);
     (void)snprintf(model, sizeof model, "model.path=%s", path);

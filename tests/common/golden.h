@@ -16,8 +16,8 @@ typedef struct golden_batch {
 void golden_batch_open(golden_batch *out, const char *name);
 void golden_batch_close(golden_batch *batch);
 
-/* The batch, the same for every step, whatever rows are asked for: leaf m of a request holds rows first_row.. modulo
- * B. */
+/* The batch, the same for every step, whatever rows are asked for: micro-batch m of a request holds rows first_row..
+ * modulo B. */
 extern const weft_data_plugin golden_data_plugin; /* its weft_data is a golden_batch */
 
 /* Runs on the golden model: overrides are further "section.key=value". The engine is allocated and loaded. */
@@ -26,7 +26,7 @@ typedef struct golden_engine {
     weft_engine *engine;
     weft_stepper *stepper;
 } golden_engine;
-void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t leaves,
+void golden_engine_open(golden_engine *out, golden_batch *batch, const char *name, int32_t micro_batches,
                         const char *const *overrides, size_t n);
 void golden_engine_close(golden_engine *engine);
 

@@ -256,7 +256,7 @@ static int32_t vocabulary(const rig *r) {
 }
 
 /* Random ids and targets; documents of random length; every fifth target counts nothing, others differ in weight. */
-static void fill_leaf(rig *r) {
+static void fill_micro_batch(rig *r) {
     const int64_t first = 3;
     const int32_t n = r->rows * r->length, vocab = vocabulary(r);
     int32_t *parts = calloc((size_t)n * 4, sizeof *parts);
@@ -298,7 +298,7 @@ void rig_open(rig *r, int device, const rig_model *model, int32_t rows, int32_t 
     open_device(r, device);
     fill_parameters(r);
     fill_table(r);
-    fill_leaf(r);
+    fill_micro_batch(r);
 }
 
 void rig_round(rig *r) {

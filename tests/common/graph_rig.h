@@ -60,7 +60,7 @@ struct rig {
     weft_ref reads[RIG_WEIGHTS];  /* what graphs read: the same, or in bf16 a rounded copy of each matrix, or packed */
     weft_slot_ref gradients[RIG_WEIGHTS], tables[1];
     weft_slot_ref ids, targets, weights_of_targets, starts, positions;
-    weft_slot_ref first; /* the leaf's first row in the stream */
+    weft_slot_ref first; /* the micro-batch's first row in the stream */
 };
 
 void rig_open(rig *r, int device, const rig_model *model, int32_t rows, int32_t length); /* in fp32 */

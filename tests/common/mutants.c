@@ -26,38 +26,40 @@ typedef struct shift {
 } shift;
 
 static void shift_waits(weft_program *program, shift how) {
-    for (int32_t i = 0; i < program->n_events; i++) {
-        weft_event *event = &program->events[i];
-        if (event->kind == WEFT_EVENT_WAIT && event->waits >= how.from) event->waits += how.by;
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        weft_instruction *instruction = &program->instructions[i];
+        if (instruction->kind == WEFT_INSTRUCTION_WAIT && instruction->waits >= how.from) instruction->waits += how.by;
     }
 }
 
-void remove_event(weft_program *program, int32_t i) {
+void remove_instruction(weft_program *program, int32_t i) {
     const shift how = {i + 1, -1};
-    memmove(program->events + i, program->events + i + 1,
-            (size_t)(program->n_events - i - 1) * sizeof *program->events);
-    program->n_events--;
+    memmove(program->instructions + i, program->instructions + i + 1,
+            (size_t)(program->n_instructions - i - 1) * sizeof *program->instructions);
+    program->n_instructions--;
     shift_waits(program, how);
 }
 
-void insert_event(weft_program *program, int32_t i, weft_event event) {
+void insert_instruction(weft_program *program, int32_t i, weft_instruction instruction) {
     const shift how = {i, 1};
     shift_waits(program, how);
-    program->events = realloc(program->events, (size_t)(program->n_events + 1) * sizeof *program->events);
-    ck_assert_ptr_nonnull(program->events);
-    program->capacity = program->n_events + 1;
-    memmove(program->events + i + 1, program->events + i, (size_t)(program->n_events - i) * sizeof *program->events);
-    program->events[i] = event;
-    program->n_events++;
+    program->instructions =
+        realloc(program->instructions, (size_t)(program->n_instructions + 1) * sizeof *program->instructions);
+    ck_assert_ptr_nonnull(program->instructions);
+    program->capacity = program->n_instructions + 1;
+    memmove(program->instructions + i + 1, program->instructions + i,
+            (size_t)(program->n_instructions - i) * sizeof *program->instructions);
+    program->instructions[i] = instruction;
+    program->n_instructions++;
 }
 
-void swap_events(weft_program *program, int32_t i, int32_t j) {
-    const weft_event event = program->events[i];
-    program->events[i] = program->events[j];
-    program->events[j] = event;
-    for (int32_t k = 0; k < program->n_events; k++) {
-        weft_event *wait = &program->events[k];
-        if (wait->kind != WEFT_EVENT_WAIT) continue;
+void swap_instructions(weft_program *program, int32_t i, int32_t j) {
+    const weft_instruction instruction = program->instructions[i];
+    program->instructions[i] = program->instructions[j];
+    program->instructions[j] = instruction;
+    for (int32_t k = 0; k < program->n_instructions; k++) {
+        weft_instruction *wait = &program->instructions[k];
+        if (wait->kind != WEFT_INSTRUCTION_WAIT) continue;
         if (wait->waits == i) wait->waits = j;
         else if (wait->waits == j) wait->waits = i;
     }
@@ -66,8 +68,8 @@ void swap_events(weft_program *program, int32_t i, int32_t j) {
 bool are_refused(const weft_program *const *programs, const weft_job_spec *job, weft_coverage *coverage) {
     weft_error err = WEFT_ERROR_INIT;
     if (weft_programs_check(coverage, programs, job, &err) == WEFT_OK) return false;
-    ck_assert_msg(strncmp(err.text, "rank ", 5) == 0 &&
-                      (strstr(err.text, ", event ") != NULL || strstr(err.text, "its program ends after") != NULL),
+    ck_assert_msg(strncmp(err.text, "rank ", 5) == 0 && (strstr(err.text, ", instruction ") != NULL ||
+                                                         strstr(err.text, "its program ends after") != NULL),
                   "a refusal that names nothing: %s", err.text);
     return true;
 }
@@ -77,22 +79,22 @@ bool is_refused(const weft_program *program, const weft_job_spec *job) {
     return are_refused(&program, job, &coverage);
 }
 
-/* What waits for event i of the valid program waits for `to`, where that has gone. */
+/* What waits for instruction i of the valid program waits for `to`, where that has gone. */
 static void follow(const weft_program *valid, weft_program *program, int32_t i, int32_t to) {
-    for (int32_t k = 0; k < valid->n_events; k++) {
+    for (int32_t k = 0; k < valid->n_instructions; k++) {
         const int32_t gone = k - (k > i), now = gone + (gone >= to);
-        if (k != i && valid->events[k].kind == WEFT_EVENT_WAIT && valid->events[k].waits == i)
-            program->events[now].waits = to;
+        if (k != i && valid->instructions[k].kind == WEFT_INSTRUCTION_WAIT && valid->instructions[k].waits == i)
+            program->instructions[now].waits = to;
     }
 }
 
-/* to: where the event is put again, -1: nowhere; after it was taken out, unless it stays. */
+/* to: where the instruction is put again, -1: nowhere; after it was taken out, unless it stays. */
 static void replace(weft_program *program, const weft_program *valid, int32_t i, bool stays, int32_t to) {
-    const weft_event event = program->events[i];
-    const int32_t waits = event.waits - (!stays && event.waits > i);
-    if (!stays) remove_event(program, i);
-    if (to >= 0) insert_event(program, to, event);
-    if (to >= 0 && event.kind == WEFT_EVENT_WAIT) program->events[to].waits = waits + (waits >= to);
+    const weft_instruction instruction = program->instructions[i];
+    const int32_t waits = instruction.waits - (!stays && instruction.waits > i);
+    if (!stays) remove_instruction(program, i);
+    if (to >= 0) insert_instruction(program, to, instruction);
+    if (to >= 0 && instruction.kind == WEFT_INSTRUCTION_WAIT) program->instructions[to].waits = waits + (waits >= to);
     if (to >= 0 && !stays) follow(valid, program, i, to);
 }
 
@@ -108,47 +110,47 @@ enum { N_FIELDS = 12 };
 
 static void list_fields(field *out, const weft_program *valid, const weft_strategy_job *view) {
     const field fields[N_FIELDS] = {
-        {"struct_size", offsetof(weft_event, struct_size), 0, (int32_t)sizeof(weft_event) - 1},
-        {"flags", offsetof(weft_event, flags), 0, 2},
-        {"kind", offsetof(weft_event, kind), -1, WEFT_EVENT_REFRESH + 2},
-        {"unit", offsetof(weft_event, unit), -2, view->n_units + 1},
-        {"segment", offsetof(weft_event, segment), -2, view->n_segments + 1},
-        {"leaf", offsetof(weft_event, leaf), -2, view->leaves * view->replicas + 1},
-        {"peer", offsetof(weft_event, peer), -2, view->world + 1},
-        {"queue", offsetof(weft_event, queue), -2, 5},
-        {"waits", offsetof(weft_event, waits), -2, valid->n_events + 1},
-        {"what", offsetof(weft_event, what), -2, WEFT_WHAT_LEAF_GRADIENT + 2},
-        {"scope", offsetof(weft_event, scope), -2, WEFT_SCOPE_ACROSS + 2},
-        {"reserved", offsetof(weft_event, reserved), -1, 1},
+        {"struct_size", offsetof(weft_instruction, struct_size), 0, (int32_t)sizeof(weft_instruction) - 1},
+        {"flags", offsetof(weft_instruction, flags), 0, 2},
+        {"kind", offsetof(weft_instruction, kind), -1, WEFT_INSTRUCTION_REFRESH + 2},
+        {"unit", offsetof(weft_instruction, unit), -2, view->n_units + 1},
+        {"segment", offsetof(weft_instruction, segment), -2, view->n_segments + 1},
+        {"micro-batch", offsetof(weft_instruction, micro_batch), -2, view->micro_batches * view->replicas + 1},
+        {"peer", offsetof(weft_instruction, peer), -2, view->world + 1},
+        {"queue", offsetof(weft_instruction, queue), -2, 5},
+        {"waits", offsetof(weft_instruction, waits), -2, valid->n_instructions + 1},
+        {"what", offsetof(weft_instruction, what), -2, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT + 2},
+        {"scope", offsetof(weft_instruction, scope), -2, WEFT_SCOPE_ACROSS + 2},
+        {"reserved", offsetof(weft_instruction, reserved), -1, 1},
     };
     memcpy(out, fields, sizeof fields);
 }
 
-/* False where nothing changes, or into what is as good: a larger struct_size is a later SDK's event. */
-static bool change_field(weft_event *event, const weft_program *valid, const weft_strategy_job *view, const char *name,
-                         int32_t value) {
+/* False where nothing changes, or into what is as good: a larger struct_size is a later SDK's instruction. */
+static bool change_field(weft_instruction *instruction, const weft_program *valid, const weft_strategy_job *view,
+                         const char *name, int32_t value) {
     field fields[N_FIELDS];
     list_fields(fields, valid, view);
     for (int f = 0; f < N_FIELDS; f++) {
         int32_t old = 0;
         if (strcmp(fields[f].name, name) != 0) continue;
-        memcpy(&old, (char *)event + fields[f].offset, sizeof old);
+        memcpy(&old, (char *)instruction + fields[f].offset, sizeof old);
         if (value == old || (fields[f].offset == 0 && (value > old || value < 0))) return false;
-        memcpy((char *)event + fields[f].offset, &value, sizeof value);
+        memcpy((char *)instruction + fields[f].offset, &value, sizeof value);
         return true;
     }
     return false;
 }
 
 weft_program *mutate_alike(const weft_program *valid, const weft_strategy_job *view, const mutant *m) {
-    const int32_t i = m->event;
+    const int32_t i = m->instruction;
     weft_program *program = copy_program(valid);
-    bool changed = i < valid->n_events && (m->how == MUTATION_OPERAND || m->to <= valid->n_events);
-    if (changed && m->how == MUTATION_SWAP) changed = i + 1 < valid->n_events;
-    if (changed && m->how == MUTATION_MOVE) changed = m->to < valid->n_events;
-    if (changed && m->how == MUTATION_SWAP) swap_events(program, i, i + 1);
+    bool changed = i < valid->n_instructions && (m->how == MUTATION_OPERAND || m->to <= valid->n_instructions);
+    if (changed && m->how == MUTATION_SWAP) changed = i + 1 < valid->n_instructions;
+    if (changed && m->how == MUTATION_MOVE) changed = m->to < valid->n_instructions;
+    if (changed && m->how == MUTATION_SWAP) swap_instructions(program, i, i + 1);
     else if (changed && m->how == MUTATION_OPERAND)
-        changed = change_field(&program->events[i], valid, view, m->field, m->to);
+        changed = change_field(&program->instructions[i], valid, view, m->field, m->to);
     else if (changed) replace(program, valid, i, m->how == MUTATION_DUPLICATION, m->to);
     if (changed) return program;
     weft_program_destroy(program);
@@ -175,12 +177,13 @@ static void change_operands(const mutating *self, int32_t i) {
 void each_mutant(const weft_program *valid, const weft_strategy_job *view, uint32_t kinds,
                  void (*judge)(void *context, const mutant *m), void *context) {
     const mutating self = {valid, view, judge, context};
-    for (int32_t i = 0; i < valid->n_events; i++) {
+    for (int32_t i = 0; i < valid->n_instructions; i++) {
         if (kinds & 1u << MUTATION_DELETION) judge_one(&self, MUTATION_DELETION, i, NULL, -1);
-        for (int32_t to = 0; to <= valid->n_events && (kinds & 1u << MUTATION_DUPLICATION); to++)
+        for (int32_t to = 0; to <= valid->n_instructions && (kinds & 1u << MUTATION_DUPLICATION); to++)
             judge_one(&self, MUTATION_DUPLICATION, i, NULL, to);
-        if ((kinds & 1u << MUTATION_SWAP) && i + 1 < valid->n_events) judge_one(&self, MUTATION_SWAP, i, NULL, i + 1);
-        for (int32_t to = 0; to < valid->n_events && (kinds & 1u << MUTATION_MOVE); to++)
+        if ((kinds & 1u << MUTATION_SWAP) && i + 1 < valid->n_instructions)
+            judge_one(&self, MUTATION_SWAP, i, NULL, i + 1);
+        for (int32_t to = 0; to < valid->n_instructions && (kinds & 1u << MUTATION_MOVE); to++)
             if (to != i) judge_one(&self, MUTATION_MOVE, i, NULL, to);
         if (kinds & 1u << MUTATION_OPERAND) change_operands(&self, i);
     }

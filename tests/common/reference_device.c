@@ -11,7 +11,7 @@ struct weft_device {
 struct weft_stream {
     int32_t unused;
 };
-struct weft_mark {
+struct weft_event {
     int32_t unused;
 };
 
@@ -86,20 +86,20 @@ static weft_status synchronize(weft_device *device, weft_stream *stream, weft_er
     return WEFT_OK;
 }
 
-static weft_status mark_create(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
-    weft_mark *mark = calloc(1, sizeof *mark);
+static weft_status event_create(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err) {
+    weft_event *event = calloc(1, sizeof *event);
     (void)device;
     (void)stream;
-    if (mark == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a mark");
-    *out = mark;
+    if (event == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an event");
+    *out = event;
     return WEFT_OK;
 }
 
-static weft_status mark_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+static weft_status event_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err) {
     (void)device;
     (void)stream;
     (void)err;
-    free(mark);
+    free(event);
     return WEFT_OK;
 }
 
@@ -195,8 +195,8 @@ const weft_device_plugin weft_reference_device = {
     .stream_create = stream_create,
     .stream_destroy = stream_destroy,
     .synchronize = synchronize,
-    .mark = mark_create,
-    .wait = mark_wait,
+    .record_event = event_create,
+    .wait = event_wait,
     .write = copy_in,
     .read = copy_out,
     .copy = copy,

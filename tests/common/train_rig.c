@@ -48,7 +48,7 @@ void row_data_add(row_data *data, int32_t row, const int32_t *ids, const float *
     data->used[row] += n - 1;
 }
 
-static weft_status rows_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+static weft_status rows_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                               weft_error *err) {
     row_data *self = (row_data *)(uintptr_t)data; /* counting is no change of what the data says */
     (void)err;
@@ -63,12 +63,13 @@ static weft_status rows_shape(const weft_data *data, weft_leaf *out, const weft_
     return WEFT_OK;
 }
 
-static weft_status rows_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
+static weft_status rows_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                    const weft_micro_batch_request *request, weft_error *err) {
     row_data *self = (row_data *)(uintptr_t)data;
     const size_t n = (size_t)self->length;
     (void)rows_shape(data, out, request, err);
     self->shapes--;
-    self->leaves++;
+    self->micro_batches++;
     for (int32_t r = 0; r < request->rows; r++) {
         const size_t from = (size_t)((request->first_row + (uint64_t)r) % (uint64_t)self->rows) * n, to = (size_t)r * n;
         memcpy(out->ids + to, self->ids + from, n * 4);
@@ -82,21 +83,22 @@ static weft_status rows_leaf(const weft_data *data, weft_leaf *out, const weft_l
 
 const weft_data_plugin row_data_plugin = {.struct_size = (uint32_t)sizeof(weft_data_plugin),
                                           .shape = rows_shape,
-                                          .leaf = rows_leaf};
+                                          .micro_batch = rows_micro_batch};
 
 void row_data_golden(row_data *out, const char *name) {
     golden_batch batch;
-    weft_leaf leaf = {.struct_size = (uint32_t)sizeof leaf};
-    weft_leaf_request request = {.struct_size = (uint32_t)sizeof request};
+    weft_micro_batch micro_batch = {.struct_size = (uint32_t)sizeof micro_batch};
+    weft_micro_batch_request request = {.struct_size = (uint32_t)sizeof request};
     golden_batch_open(&batch, name);
     row_data_make(out, batch.rows, batch.length);
     request.rows = batch.rows;
-    leaf.ids = out->ids;
-    leaf.targets = out->targets;
-    leaf.weights = out->weights;
-    leaf.starts = out->starts;
-    leaf.positions = out->positions;
-    ck_assert_int_eq(golden_data_plugin.leaf((weft_data *)(void *)&batch, &leaf, &request, NULL), WEFT_OK);
+    micro_batch.ids = out->ids;
+    micro_batch.targets = out->targets;
+    micro_batch.weights = out->weights;
+    micro_batch.starts = out->starts;
+    micro_batch.positions = out->positions;
+    ck_assert_int_eq(golden_data_plugin.micro_batch((weft_data *)(void *)&batch, &micro_batch, &request, NULL),
+                     WEFT_OK);
     for (int32_t r = 0; r < out->rows; r++) out->used[r] = out->length;
     golden_batch_close(&batch);
 }
@@ -114,7 +116,7 @@ void row_data_random(row_data *out, int32_t rows, int32_t length, int32_t vocabu
     free(ids);
 }
 
-static weft_status ragged_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+static weft_status ragged_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                                 weft_error *err) {
     const ragged_data *self = (const ragged_data *)(const void *)data;
     (void)err;
@@ -124,8 +126,8 @@ static weft_status ragged_shape(const weft_data *data, weft_leaf *out, const wef
     return WEFT_OK;
 }
 
-static weft_status ragged_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
-                               weft_error *err) {
+static weft_status ragged_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                      const weft_micro_batch_request *request, weft_error *err) {
     const uint32_t vocabulary = (uint32_t)((const ragged_data *)(const void *)data)->vocabulary;
     (void)ragged_shape(data, out, request, err);
     for (int32_t i = 0; i < out->rows * out->length; i++) {
@@ -142,7 +144,7 @@ static weft_status ragged_leaf(const weft_data *data, weft_leaf *out, const weft
 
 const weft_data_plugin ragged_data_plugin = {.struct_size = (uint32_t)sizeof(weft_data_plugin),
                                              .shape = ragged_shape,
-                                             .leaf = ragged_leaf};
+                                             .micro_batch = ragged_micro_batch};
 
 /* ---- models ---- */
 
@@ -175,8 +177,9 @@ void fresh_model_remove(const fresh_model *model) {
 
 /* ---- the engine ---- */
 
-weft_plan_spec train_rig_spec(const row_data *data, int32_t leaves, bool evaluates) {
-    weft_plan_spec spec = {.training = true, .leaves = leaves, .rows = data->rows / leaves, .n_lengths = 1};
+weft_plan_spec train_rig_spec(const row_data *data, int32_t micro_batches, bool evaluates) {
+    weft_plan_spec spec = {
+        .training = true, .micro_batches = micro_batches, .rows = data->rows / micro_batches, .n_lengths = 1};
     spec.lengths[0] = data->length;
     spec.evaluate_rows = evaluates ? spec.rows : 0;
     return spec;
@@ -186,7 +189,7 @@ void train_rig_open(train_rig *out, const char *directory, row_data *data, const
     train_rig_open_at(out, NULL, directory, data, overrides, n);
 }
 
-void train_rig_open_at(train_rig *out, const weft_seat *seat, const char *directory, row_data *data,
+void train_rig_open_at(train_rig *out, const weft_rank_span *rank_span, const char *directory, row_data *data,
                        const char *const *overrides, size_t n) {
     char path[4096], model[4200];
     const char *all[32] = {model, "model.plugin=llama"};
@@ -200,7 +203,7 @@ void train_rig_open_at(train_rig *out, const weft_seat *seat, const char *direct
     for (size_t i = 0; i < n; i++) all[i + 2] = overrides[i];
     *out = empty;
     ck_assert_msg(weft_run_open(&out->run, NULL, all, n + 2, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_opening_engine(&out->engine, out->run, seat, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_opening_engine(&out->engine, out->run, rank_span, &err) == WEFT_OK, "%s", err.text);
 }
 
 void train_rig_start(train_rig *rig, const weft_plan_spec *spec) {

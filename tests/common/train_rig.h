@@ -10,8 +10,8 @@ typedef struct row_data {
     int32_t rows, length;
     int32_t *ids, *targets, *starts, *positions; /* [rows][length] */
     float *weights;
-    int32_t *used;          /* [rows] places that documents have taken */
-    int64_t shapes, leaves; /* calls so far */
+    int32_t *used;                 /* [rows] places that documents have taken */
+    int64_t shapes, micro_batches; /* calls so far */
 } row_data;
 
 extern const weft_data_plugin row_data_plugin; /* its weft_data is a row_data */
@@ -25,8 +25,8 @@ void row_data_golden(row_data *out, const char *name);
 /* Full rows of ids below `vocabulary`, from the seed alone; each row holds two documents. */
 void row_data_random(row_data *out, int32_t rows, int32_t length, int32_t vocabulary, uint64_t seed);
 
-/* Leaves of two lengths as a data plugin, made from their row alone: every third is short, and the first places of some
- * have no weight. */
+/* Micro-batches of two lengths as a data plugin, made from their row alone: every third is short, and the first
+ * places of some have no weight. */
 typedef struct ragged_data {
     int32_t shorter, longer, vocabulary;
 } ragged_data;
@@ -51,14 +51,14 @@ typedef struct train_rig {
     weft_data *data;
 } train_rig;
 
-/* Rows a leaf, leaves a step, one length, and an evaluation of the same shape where wanted. */
-weft_plan_spec train_rig_spec(const row_data *data, int32_t leaves, bool evaluates);
+/* Rows a micro-batch, micro-batches a step, one length, and an evaluation of the same shape where wanted. */
+weft_plan_spec train_rig_spec(const row_data *data, int32_t micro_batches, bool evaluates);
 
 /* The run and the engine, without programs. directory: of the model; "llama-..." is a golden one. n overrides of
  * "section.key=value". */
 void train_rig_open(train_rig *out, const char *directory, row_data *data, const char *const *overrides, size_t n);
-/* The same in a seat of a platform; NULL: in one of its own. */
-void train_rig_open_at(train_rig *out, const weft_seat *seat, const char *directory, row_data *data,
+/* The same in a rank span of a process context; NULL: in one of its own. */
+void train_rig_open_at(train_rig *out, const weft_rank_span *rank_span, const char *directory, row_data *data,
                        const char *const *overrides, size_t n);
 /* Programs, memory, weights, stepper. */
 void train_rig_start(train_rig *rig, const weft_plan_spec *spec);
@@ -67,7 +67,7 @@ void train_rig_close(train_rig *rig);
 /* A step that must succeed: lr 1e-3, clip 0.5. */
 weft_step_result train_rig_step(train_rig *rig, uint64_t step);
 void train_rig_steps(train_rig *rig, uint64_t steps); /* 1 .. steps */
-double train_rig_evaluate(train_rig *rig);            /* loss sum of the first leaf of validation */
+double train_rig_evaluate(train_rig *rig);            /* loss sum of the first micro-batch of validation */
 
 /* Copies of device memory, [layout->numel] and [trainable_numel]; the caller frees. */
 float *train_rig_parameters(const train_rig *rig);

@@ -19,7 +19,7 @@ static fsdp_config fsdp;
 static weft_settings settings;
 
 /* The host's keys of [strategy], of which fsdp offers all. */
-static weft_status declare_offers(const char *section) {
+static weft_status declare_capabilities(const char *section) {
     weft_settings_section table;
     size_t i = 0;
     while (weft_settings_table(&table, i) && strcmp(table.section, "strategy") != 0) i++;
@@ -37,7 +37,7 @@ static weft_status choose(const char *text, const char *const *overrides, size_t
     if (status == WEFT_OK) status = weft_config_choose(config, "strategy", "fsdp", &err);
     if (status == WEFT_OK) status = weft_config_declare(config, "strategy", KEYS, &err);
     if (status == WEFT_OK) status = weft_config_declare(config, "strategy.fsdp", KEYS, &err);
-    if (status == WEFT_OK) status = declare_offers("strategy.fsdp");
+    if (status == WEFT_OK) status = declare_capabilities("strategy.fsdp");
     if (status == WEFT_OK) status = weft_config_unknown(config, "strategy", &err);
     if (status == WEFT_OK) status = weft_config_unknown(config, "strategy.fsdp", &err);
     if (status == WEFT_OK) status = weft_config_doubles(config, "strategy", &err);

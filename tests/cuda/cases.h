@@ -1,4 +1,4 @@
-/* cuda/cases.h: small programs for the double, each with a mistake in it or right. 0: it came to what it should. */
+/* cuda/cases.h: small programs for the emulator, each with a mistake in it or right. 0: it came to what it should. */
 #ifndef WEFT_TEST_CUDA_CASES_H
 #define WEFT_TEST_CUDA_CASES_H
 

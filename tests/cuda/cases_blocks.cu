@@ -60,7 +60,7 @@ template <bool BARRIER> int sums_are_right() {
     return 0;
 }
 
-__global__ void one_leaves() {
+__global__ void one_micro_batches() {
     if (threadIdx.x == 5) return;
     __syncthreads();
 }
@@ -90,9 +90,9 @@ __global__ void vote(int *y) {
 template <bool WAIT> __global__ void copies(float *y, const float *x) {
     CUDA_SHARED(float, tile, [64][4]);
     const unsigned i = threadIdx.x;
-    double_copy_async(tile[i], x + 4 * i, 16, i == 3 ? 8 : 16);
-    double_copy_commit();
-    if (WAIT) double_copy_wait(0);
+    emulator_copy_async(tile[i], x + 4 * i, 16, i == 3 ? 8 : 16);
+    emulator_copy_commit();
+    if (WAIT) emulator_copy_wait(0);
     __syncthreads();
     for (int j = 0; j < 4; j++) y[4 * i + static_cast<unsigned>(j)] = tile[63 - i][j];
 }
@@ -145,11 +145,11 @@ int case_sums_run_ahead(void) {
     return sums_are_right<false>();
 }
 int case_barrier_left_out_by_one(void) {
-    double_start("one_leaves", __FILE__, __LINE__, one_leaves, 1, 64, 0, nullptr);
+    emulator_start("one_micro_batches", __FILE__, __LINE__, one_micro_batches, 1, 64, 0, nullptr);
     return run_only(cudaGetLastError());
 }
 int case_two_barriers(void) {
-    double_start("two_places", __FILE__, __LINE__, two_places, 1, 64, 0, nullptr);
+    emulator_start("two_places", __FILE__, __LINE__, two_places, 1, 64, 0, nullptr);
     return run_only(cudaGetLastError());
 }
 int case_shared_not_written(void) {

@@ -7,7 +7,7 @@
 
 int case_planted(void) {
     void *at = nullptr;
-    double_plant("cudaMalloc:2=2,cudaMemsetAsync:1=719");
+    emulator_plant("cudaMalloc:2=2,cudaMemsetAsync:1=719");
     FINE(cudaMalloc(&at, 100));
     FINE(cudaGetLastError());
     MUST(cudaMalloc(&at, 100) == cudaErrorMemoryAllocation);
@@ -15,7 +15,7 @@ int case_planted(void) {
     FINE(cudaGetLastError());
     MUST(cudaMemsetAsync(at, 0, 10, nullptr) == cudaErrorLaunchFailure);
     FINE(cudaMemsetAsync(at, 0, 10, nullptr));
-    MUST(double_calls("cudaMalloc") == 2);
+    MUST(emulator_calls("cudaMalloc") == 2);
     MUST(std::strcmp(cudaGetErrorName(cudaErrorLaunchFailure), "cudaErrorLaunchFailure") == 0);
     return 0;
 }
@@ -23,7 +23,7 @@ int case_planted(void) {
 int case_driver_apart(void) {
     CUmodule module = nullptr;
     const std::vector<char> nothing(64);
-    double_plant("cuModuleLoadData:1=999");
+    emulator_plant("cuModuleLoadData:1=999");
     MUST(cuModuleLoadData(&module, nothing.data()) == CUDA_ERROR_UNKNOWN);
     FINE(cudaGetLastError());
     MUST(cudaMemsetAsync(nullptr, 0, 10, nullptr) != cudaSuccess);
@@ -36,12 +36,12 @@ int case_driver_apart(void) {
 int case_planted_kernel(void) {
     float *x = device_array<float>(10, std::vector<float>(10, 1.0f));
     void *at = nullptr;
-    double_plant("kernel:2=700");
+    emulator_plant("kernel:2=700");
     for (int i = 0; i < 3; i++) FINE(add_to(x, x, 10, 1.0f, nullptr));
     MUST(cudaDeviceSynchronize() == cudaErrorIllegalAddress);
     MUST(cudaMalloc(&at, 10) == cudaErrorIllegalAddress);
     MUST(cudaGetLastError() == cudaErrorIllegalAddress && cudaGetLastError() == cudaErrorIllegalAddress);
-    double_plant(nullptr);
+    emulator_plant(nullptr);
     FINE(cudaMalloc(&at, 10));
     return 0;
 }
@@ -56,13 +56,13 @@ int case_bad_launches(void) {
     CUDA_LAUNCH(plus, 1, 32, 0, reinterpret_cast<cudaStream_t>(77), x, x, 10, 1.0f);
     MUST(cudaGetLastError() == cudaErrorInvalidResourceHandle);
     FINE(cudaGetLastError());
-    MUST(double_launches(nullptr) == 0);
+    MUST(emulator_launches(nullptr) == 0);
     return 0;
 }
 int case_no_card(void) {
     int n = -1;
     void *at = nullptr;
-    (void)setenv("WEFT_DOUBLE_DEVICES", "0", 1);
+    (void)setenv("WEFT_EMULATOR_DEVICES", "0", 1);
     MUST(cudaGetDeviceCount(&n) == cudaErrorNoDevice && n == 0);
     MUST(cudaMalloc(&at, 100) != cudaSuccess || at != nullptr);
     MUST(cudaSetDevice(0) == cudaErrorNoDevice);
@@ -70,7 +70,7 @@ int case_no_card(void) {
 }
 int case_no_driver(void) {
     int n = -1;
-    (void)setenv("WEFT_DOUBLE_DEVICES", "-1", 1);
+    (void)setenv("WEFT_EMULATOR_DEVICES", "-1", 1);
     MUST(cudaDriverGetVersion(&n) == cudaSuccess && n == 0);
     MUST(cudaGetDeviceCount(&n) == cudaErrorInsufficientDriver && n == 0);
     MUST(cudaDeviceSynchronize() == cudaErrorInsufficientDriver);
@@ -80,12 +80,12 @@ int case_no_driver(void) {
 int case_step_allocates(void) {
     float *x = device_array<float>(10);
     void *at = nullptr;
-    (void)setenv("WEFT_DOUBLE_NO_ALLOC", "1", 1);
+    (void)setenv("WEFT_EMULATOR_NO_ALLOC", "1", 1);
     FINE(add_to(x, x, 10, 1.0f, nullptr));
     MUST(cudaMalloc(&at, 100) == cudaErrorNotPermitted);
     FINE(cudaDeviceSynchronize());
     FINE(cudaMalloc(&at, 100));
-    double_forbid_allocation(1);
+    emulator_forbid_allocation(1);
     MUST(cudaFree(at) == cudaErrorNotPermitted);
     return 0;
 }

@@ -186,7 +186,7 @@ int case_compiled(void) {
     MUST(cuModuleGetFunction(&function, module, "twice") == CUDA_SUCCESS);
     MUST(cuLaunchKernel(function, 4, 1, 1, 32, 1, 1, 0, nullptr, values, nullptr) == CUDA_SUCCESS);
     for (float got : host_copy(y, 100)) MUST(got == 6.0f);
-    MUST(double_launches("twice") == 1);
+    MUST(emulator_launches("twice") == 1);
     MUST(cuModuleUnload(module) == CUDA_SUCCESS);
     image[0] = 'x';
     MUST(cuModuleLoadData(&module, image.data()) == CUDA_ERROR_INVALID_IMAGE);

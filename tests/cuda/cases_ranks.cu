@@ -209,7 +209,7 @@ int ranks_host_memory(int rank, int ranks, const ncclUniqueId *id) {
     return 0;
 }
 
-/* The process ends while another thread asks how the communicator is, and the double's own looks after its streams.
+/* The process ends while another thread asks how the communicator is, and the emulator's own looks after its streams.
  * What runs last, behind what libraries do at the end, takes the memory that they gave back. */
 static void linger() {
 #if !defined(__SANITIZE_ADDRESS__) /* which knows by itself what was given back */

@@ -39,7 +39,7 @@ struct pair {
 };
 __global__ void meets(int *y) {
     pair here = {static_cast<int>(threadIdx.x), 0};
-    double_meet(~0u, "adding up", &here, [](void **lanes, unsigned) {
+    emulator_meet(~0u, "adding up", &here, [](void **lanes, unsigned) {
         int sum = 0;
         for (int i = 0; i < 32; i++) sum += static_cast<pair *>(lanes[i])->mine;
         for (int i = 0; i < 32; i++) static_cast<pair *>(lanes[i])->all = sum + i;

@@ -1,43 +1,43 @@
-# What other tests hold of the CPU device, held of the CUDA device on its double: the same programs, told by the environment
+# What other tests hold of the CPU device, held of the CUDA device on its emulator: the same programs, told by the environment
 # which device it is. Included by tests/CMakeLists.txt.
-set(on_double "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda:${CMAKE_BINARY_DIR}/plugins;WEFT_BUILD=${CMAKE_BINARY_DIR}"
+set(on_emulator "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda:${CMAKE_BINARY_DIR}/plugins;WEFT_BUILD=${CMAKE_BINARY_DIR}"
     "WEFT_SOURCE=${CMAKE_SOURCE_DIR};OMP_WAIT_POLICY=passive;CK_TIMEOUT_MULTIPLIER=${slower};${sanitizers}"
     "WEFT_TEST_DEVICE=cuda;WEFT_TEST_KEYS=share=yes workspace=1Mi cache=${CMAKE_BINARY_DIR}/tests/cuda/compiled")
 foreach(name adapters attention elementwise head kernels packed products rows states)
   add_test(NAME cuda.device_${name} COMMAND test_device_${name})
-  set_tests_properties(cuda.device_${name} PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")
-  add_dependencies(test_device_${name} weft-device-cuda-double)
+  set_tests_properties(cuda.device_${name} PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_emulator}")
+  add_dependencies(test_device_${name} weft-device-cuda-emulator)
 endforeach()
 
 # And what attention is in, with cuDNN's forward.
-string(REPLACE "share=yes" "share=yes attention=cudnn" by_cudnn "${on_double}")
+string(REPLACE "share=yes" "share=yes attention=cudnn" by_cudnn "${on_emulator}")
 add_test(NAME cuda.device_attention_cudnn COMMAND test_device_attention)
 set_tests_properties(cuda.device_attention_cudnn PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${by_cudnn}")
-target_link_libraries(test_cuda_cudnn PRIVATE weft-cuda-double)
-add_dependencies(test_cuda_cudnn weft-device-cuda-double)
-set_tests_properties(cuda.cudnn PROPERTIES ENVIRONMENT "${on_double}")
+target_link_libraries(test_cuda_cudnn PRIVATE weft-cuda-emulator)
+add_dependencies(test_cuda_cudnn weft-device-cuda-emulator)
+set_tests_properties(cuda.cudnn PROPERTIES ENVIRONMENT "${on_emulator}")
 
 # The device's own ways.
-target_link_libraries(test_cuda_device PRIVATE weft-cuda-double)
-add_dependencies(test_cuda_device weft-device-cuda-double)
-set_tests_properties(cuda.device PROPERTIES ENVIRONMENT "${on_double}")
-target_link_libraries(test_cuda_waiting PRIVATE weft-cuda-double)
-add_dependencies(test_cuda_waiting weft-device-cuda-double)
-set_tests_properties(cuda.waiting PROPERTIES ENVIRONMENT "${on_double}")
+target_link_libraries(test_cuda_device PRIVATE weft-cuda-emulator)
+add_dependencies(test_cuda_device weft-device-cuda-emulator)
+set_tests_properties(cuda.device PROPERTIES ENVIRONMENT "${on_emulator}")
+target_link_libraries(test_cuda_waiting PRIVATE weft-cuda-emulator)
+add_dependencies(test_cuda_waiting weft-device-cuda-emulator)
+set_tests_properties(cuda.waiting PROPERTIES ENVIRONMENT "${on_emulator}")
 
 # The bytes that kernels move.
 if(TARGET weft-device-cuda-counted)
-  target_link_libraries(test_cuda_bytes PRIVATE weft-cuda-double)
+  target_link_libraries(test_cuda_bytes PRIVATE weft-cuda-emulator)
   add_dependencies(test_cuda_bytes weft-device-cuda-counted)
   string(REPLACE "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda:" "WEFT_PLUGIN_PATH=${CMAKE_BINARY_DIR}/tests/cuda/counted:"
-         on_counted "${on_double}")
+         on_counted "${on_emulator}")
   set_tests_properties(cuda.bytes PROPERTIES ENVIRONMENT "${on_counted}")
 endif()
 
 # Whole models.
 add_test(NAME cuda.golden COMMAND test_train_golden)
-set_tests_properties(cuda.golden PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")
-add_dependencies(test_train_golden weft-device-cuda-double)
+set_tests_properties(cuda.golden PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_emulator}")
+add_dependencies(test_train_golden weft-device-cuda-emulator)
 add_test(NAME cuda.adapters COMMAND test_adapter_against_peft)
-set_tests_properties(cuda.adapters PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_double}")
-add_dependencies(test_adapter_against_peft weft-device-cuda-double)
+set_tests_properties(cuda.adapters PROPERTIES TIMEOUT ${patience} ENVIRONMENT "${on_emulator}")
+add_dependencies(test_adapter_against_peft weft-device-cuda-emulator)

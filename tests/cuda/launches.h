@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <cuda_runtime.h>
-#include <weft_double.h>
+#include <weft_emulator.h>
 
 #include "cases.h"
 

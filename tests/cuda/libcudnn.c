@@ -1,4 +1,4 @@
-/* libcudnn.c: a library of cuDNN's name. What it is asked for is found in the double (double/dnn.cpp), which it is
+/* libcudnn.c: a library of cuDNN's name. What it is asked for is found in the emulator (emulator/dnn.cpp), which it is
  * linked with. */
-extern const char weft_double_stands_for[];
-const char weft_double_stands_for[] = "cuDNN 9";
+extern const char weft_emulator_stands_for[];
+const char weft_emulator_stands_for[] = "cuDNN 9";

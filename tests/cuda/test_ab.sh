@@ -1,12 +1,12 @@
 #!/bin/sh
-# `weft ab` among ranks with a card each, over NCCL: what a step's leaves came to is told to rank 0, strategies have one
-# another's bits, and where a key changes them it is said where they part. On the CUDA double. ctest sets WEFT_BUILD and
+# `weft ab` among ranks with a card each, over NCCL: what a step's micro-batches came to is told to rank 0, strategies have one
+# another's bits, and where a key changes them it is said where they part. On the CUDA emulator. ctest sets WEFT_BUILD and
 # WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins" WEFT_DOUBLE_DEVICES=2
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
+export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins" WEFT_EMULATOR_DEVICES=2
 make_model model 32 8 56 1 512
 make_text 40
 cat >run.ini <<INI
@@ -44,5 +44,5 @@ ab() { # ab STATUS argument...: output in said
 ab 21 strategy.plugin=fsdp,mp --ranks 2
 says said "numbers  B has the bits of A after each of 3 steps"
 ab 20 strategy.plugin=fsdp --vary train.precision=fp32,bf16 --ranks 2
-says said "numbers  B parts from A at step 1, leaf 0: its loss"
+says said "numbers  B parts from A at step 1, micro-batch 0: its loss"
 exit $((failures > 0))

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Each built-in adapter on each packed base, on the CUDA double: three ranks, a card each, come to the bits of one,
+# Each built-in adapter on each packed base, on the CUDA emulator: three ranks, a card each, come to the bits of one,
 # under fsdp and in the full suite under every strategy, and to the CPU's losses within a band. DoRA's norms of a packed
 # base are made by a kernel of their own. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_DOUBLE_DEVICES=3 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
+export WEFT_EMULATOR_DEVICES=3 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 
 make_model model 64 16 128 2 521

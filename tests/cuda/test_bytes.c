@@ -1,11 +1,11 @@
-/* The bytes that each kernel of the CUDA device must move, and those that it does move, counted on the double (see
- * double/bytes.cpp): at most 1.1 times as many, over shapes as models have them, or as many as the table in
+/* The bytes that each kernel of the CUDA device must move, and those that it does move, counted on the emulator (see
+ * emulator/bytes.cpp): at most 1.1 times as many, over shapes as models have them, or as many as the table in
  * docs/cuda.md gives a reason for. The table is this test's: a row that is not there, or says something else, is a
  * failure, and so is a kernel of the device's sources that no row is about. */
 #include <glob.h>
 
 #include <weft/blocks.h>
-#include <weft_double.h>
+#include <weft_emulator.h>
 
 #include "device/fixture.h"
 
@@ -54,7 +54,7 @@ static char *measured; /* the names in all rows so far */
 
 static void begin(void) {
     work = (run){.device = devices[0]};
-    double_count_bytes(1);
+    emulator_count_bytes(1);
 }
 
 static char *documented;
@@ -89,7 +89,7 @@ static void end(const moved *m) {
         const size_t at = strlen(measured);
         (void)snprintf(names + n, sizeof names - n, "%s`%s`", i == 0 ? "" : ", ", m->kernels[i]);
         (void)snprintf(measured + at, (1 << 16) - at, " %s ", m->kernels[i]);
-        moves += double_bytes(m->kernels[i], &asked);
+        moves += emulator_bytes(m->kernels[i], &asked);
     }
     (void)snprintf(row, sizeof row, "| %s | %s | %.3f | %.2f |", names, m->shape, (double)m->must * 1e-6,
                    (double)moves / (double)m->must);
@@ -100,7 +100,7 @@ static void end(const moved *m) {
     ck_assert_msg(getenv("WEFT_BYTES_PRINT") != NULL || strstr(documented, row) != NULL, "docs/cuda.md has no row %s",
                   row);
     end_run(&work);
-    double_count_bytes(0);
+    emulator_count_bytes(0);
 }
 
 #define LIMIT 1.1

@@ -1,10 +1,10 @@
 #!/bin/sh
 # What devices choose is chosen once: two ranks whose cuBLASLt would take different ways train one rank's bits, a resume
-# on a machine that prefers others goes on in the ways of the checkpoint, and the plan shows them. On the CUDA double,
-# which WEFT_DOUBLE_WAY makes prefer another way.
+# on a machine that prefers others goes on in the ways of the checkpoint, and the plan shows them. On the CUDA emulator,
+# which WEFT_EMULATOR_WAY makes prefer another way.
 set -u
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 WEFT_PLUGIN_PATH=$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins
 WEFT_MODEL=$WEFT_SOURCE/configs/chess/base
 export WEFT_PLUGIN_PATH
@@ -48,8 +48,8 @@ train() { # train OUT ARGUMENT...
     prints "$weft" train run.ini "run.out=$out" "$@"
 }
 train one
-WEFT_DOUBLE_WAY=1
-export WEFT_DOUBLE_WAY
+WEFT_EMULATOR_WAY=1
+export WEFT_EMULATOR_WAY
 train other
 [ "$(bits one)" != "$(bits other)" ] || failed "ways do not differ in bits: the test shows nothing"
 
@@ -58,7 +58,7 @@ mkdir -p again/checkpoints
 cp -r one/checkpoints/step-2 again/checkpoints/
 train again --resume
 [ "$(bits one)" = "$(bits again)" ] || failed "a resume did not take the ways of its checkpoint"
-unset WEFT_DOUBLE_WAY
+unset WEFT_EMULATOR_WAY
 
 # The plan shows them, and the checkpoint has the same.
 prints "$weft" plan run.ini --json
@@ -86,7 +86,7 @@ grep -qF "is chosen anew" printed printed.err || failed "nothing says that ways 
 if has mpich; then
     launcher=$(command -v mpiexec.mpich || command -v mpiexec)
     cat >rank.sh <<'TEXT'
-WEFT_DOUBLE_WAY=$PMI_RANK exec "$@"
+WEFT_EMULATOR_WAY=$PMI_RANK exec "$@"
 TEXT
     prints limit "$launcher" -n 2 sh rank.sh "$weft" train run.ini run.out=two comm.plugin=mpi-mpich strategy.plugin=ddp
     [ "$(bits one)" = "$(bits two)" ] || failed "ranks that would choose differently have not trained one rank's bits"

@@ -76,7 +76,7 @@ static void expect_no_plan(const card *c, int64_t size) {
     attention_plan_close(&plan, &calls);
 }
 
-/* The double of cuDNN refuses these as well (double/dnn_graph.cpp). */
+/* The emulator of cuDNN refuses these as well (emulator/dnn_graph.cpp). */
 START_TEST(what_cudnn_does_not_take_is_a_sentence) {
     expect_no_plan(&cards[_i], 7);
     expect_no_plan(&cards[_i], 12);

@@ -1,10 +1,11 @@
-/* Attention by cuDNN on its double: every call of it that fails is told with its name and leaves nothing behind, what
+/* Attention by cuDNN on its emulator: every call of it that fails is told with its name and leaves nothing behind, what
  * it queues is recorded and replayed, and whole golden models with it lie as near to the files as with own kernels.
- * The operator itself is held against plain C by test_device_attention, run with attention=cudnn. And the double's own
+ * The operator itself is held against plain C by test_device_attention, run with attention=cudnn. And the emulator's
+ * own
  * eye: what of cuDNN's interface is used wrongly answers a status. */
 #include <cudnn_graph.h>
 #include <weft/capture.h>
-#include <weft_double.h>
+#include <weft_emulator.h>
 
 #include "golden.h"
 
@@ -141,9 +142,10 @@ enum { N_CALLS = sizeof calls / sizeof *calls };
 static void expect_nothing_left(const char *call, long long which) {
     const bool makes = strcmp(call, "cudnnBackendCreateDescriptor") == 0, begins = strcmp(call, "cudnnCreate") == 0;
     ck_assert_msg(held == 0, "%s, call %lld: %lld pieces of memory are left", call, which, (long long)held);
-    ck_assert_msg(double_calls("cudnnBackendCreateDescriptor") - makes == double_calls("cudnnBackendDestroyDescriptor"),
+    ck_assert_msg(emulator_calls("cudnnBackendCreateDescriptor") - makes ==
+                      emulator_calls("cudnnBackendDestroyDescriptor"),
                   "%s, call %lld: descriptors are left", call, which);
-    ck_assert_int_eq(double_calls("cudnnCreate") - begins, double_calls("cudnnDestroy"));
+    ck_assert_int_eq(emulator_calls("cudnnCreate") - begins, emulator_calls("cudnnDestroy"));
 }
 
 /* 4000: an error within cuDNN, which is no word on whether there is a way. */
@@ -152,21 +154,21 @@ START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
     uint16_t out[N_Q];
     weft_error err = WEFT_ERROR_INIT;
     long long all = 0;
-    double_plant(NULL);
+    emulator_plant(NULL);
     ck_assert_msg(play(out, &err) == WEFT_OK, "%s", err.text);
-    all = double_calls(call);
+    all = emulator_calls(call);
     ck_assert_msg(all > 0, "%s is never called", call);
     for (long long which = 1; which <= all; which++) {
         char plant[128];
         weft_error why = WEFT_ERROR_INIT;
         (void)snprintf(plant, sizeof plant, "%s:%lld=4000", call, which);
-        double_plant(plant);
+        emulator_plant(plant);
         ck_assert_msg(play(out, &why) == WEFT_E_DEVICE, "%s, call %lld: %s", call, which, why.text);
         ck_assert_msg(strstr(why.text, call) != NULL && strstr(why.text, "CUDNN_STATUS_INTERNAL_ERROR") != NULL,
                       "%s, call %lld: %s", call, which, why.text);
         expect_nothing_left(call, which);
     }
-    double_plant(NULL);
+    emulator_plant(NULL);
 }
 END_TEST
 
@@ -183,15 +185,15 @@ START_TEST(a_call_that_ends_something_may_fail) {
     };
     uint16_t whole[N_Q], out[N_Q];
     weft_error err = WEFT_ERROR_INIT;
-    double_plant(NULL);
+    emulator_plant(NULL);
     ck_assert_msg(play(whole, &err) == WEFT_OK, "%s", err.text);
     ck_assert_str_eq(logged, "");
-    double_plant(ends[_i].plant);
+    emulator_plant(ends[_i].plant);
     ck_assert_msg(play(out, &err) == WEFT_OK, "%s", err.text);
     ck_assert_mem_eq(whole, out, sizeof out);
     ck_assert_str_eq(logged, ends[_i].word);
     ck_assert_int_eq(held, 0);
-    double_plant(NULL);
+    emulator_plant(NULL);
 }
 END_TEST
 
@@ -200,10 +202,10 @@ END_TEST
 START_TEST(it_is_recorded_and_replayed) {
     uint16_t want[N_Q], got[N_Q];
     weft_error err = WEFT_ERROR_INIT;
-    weft_recording *recording = NULL;
+    weft_captured_graph *recording = NULL;
     attending a = {0};
     const weft_device_capture *capture = NULL;
-    const long long before = double_launches("cudnnBackendExecute");
+    const long long before = emulator_launches("cudnnBackendExecute");
     ck_assert_msg(make(&a, &host, &err) == WEFT_OK, "%s", err.text);
     capture = table->extension(a.device, WEFT_DEVICE_CAPTURE);
     ck_assert_msg(put_numbers(&a, 3, &err) == WEFT_OK && attend(&a, &err) == WEFT_OK && get(&a, want, &err) == WEFT_OK,
@@ -213,14 +215,14 @@ START_TEST(it_is_recorded_and_replayed) {
     ck_assert_msg(capture->begin(a.device, NULL, &err) == WEFT_OK && attend(&a, &err) == WEFT_OK &&
                       capture->end(a.device, NULL, &recording, &err) == WEFT_OK,
                   "%s", err.text);
-    ck_assert_int_eq(double_launches("cudnnBackendExecute") - before, 1);
+    ck_assert_int_eq(emulator_launches("cudnnBackendExecute") - before, 1);
     for (int again = 0; again < 2; again++) { /* with what lies there then */
         ck_assert_msg(put_numbers(&a, again == 0 ? 1 : 3, &err) == WEFT_OK &&
                           capture->replay(a.device, NULL, recording, &err) == WEFT_OK && get(&a, got, &err) == WEFT_OK,
                       "%s", err.text);
         ck_assert((memcmp(want, got, sizeof got) == 0) == (again == 1));
     }
-    ck_assert_int_eq(double_launches("cudnnBackendExecute") - before, 3);
+    ck_assert_int_eq(emulator_launches("cudnnBackendExecute") - before, 3);
     capture->destroy(a.device, recording);
     unmake(&a);
 }
@@ -275,11 +277,11 @@ static distance step_on(const char *model, const char *attention) {
 
 /* bf16 alone puts them off; cuDNN's probabilities, which are bf16 as well, by less than half of that again. */
 START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
-    const long long before = double_launches("cudnnBackendExecute");
+    const long long before = emulator_launches("cudnnBackendExecute");
     const distance own = step_on(models[_i], "device.attention=own");
-    ck_assert_int_eq(double_launches("cudnnBackendExecute"), before);
+    ck_assert_int_eq(emulator_launches("cudnnBackendExecute"), before);
     const distance by_cudnn = step_on(models[_i], "device.attention=cudnn");
-    ck_assert_int_gt(double_launches("cudnnBackendExecute"), before);
+    ck_assert_int_gt(emulator_launches("cudnnBackendExecute"), before);
     printf("%s: loss off by %.2g, gradients by %.2g at most; with own kernels %.2g, %.2g\n", models[_i], by_cudnn.loss,
            by_cudnn.gradients, own.loss, own.gradients);
     ck_assert_double_lt(by_cudnn.loss, 1.5 * own.loss);
@@ -288,7 +290,7 @@ START_TEST(golden_models_lie_as_near_as_with_own_kernels) {
 }
 END_TEST
 
-/* ---- the double's own eye ---- */
+/* ---- the emulator's own eye ---- */
 
 typedef struct told {
     cudnnBackendDescriptor_t d;

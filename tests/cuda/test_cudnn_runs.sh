@@ -1,12 +1,12 @@
 #!/bin/sh
-# Whole runs with attention = cudnn, on the double: the losses of own kernels within bf16's rounding, the same bits on any
+# Whole runs with attention = cudnn, on the emulator: the losses of own kernels within bf16's rounding, the same bits on any
 # number of ranks and after a resume, evaluation and texts; what it does not make, what a machine lacks, and calls of
 # cuDNN that fail, as sentences. Each single call that fails: test_cudnn.c. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_DOUBLE_DEVICES=4 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
+export WEFT_EMULATOR_DEVICES=4 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 make_model model 32 8 56 2 512
 make_text 40
@@ -72,7 +72,7 @@ for model in llama mistral; do
     # shellcheck disable=SC2086  # two words
     {
         train own.$model device.attention=own $of
-        WEFT_DOUBLE_COUNTS=$dir/counts train by_cudnn.$model $of
+        WEFT_EMULATOR_COUNTS=$dir/counts train by_cudnn.$model $of
     }
     near own.$model by_cudnn.$model
 done
@@ -131,11 +131,11 @@ ranks=$1 call=$2 which=$3
 work=run.$ranks.$call.$which
 set -- train run.ini run.out="$work" train.steps=1 train.global_batch=4 data.lengths=
 if [ "$ranks" != 1 ]; then
-    export WEFT_DOUBLE_FAIL_RANK=$((ranks - 1))
+    export WEFT_EMULATOR_FAIL_RANK=$((ranks - 1))
     set -- "$@" --ranks "$ranks" comm.plugin=nccl strategy.plugin=fsdp
 fi
 status=0
-WEFT_DOUBLE_FAIL=$call:$which=5000 timeout 1200 "$WEFT_BUILD/weft" "$@" >"$work.txt" 2>&1 || status=$?
+WEFT_EMULATOR_FAIL=$call:$which=5000 timeout 1200 "$WEFT_BUILD/weft" "$@" >"$work.txt" 2>&1 || status=$?
 wrong=
 case $status.$call in
 0.*Destroy*) # nothing needs what they give back
@@ -147,13 +147,13 @@ case $status.$call in
 esac
 case $call in
 *Destroy* | cudnnCreate) ;;
-*) grep -q "FORWARD layers.[01].attn leaf" "$work.txt" || wrong="is told without its unit" ;;
+*) grep -q "FORWARD layers.[01].attn micro-batch" "$work.txt" || wrong="is told without its unit" ;;
 esac
 case $ranks.$call in
 1.* | *Destroy*) ;;
 *) grep -qE "^\[$((ranks - 1))\] weft.*$call|rank $((ranks - 1)): .*$call" "$work.txt" || wrong="is not told by its rank" ;;
 esac
-if grep -qE 'not released|cuda double:|signal [0-9]' "$work.txt"; then wrong="leaves or breaks something"; fi
+if grep -qE 'not released|cuda emulator:|signal [0-9]' "$work.txt"; then wrong="leaves or breaks something"; fi
 [ -n "$wrong" ] || { rm -rf "$work" "$work.txt"; exit 0; }
 {
     echo "$call, call $which on one of $ranks ranks, $wrong:"
@@ -162,10 +162,10 @@ if grep -qE 'not released|cuda double:|signal [0-9]' "$work.txt"; then wrong="le
 SH
 : >list
 for ranks in 1 2; do
-    set -- train.steps=1 train.global_batch=4 data.lengths= # no plan is made that no leaf needs
+    set -- train.steps=1 train.global_batch=4 data.lengths= # no plan is made that no micro-batch needs
     [ $ranks = 1 ] || set -- "$@" --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     rm -f counts
-    WEFT_DOUBLE_COUNTS=$dir/counts WEFT_DOUBLE_FAIL_RANK=$([ $ranks = 1 ] || echo 1) train whole.$ranks "$@"
+    WEFT_EMULATOR_COUNTS=$dir/counts WEFT_EMULATOR_FAIL_RANK=$([ $ranks = 1 ] || echo 1) train whole.$ranks "$@"
     awk '$1 == "call" && $2 ~ /^cudnn/ { if ($3 > n[$2]) n[$2] = $3 } END { for (c in n) print c, n[c] }' counts >calls
     step=1000000
     if is_full; then step=$((ranks * 10)); fi

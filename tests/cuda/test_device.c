@@ -1,15 +1,15 @@
-/* The CUDA device's own ways on the double: what its streams, marks, recordings and pinned memory do, that every call
- * which fails is told with its name and leaves nothing behind, and what a machine must have. The operators are held
- * against plain C by the tests of tests/device. */
+/* The CUDA device's own ways on the emulator: what its streams, events, recordings and pinned memory do, that every
+ * call which fails is told with its name and leaves nothing behind, and what a machine must have. The operators are
+ * held against plain C by the tests of tests/device. */
 #include <weft/capture.h>
 #include <weft/choices.h>
 #include <weft/dry_run.h>
 #include <weft/transfer.h>
-#include <weft_double.h>
+#include <weft_emulator.h>
 
 #include "../../plugins/common/machine.h"
 #include "device/fixture.h"
-#include "model/staged.h"
+#include "model/double_buffer.h"
 
 static const weft_device_transfer *transfer;
 static const weft_device_capture *capture;
@@ -51,7 +51,7 @@ typedef struct everything {
     weft_device *device;
     weft_buffer *memory, *work;
     weft_stream *side;
-    weft_recording *recording;
+    weft_captured_graph *recording;
     float *pinned;
     float got[N];
 } everything;
@@ -148,12 +148,12 @@ static weft_status attend(everything *e, weft_error *err) {
 }
 
 static weft_status go_between_streams(everything *e, weft_error *err) {
-    weft_mark *m = NULL;
-    weft_status status = table->mark(e->device, NULL, &m, err);
+    weft_event *m = NULL;
+    weft_status status = table->record_event(e->device, NULL, &m, err);
     if (status == WEFT_OK) status = table->wait(e->device, e->side, m, err);
     if (status == WEFT_OK) status = transfer->upload(e->device, e->side, at(e, 1), e->pinned, N * 4, err);
     if (status == WEFT_OK) status = transfer->download(e->device, e->side, e->pinned, at(e, 0), N * 4, err);
-    if (status == WEFT_OK) status = table->mark(e->device, e->side, &m, err);
+    if (status == WEFT_OK) status = table->record_event(e->device, e->side, &m, err);
     if (status != WEFT_OK) return status;
     if (transfer->reached(e->device, m, err) < 0) {
         weft_error unheard = WEFT_ERROR_INIT;
@@ -269,7 +269,7 @@ static const failing calls[] = {
     {"cudaMemGetInfo", 999, "what is left of the card on device cuda: cudaMemGetInfo answered", NULL, NULL},
     {"cudaStreamCreateWithFlags", 46, "making a stream on device cuda: cudaStreamCreateWithFlags answered",
      "cudaStreamCreateWithFlags", "cudaStreamDestroy"},
-    {"cudaEventCreateWithFlags", 46, "making a mark on device cuda: cudaEventCreateWithFlags answered",
+    {"cudaEventCreateWithFlags", 46, "making an event on device cuda: cudaEventCreateWithFlags answered",
      "cudaEventCreateWithFlags", "cudaEventDestroy"},
     {"cudaHostAlloc", 2, "", "cudaHostAlloc", "cudaFreeHost"},
     {"cudaHostAlloc", 46, "cudaHostAlloc answered", "cudaHostAlloc", "cudaFreeHost"},
@@ -322,7 +322,7 @@ static const failing calls[] = {
 };
 
 static long long made_and_left(const failing *f) {
-    return f->made == NULL ? 0 : double_calls(f->made) - double_calls(f->unmade);
+    return f->made == NULL ? 0 : emulator_calls(f->made) - emulator_calls(f->unmade);
 }
 
 /* How often a step calls it. */
@@ -330,10 +330,10 @@ static long long count_calls(const char *call) {
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
-    const long long before = double_calls(call);
+    const long long before = emulator_calls(call);
     ck_assert_msg(make(&e, &counting, &err) == WEFT_OK && play(&e, &err) == WEFT_OK, "%s", err.text);
     unmake(&e);
-    return double_calls(call) - before;
+    return emulator_calls(call) - before;
 }
 
 static void fail_once(const failing *f, long long which) {
@@ -343,7 +343,7 @@ static void fail_once(const failing *f, long long which) {
     char plant[128];
     weft_status status;
     (void)snprintf(plant, sizeof plant, "%s:%lld=%d", f->call, which, f->code);
-    double_plant(plant);
+    emulator_plant(plant);
     status = make(&e, &counting, &err);
     if (status == WEFT_OK) status = play(&e, &err);
     unmake(&e);
@@ -355,7 +355,7 @@ static void fail_once(const failing *f, long long which) {
     /* The one that failed made nothing. */
     ck_assert_msg(made_and_left(f) == (f->made != NULL && strcmp(f->made, f->call) == 0),
                   "%s, call %lld: %lld are left", f->call, which, made_and_left(f));
-    double_plant(NULL);
+    emulator_plant(NULL);
 }
 
 START_TEST(a_call_that_fails_is_told_and_leaves_nothing) {
@@ -381,11 +381,11 @@ static long long count_compiled(void) {
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
-    const long long before = double_calls("nvrtcCompileProgram");
+    const long long before = emulator_calls("nvrtcCompileProgram");
     ck_assert_msg(make(&e, &counting, &err) == WEFT_OK && play(&e, &err) == WEFT_OK, "%s", err.text);
     for (int i = 0; i < N; i++) ck_assert_float_eq(e.got[i], (float)(i % 7) - 1.0f);
     unmake(&e);
-    return double_calls("nvrtcCompileProgram") - before;
+    return emulator_calls("nvrtcCompileProgram") - before;
 }
 
 static void run_in(const char *directory, const char *command) {
@@ -454,11 +454,11 @@ static int play_without_place(const char *setting) {
 }
 
 START_TEST(that_nothing_can_be_kept_is_told_once) {
-    const long long before = double_calls("nvrtcCompileProgram");
+    const long long before = emulator_calls("nvrtcCompileProgram");
     ck_assert_int_eq(unsetenv("XDG_CACHE_HOME"), 0);
     ck_assert_int_eq(setenv("HOME", "/proc/none", 1), 0);
     ck_assert_int_eq(play_without_place("device.cache=auto"), 1);
-    ck_assert_int_eq(double_calls("nvrtcCompileProgram") - before, 2);
+    ck_assert_int_eq(emulator_calls("nvrtcCompileProgram") - before, 2);
     ck_assert_int_eq(play_without_place("device.cache=none"), 0); /* nobody asked for a place */
 }
 END_TEST
@@ -516,7 +516,7 @@ END_TEST
 
 /* What a rehearsal has compiled is what runs; before that nothing is loaded. */
 START_TEST(a_dry_run_compiles_and_loads_nothing) {
-    const long long compiled = double_calls("nvrtcCompileProgram"), loaded = double_calls("cuModuleLoadData");
+    const long long compiled = emulator_calls("nvrtcCompileProgram"), loaded = emulator_calls("cuModuleLoadData");
     weft_host counting = counting_host();
     everything e = {0};
     weft_error err = WEFT_ERROR_INIT;
@@ -526,11 +526,11 @@ START_TEST(a_dry_run_compiles_and_loads_nothing) {
         ck_assert_msg(update(&e, &err) == WEFT_OK, "%s", err.text);
         end_dry_run(&e);
     }
-    ck_assert_int_eq(double_calls("nvrtcCompileProgram") - compiled, 1);
-    ck_assert_int_eq(double_calls("cuModuleLoadData") - loaded, 0);
+    ck_assert_int_eq(emulator_calls("nvrtcCompileProgram") - compiled, 1);
+    ck_assert_int_eq(emulator_calls("cuModuleLoadData") - loaded, 0);
     ck_assert_msg(play(&e, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_int_eq(double_calls("nvrtcCompileProgram") - compiled, 1);
-    ck_assert_int_eq(double_calls("cuModuleLoadData") - loaded, 1);
+    ck_assert_int_eq(emulator_calls("nvrtcCompileProgram") - compiled, 1);
+    ck_assert_int_eq(emulator_calls("cuModuleLoadData") - loaded, 1);
     unmake(&e);
     ck_assert_int_eq(held, 0);
 }
@@ -591,7 +591,7 @@ END_TEST
 /* ---- what cannot be recorded ---- */
 
 static void refuse_in_recording(const char *what, weft_status status, const weft_error *err) {
-    weft_recording *none = NULL;
+    weft_captured_graph *none = NULL;
     weft_error second = WEFT_ERROR_INIT;
     ck_assert_msg(status == WEFT_E_HOST, "%s: %d", what, status);
     ck_assert_msg(strstr(err->text, what) != NULL && strstr(err->text, "while a step was recorded") != NULL, "%s",
@@ -604,13 +604,13 @@ START_TEST(what_cannot_be_recorded_ends_the_recording) {
     weft_device *d = devices[0];
     weft_error err = WEFT_ERROR_INIT;
     weft_buffer *b = NULL, *other = NULL;
-    weft_mark *m = NULL;
+    weft_event *m = NULL;
     void *pinned = NULL;
     char bytes[8] = {0};
     ck_assert_int_eq(table->alloc(d, &b, 64, &err), WEFT_OK);
     ck_assert_int_eq(transfer->take(d, &pinned, 64, &err), WEFT_OK);
     const weft_ref ref = {b, 0};
-    ck_assert_int_eq(table->mark(d, NULL, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->record_event(d, NULL, &m, &err), WEFT_OK);
 #define RECORDING ck_assert_msg(capture->begin(d, NULL, &err) == WEFT_OK, "%s", err.text)
     RECORDING;
     refuse_in_recording("alloc", table->alloc(d, &other, 64, &err), &err);
@@ -640,8 +640,8 @@ START_TEST(a_recording_reads_anew) {
     weft_error err = WEFT_ERROR_INIT;
     weft_buffer *b = NULL;
     weft_stream *side = NULL;
-    weft_recording *recording = NULL;
-    weft_mark *m = NULL;
+    weft_captured_graph *recording = NULL;
+    weft_event *m = NULL;
     uint32_t *pinned = NULL, got[2] = {0};
     ck_assert_int_eq(table->alloc(d, &b, 64, &err), WEFT_OK);
     ck_assert_int_eq(table->stream_create(d, &side, &err), WEFT_OK);
@@ -649,10 +649,10 @@ START_TEST(a_recording_reads_anew) {
     const weft_ref first = {b, 0}, second = {b, 4};
     ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);
     ck_assert_int_eq(transfer->upload(d, NULL, first, pinned, 4, &err), WEFT_OK);
-    ck_assert_int_eq(table->mark(d, NULL, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->record_event(d, NULL, &m, &err), WEFT_OK);
     ck_assert_int_eq(table->wait(d, side, m, &err), WEFT_OK);
     ck_assert_int_eq(table->copy(d, side, second, first, 4, &err), WEFT_OK);
-    ck_assert_int_eq(table->mark(d, side, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->record_event(d, side, &m, &err), WEFT_OK);
     ck_assert_int_eq(table->wait(d, NULL, m, &err), WEFT_OK);
     ck_assert_msg(capture->end(d, NULL, &recording, &err) == WEFT_OK, "%s", err.text);
     for (uint32_t i = 1; i < 4; i++) {
@@ -666,7 +666,7 @@ START_TEST(a_recording_reads_anew) {
     /* A stream that is not joined cannot be recorded: told, and the next one can be. */
     recording = NULL;
     ck_assert_int_eq(capture->begin(d, NULL, &err), WEFT_OK);
-    ck_assert_int_eq(table->mark(d, NULL, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->record_event(d, NULL, &m, &err), WEFT_OK);
     ck_assert_int_eq(table->wait(d, side, m, &err), WEFT_OK);
     ck_assert_int_eq(table->copy(d, side, second, first, 4, &err), WEFT_OK);
     ck_assert_int_eq(capture->end(d, NULL, &recording, &err), WEFT_E_UNSUPPORTED);
@@ -709,7 +709,7 @@ START_TEST(calls_run_in_the_stream_that_they_are_given) {
     weft_device *d = devices[0];
     weft_stream *side = NULL;
     weft_buffer *b = NULL;
-    weft_mark *m = NULL;
+    weft_event *m = NULL;
     weft_error err = WEFT_ERROR_INIT;
     float from[BYTES / 4], got[2 * BYTES / 4], *pinned = NULL;
     ck_assert_int_eq(table->alloc(d, &b, 4 * BYTES, &err), WEFT_OK);
@@ -728,7 +728,7 @@ START_TEST(calls_run_in_the_stream_that_they_are_given) {
     for (int i = 0; i < BYTES / 4; i++) ck_assert_float_eq(got[i], 1.0f);
     ck_assert_int_eq(transfer->upload(d, side, four, pinned, BYTES, &err), WEFT_OK);
     ck_assert_int_eq(transfer->download(d, side, pinned + BYTES / 4, four, BYTES, &err), WEFT_OK);
-    ck_assert_int_eq(table->mark(d, side, &m, &err), WEFT_OK);
+    ck_assert_int_eq(table->record_event(d, side, &m, &err), WEFT_OK);
     ck_assert_int_eq(transfer->await(d, m, &err), WEFT_OK); /* and what it waits for is there */
     for (int i = 0; i < BYTES / 4; i++) ck_assert_float_eq(pinned[BYTES / 4 + i], from[i]);
     transfer->give_back(d, pinned);
@@ -751,43 +751,45 @@ static void expect_no_device(const char *variable, const char *value, int32_t in
     (void)unsetenv(variable);
 }
 
-/* Pieces that go to the card and come back by two pieces of pinned memory (model/staged.h): the host waits for none but
- * the one that it needs, and each holds what it should, though nothing is copied before somebody waits. */
+/* Pieces that go to the card and come back by two pieces of pinned memory (model/double_buffer.h): the host waits
+ * for none but the one that it needs, and each holds what it should, though nothing is copied before somebody waits. */
 START_TEST(pieces_travel_while_the_next_is_worked_on) {
     enum { PIECES = 7, WORDS = 3000 };
     const int64_t bytes = WORDS * 4;
     everything e = {0};
     weft_host counting = counting_host();
     weft_error err = WEFT_ERROR_INIT;
-    weft_staged staged;
+    weft_double_buffer double_buffer;
     long long waits = 0, pageable = 0;
     ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(table->alloc(e.device, &e.memory, PIECES * bytes, &err), WEFT_OK);
-    ck_assert_int_eq(weft_staged_open(&staged, table, e.device, bytes, &err), WEFT_OK);
-    waits = double_calls("cudaEventSynchronize");
-    pageable = double_calls("pageableCopy");
+    ck_assert_int_eq(weft_double_buffer_open(&double_buffer, table, e.device, bytes, &err), WEFT_OK);
+    waits = emulator_calls("cudaEventSynchronize");
+    pageable = emulator_calls("pageableCopy");
     for (int i = 0; i < PIECES; i++) {
         void *room = NULL;
-        ck_assert_int_eq(weft_staged_room(&staged, &room, &err), WEFT_OK);
-        ck_assert_int_eq(double_calls("cudaEventSynchronize") - waits, i < 2 ? 0 : i - 1);
+        ck_assert_int_eq(weft_double_buffer_bytes(&double_buffer, &room, &err), WEFT_OK);
+        ck_assert_int_eq(emulator_calls("cudaEventSynchronize") - waits, i < 2 ? 0 : i - 1);
         for (int j = 0; j < WORDS; j++) ((int32_t *)room)[j] = i * WORDS + j;
-        ck_assert_int_eq(weft_staged_send(&staged, (weft_ref){e.memory, i * bytes}, bytes, &err), WEFT_OK);
+        ck_assert_int_eq(weft_double_buffer_send(&double_buffer, (weft_ref){e.memory, i * bytes}, bytes, &err),
+                         WEFT_OK);
     }
-    ck_assert_int_eq(weft_staged_close(&staged, &err), WEFT_OK);
-    ck_assert_int_eq(weft_staged_open(&staged, table, e.device, bytes, &err), WEFT_OK);
-    ck_assert_int_eq(weft_staged_ask(&staged, (weft_ref){e.memory, 0}, bytes, &err), WEFT_OK);
+    ck_assert_int_eq(weft_double_buffer_close(&double_buffer, &err), WEFT_OK);
+    ck_assert_int_eq(weft_double_buffer_open(&double_buffer, table, e.device, bytes, &err), WEFT_OK);
+    ck_assert_int_eq(weft_double_buffer_fetch(&double_buffer, (weft_ref){e.memory, 0}, bytes, &err), WEFT_OK);
     for (int i = 0; i < PIECES; i++) {
         const bool more = i + 1 < PIECES;
         const void *there = NULL;
-        waits = double_calls("cudaEventSynchronize");
+        waits = emulator_calls("cudaEventSynchronize");
         if (more)
-            ck_assert_int_eq(weft_staged_ask(&staged, (weft_ref){e.memory, (i + 1) * bytes}, bytes, &err), WEFT_OK);
-        ck_assert_int_eq(double_calls("cudaEventSynchronize"), waits);
-        ck_assert_int_eq(weft_staged_take(&staged, more ? 1 : 0, &there, &err), WEFT_OK);
+            ck_assert_int_eq(
+                weft_double_buffer_fetch(&double_buffer, (weft_ref){e.memory, (i + 1) * bytes}, bytes, &err), WEFT_OK);
+        ck_assert_int_eq(emulator_calls("cudaEventSynchronize"), waits);
+        ck_assert_int_eq(weft_double_buffer_take(&double_buffer, more ? 1 : 0, &there, &err), WEFT_OK);
         for (int j = 0; j < WORDS; j++) HOLDS(((const int32_t *)there)[j] == i * WORDS + j);
     }
-    ck_assert_int_eq(weft_staged_close(&staged, &err), WEFT_OK);
-    ck_assert_int_eq(double_calls("pageableCopy"), pageable);
+    ck_assert_int_eq(weft_double_buffer_close(&double_buffer, &err), WEFT_OK);
+    ck_assert_int_eq(emulator_calls("pageableCopy"), pageable);
     table->release(e.device, e.memory);
     table->destroy(e.device);
     ck_assert_int_eq(held, 0);
@@ -801,7 +803,7 @@ START_TEST(what_is_read_comes_through_pinned_memory) {
     weft_host counting = counting_host();
     weft_error err = WEFT_ERROR_INIT;
     int32_t *sent = malloc(N_WORDS * 4), *got = malloc(N_WORDS * 4);
-    const long long pageable = double_calls("pageableCopy");
+    const long long pageable = emulator_calls("pageableCopy");
     ck_assert_msg(make_device_for(&e, &counting, 0, "share=yes", &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(table->alloc(e.device, &e.memory, (int64_t)N_WORDS * 4, &err), WEFT_OK);
     for (int32_t i = 0; i < N_WORDS; i++) sent[i] = i * 7;
@@ -813,7 +815,7 @@ START_TEST(what_is_read_comes_through_pinned_memory) {
                          WEFT_OK);
         ck_assert(memcmp(sent, got, N_WORDS * 4) == 0);
     }
-    ck_assert_int_eq(double_calls("pageableCopy"), pageable);
+    ck_assert_int_eq(emulator_calls("pageableCopy"), pageable);
     table->release(e.device, e.memory);
     table->destroy(e.device);
     ck_assert_int_eq(held, 0);
@@ -824,19 +826,19 @@ END_TEST
 
 START_TEST(what_is_missing_is_named) {
     weft_error err = WEFT_ERROR_INIT;
-    expect_no_device("WEFT_DOUBLE_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
-    expect_no_device("WEFT_DOUBLE_DEVICES", "0", 0, "share=no", "no NVIDIA card that this process may use");
-    expect_no_device("WEFT_DOUBLE_DRIVER", "12040", 0, "share=no",
+    expect_no_device("WEFT_EMULATOR_DEVICES", "-1", 0, "share=no", "there is no NVIDIA driver on this machine");
+    expect_no_device("WEFT_EMULATOR_DEVICES", "0", 0, "share=no", "no NVIDIA card that this process may use");
+    expect_no_device("WEFT_EMULATOR_DRIVER", "12040", 0, "share=no",
                      "the NVIDIA driver is too old: it runs CUDA up to 12.4");
-    expect_no_device("WEFT_DOUBLE_CAPABILITY", "75", 0, "share=no",
+    expect_no_device("WEFT_EMULATOR_CAPABILITY", "75", 0, "share=no",
                      "has compute capability 7.5; 8.0 (Ampere) is the least");
-    expect_no_device("WEFT_DOUBLE_DEVICES", "2", 2, "share=no", "This machine has 2 cards for 3 ranks.");
-    expect_no_device("WEFT_DOUBLE_DEVICES", "1", 0, "cache=/dev/null",
+    expect_no_device("WEFT_EMULATOR_DEVICES", "2", 2, "share=no", "This machine has 2 cards for 3 ranks.");
+    expect_no_device("WEFT_EMULATOR_DEVICES", "1", 0, "cache=/dev/null",
                      "cache = /dev/null in [device] cannot be made a directory: Not a directory.");
-    (void)setenv("WEFT_DOUBLE_DEVICES", "-1", 1); /* and before anything is made */
+    (void)setenv("WEFT_EMULATOR_DEVICES", "-1", 1); /* and before anything is made */
     ck_assert_int_eq(plugin->works(&host, &err), WEFT_E_DEVICE);
     ck_assert_ptr_nonnull(strstr(err.text, "there is no NVIDIA driver"));
-    (void)unsetenv("WEFT_DOUBLE_DEVICES");
+    (void)unsetenv("WEFT_EMULATOR_DEVICES");
     ck_assert_int_eq(plugin->works(&host, &err), WEFT_OK);
 }
 END_TEST

@@ -1,13 +1,13 @@
 #!/bin/sh
-# What `weft plan` says of a step's launches is what a step starts on the CUDA double: kernels, products and copies, of
+# What `weft plan` says of a step's launches is what a step starts on the CUDA emulator: kernels, products and copies, of
 # one rank and of several, in both precisions, with and without what a step can leave out. A step's own are what a run
 # of one step more has more of; memory of the card, and pinned memory, it has none of. ctest sets WEFT_BUILD and
 # WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_DOUBLE_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
+export WEFT_EMULATOR_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 cp -r "$WEFT_SOURCE/configs" configs
 sed '/^\[device\]/,$d' configs/prove.ini >configs/cpu.ini
@@ -38,7 +38,7 @@ ran() { # ran RANKS argument...: of one step of one rank
     if [ "$n" != 1 ]; then set -- --ranks "$n" comm.plugin=mpi-mpich "$@"; fi
     for steps in 1 2; do
         rm -rf counts run
-        WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/run" run.replay=no \
+        WEFT_EMULATOR_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/run" run.replay=no \
             train.schedule=constant train.steps=$steps "$@" >out 2>err || fail "train $*"
         mv counts "all.$steps"
         count "all.$steps" >"counts.$steps"
@@ -71,8 +71,8 @@ same() { # same COLUMNS RANKS argument...: the first of the three numbers
 }
 # Five lines of the plan, a buffer each; a step takes nothing.
 same 1-3 1 train.precision=bf16
-# Each of 12 leaves has 7 norms, of which 6 are of the sum that a half of a block ends in, and form it. What is left to
-# kernels of its own is the gradients of 4 units, over these leaves.
+# Each of 12 micro-batches has 7 norms, of which 6 are of the sum that a half of a block ends in, and form it. What is left to
+# kernels of its own is the gradients of 4 units, over these micro-batches.
 adds 44
 cmp memory.1 memory.2 >err && grep -q '^call cudaMalloc 5$' memory.1 || failed "allocations" memory.1 memory.2
 same 1-3 1 strategy.reduce=tree
@@ -81,7 +81,7 @@ taken() { # taken STEPS argument...: by each process of such a run
     steps=$1
     shift
     rm -rf counts run
-    WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/run" train.schedule=constant \
+    WEFT_EMULATOR_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/run" train.schedule=constant \
         train.steps="$steps" "$@" >out 2>err || fail "train $*"
     awk '$2 == "cudaMalloc" || $2 == "cudaHostAlloc"' counts | sort
 }
@@ -95,7 +95,7 @@ before() { # before argument...: so, and the first of them takes none either
     pieces=$(awk '$2 == "cudaHostAlloc" && $3 > most { most = $3 } END { print most }' memory.1)
     for i in $(seq "$pieces"); do
         rm -rf run
-        if WEFT_DOUBLE_FAIL=cudaHostAlloc:$i=2 limit "$weft" train configs/run.ini run.out="$PWD/run" train.steps=1 "$@" >out 2>err
+        if WEFT_EMULATOR_FAIL=cudaHostAlloc:$i=2 limit "$weft" train configs/run.ini run.out="$PWD/run" train.steps=1 "$@" >out 2>err
         then failed "no sentence for piece $i of pinned memory: $*" err; fi
         if grep -q "step 1" err; then failed "a step takes piece $i of pinned memory: $*" err; fi
     done
@@ -115,7 +115,7 @@ for steps in 2 4; do
     rm -f counts
     resume=$([ $steps = 2 ] || echo --resume)
     # shellcheck disable=SC2086
-    WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/saved" checkpoint.every=2 \
+    WEFT_EMULATOR_COUNTS="$PWD/counts" limit "$weft" train configs/run.ini run.out="$PWD/saved" checkpoint.every=2 \
         train.schedule=constant train.precision=bf16 train.steps=$steps $resume >out 2>err || fail "train and save"
     grep -q '^call cudaMemcpyAsync' counts && ! grep pageable counts || failed "copies of pageable memory" counts
 done
@@ -127,7 +127,7 @@ has mpich || exit $((failures > 0))
 # What comes and goes between ranks passes through copies of MPI's own.
 same 1-2 2 strategy.plugin=ddp
 adds 88
-# Between two blocks fsdp gathers the next one, which marks the stream: the 3 last halves of a leaf meet no norm.
+# Between two blocks fsdp gathers the next one, which marks the stream: the 3 last halves of a micro-batch meet no norm.
 same 1-2 2 strategy.plugin=fsdp train.precision=bf16
 adds 124
 # Pieces for exchanges are taken by the first step, however fast it went.
@@ -136,7 +136,7 @@ mpi="--ranks 2 comm.plugin=mpi-mpich data.lengths= $short"
 {
     if is_full; then steady $mpi strategy.plugin=fsdp; fi
     steady $mpi strategy.plugin=mp
-    export WEFT_DOUBLE_MODE=any WEFT_DOUBLE_SEED=3
+    export WEFT_EMULATOR_MODE=any WEFT_EMULATOR_SEED=3
     taken 4 $mpi strategy.plugin=mp >memory.any
 }
 cmp memory.4 memory.any >err || failed "what is taken depends on what runs when" memory.4 memory.any

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Steps of leaves of several lengths are recorded in slices and replayed on the CUDA double: nearly all of them once each
-# leaf has had each length, with the bits of steps that run event by event, on one rank and on several over NCCL. A
+# Steps of micro-batches of several lengths are recorded in slices and replayed on the CUDA emulator: nearly all of them once each
+# micro-batch has had each length, with the bits of steps that run instruction by instruction, on one rank and on several over NCCL. A
 # program that cannot be cut says that it is not replayed. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_DOUBLE_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
+export WEFT_EMULATOR_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 cp -r "$WEFT_SOURCE/configs" configs
 # Rows of two lengths: no two documents fit into one.
@@ -20,14 +20,14 @@ plugin = cuda
 workspace = 1Mi
 cache     = $WEFT_BUILD/tests/cuda/compiled
 INI
-leaves=8
+micro_batches=8
 steps=14
 if is_full; then steps=40; fi
 
 train() { # train argument...: of all processes together, what was recorded and replayed
     rm -f counts
-    WEFT_DOUBLE_COUNTS="$PWD/counts" limit "$weft" train run.ini --overwrite run.out=out data.path=games.txt \
-        data.lengths=38 train.schedule=constant train.steps=$steps train.global_batch=$leaves train.micro_batch=1 "$@" \
+    WEFT_EMULATOR_COUNTS="$PWD/counts" limit "$weft" train run.ini --overwrite run.out=out data.path=games.txt \
+        data.lengths=38 train.schedule=constant train.steps=$steps train.global_batch=$micro_batches train.micro_batch=1 "$@" \
         >log 2>&1 || failed "train $*" log
     recorded=$(awk '$2 == "cudaStreamEndCapture" { n += $NF } END { print n + 0 }' counts)
     replayed=$(awk '$2 == "cudaGraphLaunch" { n += $NF } END { print n + 0 }' counts)
@@ -35,38 +35,38 @@ train() { # train argument...: of all processes together, what was recorded and 
     : >sent
     if [ -e out/ranks.json ]; then sed -n '/"sent": {/,/}/p' out/ranks.json >sent; fi
 }
-events() { # events argument...: event by event
+instructions() { # instructions argument...: instruction by instruction
     train "$@" run.replay=no
     [ "$recorded $replayed" = "0 0" ] || failed "$recorded recordings without any" log
-    mv bits bits.events
-    mv sent sent.events
+    mv bits bits.instructions
+    mv sent sent.instructions
 }
-sliced() { # sliced LISTS WARM argument...: each leaf's slice has a recording of each list; all steps but so many are replayed
+sliced() { # sliced LISTS WARM argument...: each micro-batch's slice has a recording of each list; all steps but so many are replayed
     lists=$1 warm=$2
     shift 2
     train "$@" run.replay=yes
-    cmp bits bits.events >err || failed "bits with $*" bits bits.events
-    cmp sent sent.events >err || failed "what is sent with $*" sent sent.events
+    cmp bits bits.instructions >err || failed "bits with $*" bits bits.instructions
+    cmp sent sent.instructions >err || failed "what is sent with $*" sent sent.instructions
     echo "$*: $recorded recordings, $replayed replays"
-    [ "$recorded" -gt $leaves ] && [ "$recorded" -le $((leaves * lists)) ] ||
-        failed "$recorded recordings of $leaves slices with $lists lists each: $*" log
-    [ "$replayed" -ge $((leaves * (steps - warm))) ] || failed "$replayed replays in $steps steps: $*" log
+    [ "$recorded" -gt $micro_batches ] && [ "$recorded" -le $((micro_batches * lists)) ] ||
+        failed "$recorded recordings of $micro_batches slices with $lists lists each: $*" log
+    [ "$replayed" -ge $((micro_batches * (steps - warm))) ] || failed "$replayed replays in $steps steps: $*" log
 }
 
-events
+instructions
 sliced 2 8
 nccl="--ranks 2 comm.plugin=nccl"
-# Each of two ranks has half of the slices, with the leaves of both.
+# Each of two ranks has half of the slices, with the micro-batches of both.
 # shellcheck disable=SC2086 # words on purpose
 {
-    events $nccl strategy.plugin=ddp
+    instructions $nccl strategy.plugin=ddp
     sliced 4 10 $nccl strategy.plugin=ddp
     is_full || exit "$failures"
     for what in "ddp strategy.reduce=fast strategy.reduce_at=last" "fsdp strategy.prefetch=0" "fsdp strategy.shard=optimizer"; do
-        events $nccl strategy.plugin=$what
+        instructions $nccl strategy.plugin=$what
         sliced 4 10 $nccl strategy.plugin=$what
     done
     train $nccl strategy.plugin=mp data.lengths=28,32,36
-    says log "steps are not replayed: their leaves come in more lists of lengths than the 16 that are kept"
+    says log "steps are not replayed: their micro-batches come in more lists of lengths than the 16 that are kept"
 }
 exit "$failures"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # What a machine lacks, as whole runs with [device] plugin = cuda say it: each stops with one sentence, before anything is
-# written. Without a driver: test_no_driver.sh. On the double, which plays such machines. ctest sets WEFT_BUILD and
+# written. Without a driver: test_no_driver.sh. On the emulator, which plays such machines. ctest sets WEFT_BUILD and
 # WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 make_model model 32 8 56 1 512
 make_text 40
@@ -48,10 +48,10 @@ train="$weft train run.ini"
 # shellcheck disable=SC2086  # words on purpose
 {
     stops "the NVIDIA driver is too old: it runs CUDA up to 12.4, and this plugin was built with 13.0. Install a driver" \
-        WEFT_DOUBLE_DRIVER=12040 $train
-    stops "no NVIDIA card that this process may use; CUDA_VISIBLE_DEVICES" WEFT_DOUBLE_DEVICES=0 $train
-    stops "Card 0, CUDA double sm_75, has compute capability 7.5; 8.0 (Ampere) is the least" \
-        WEFT_DOUBLE_CAPABILITY=75 $train
+        WEFT_EMULATOR_DRIVER=12040 $train
+    stops "no NVIDIA card that this process may use; CUDA_VISIBLE_DEVICES" WEFT_EMULATOR_DEVICES=0 $train
+    stops "Card 0, CUDA emulator sm_75, has compute capability 7.5; 8.0 (Ampere) is the least" \
+        WEFT_EMULATOR_CAPABILITY=75 $train
 
     # What a context, cuBLASLt and NCCL take is no part of the plan: it is measured, told apart, and not there for a plan.
     apart="fits        a device's 15.7 GiB; largest: .*
@@ -64,26 +64,26 @@ JSON
     # No threads are told of a card.
     for command in train profile; do
         limit $weft $command run.ini >log 2>&1 || failed "$command" log
-        grep -q "^device  *CUDA double sm_90, sm_90, cuBLASLt [0-9.]*$" log || failed "the device's line of $command" log
+        grep -q "^device  *CUDA emulator sm_90, sm_90, cuBLASLt [0-9.]*$" log || failed "the device's line of $command" log
         rm -rf out
     done
     # The plan is what the run takes, to the byte: with that and what is apart it runs, with a byte less it does not.
     planned=$($weft plan run.ini --json | sed -n '/"fit": {/,/}/s/.*"planned": \([0-9]*\).*/\1/p')
-    limit env WEFT_DOUBLE_MEMORY=$((planned + 348127232)) $train >log 2>&1 || failed "just enough memory" log
+    limit env WEFT_EMULATOR_MEMORY=$((planned + 348127232)) $train >log 2>&1 || failed "just enough memory" log
     libraries='[0-9.]* MiB'
     [ "${WEFT_SANITIZED:-}" != ON ] || libraries='0 B' # the C library does not see what a sanitizer allocates
     grep -q "; libraries $libraries, and 332.0 MiB of the device with its context\$" log || failed "train does not tell what is apart" log
     rm -rf out
     stops "beside the 332.0 MiB of its context and libraries: nothing was started" \
-        WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train
-    stops "has no room for a buffer of" WEFT_DOUBLE_MEMORY=$((planned + 348127231)) $train --no-fit
+        WEFT_EMULATOR_MEMORY=$((planned + 348127231)) $train
+    stops "has no room for a buffer of" WEFT_EMULATOR_MEMORY=$((planned + 348127231)) $train --no-fit
     # The same of several ranks, each with a card of its own: what a rank plans and what is apart there, groups and lanes of the
     # communicator too, is enough for it, and with a byte less on the fuller one nothing is started.
     exact() { # exact RANKS RANK argument...: the rank that takes most
         ranks=$1 fullest=$2
         shift 2
         "$weft" plan run.ini --ranks "$ranks" --json --print-links "$@" >plan.json 2>log || failed "plan $*" log
-        limit env WEFT_DOUBLE_DEVICES="$ranks" $train --ranks "$ranks" "$@" >log 2>&1 || failed "$ranks ranks: $*" log
+        limit env WEFT_EMULATOR_DEVICES="$ranks" $train --ranks "$ranks" "$@" >log 2>&1 || failed "$ranks ranks: $*" log
         "$WEFT_BUILD/tests/rank_plan" plan.json out/ranks.json >said 2>&1 || failed "plan and run differ: $*" said
         sed -n 's/ *"apart": \([0-9]*\),.*/\1/p' out/ranks.json >aparts
         rm -rf needed
@@ -92,10 +92,10 @@ JSON
         [ "$(wc -l <needed)" = "$ranks" ] || failed "$ranks ranks need" needed
         most=$(sort -n needed | tail -n 1)
         [ "$(sed -n "$((fullest + 1))p" needed)" = "$most" ] || failed "rank $fullest takes most: $*" needed
-        limit env WEFT_DOUBLE_DEVICES="$ranks" WEFT_DOUBLE_MEMORY="$most" $train --ranks "$ranks" "$@" >log 2>&1 ||
+        limit env WEFT_EMULATOR_DEVICES="$ranks" WEFT_EMULATOR_MEMORY="$most" $train --ranks "$ranks" "$@" >log 2>&1 ||
             failed "just enough memory: $*" log
         rm -rf out
-        stops ", and rank $fullest's device has " WEFT_DOUBLE_DEVICES="$ranks" WEFT_DOUBLE_MEMORY=$((most - 1)) $train --ranks "$ranks" "$@"
+        stops ", and rank $fullest's device has " WEFT_EMULATOR_DEVICES="$ranks" WEFT_EMULATOR_MEMORY=$((most - 1)) $train --ranks "$ranks" "$@"
         grep -q "MiB of it [a-z]*, .* of its context and libraries: nothing was started" log || failed "what takes most" log
     }
     exact 2 0 comm.plugin=nccl strategy.plugin=ddp
@@ -107,34 +107,34 @@ JSON
     if has mpich; then exact 2 0 comm.plugin=mpi-mpich strategy.plugin=fsdp checkpoint.every=1 train.steps=2; fi
 
     # A card that context and libraries fill: of one rank, and of several, which exchange before anything is planned.
-    stops "and a device has 0 B beside the 332.0 MiB of its context and libraries: nothing was started" WEFT_DOUBLE_MEMORY=332M $train
+    stops "and a device has 0 B beside the 332.0 MiB of its context and libraries: nothing was started" WEFT_EMULATOR_MEMORY=332M $train
     stops "Nothing was planned yet: 333.0 MiB of the 333.0 MiB that this rank may have are the device's context and libraries" \
-        WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=333M $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
-    export WEFT_DOUBLE_CONTEXT=0
+        WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MEMORY=333M $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    export WEFT_EMULATOR_CONTEXT=0
 
     # Too small a card: which part takes most, and what would fit.
-    stops "of it workspace, and a device has 1.0 MiB: nothing was started" WEFT_DOUBLE_MEMORY=1M $train
-    stops "train.micro_batch=" WEFT_DOUBLE_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
+    stops "of it workspace, and a device has 1.0 MiB: nothing was started" WEFT_EMULATOR_MEMORY=1M $train
+    stops "train.micro_batch=" WEFT_EMULATOR_MEMORY=3M $train train.micro_batch=16 train.global_batch=32 data.context=64
     # Of a proof no cell is started where one would find no room; told to start it, it is the card that says so.
     large="train.micro_batch=16 train.global_batch=32 data.context=64 --steps 1"
     stops "on 1 rank: 5.7 MiB are planned, 3.3 MiB of it workspace, and a device has 3.0 MiB: nothing was started. It would fit with train.micro_batch=" \
-        WEFT_DOUBLE_MEMORY=3M $weft prove run.ini --ranks 1 $large
-    stops "has no room for a buffer of" WEFT_DOUBLE_MEMORY=3M $weft prove run.ini --ranks 1 $large --no-fit
+        WEFT_EMULATOR_MEMORY=3M $weft prove run.ini --ranks 1 $large
+    stops "has no room for a buffer of" WEFT_EMULATOR_MEMORY=3M $weft prove run.ini --ranks 1 $large --no-fit
     stops "on 2 ranks: 6.2 MiB are planned, 3.5 MiB of it workspace, and rank 1's device has 3.0 MiB: nothing was started. It would fit with train.micro_batch=" \
-        WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=3M $weft prove run.ini --ranks 2 comm.plugin=nccl $large
+        WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MEMORY=3M $weft prove run.ini --ranks 2 comm.plugin=nccl $large
     # Two ranks on one card have half of it each, and so have two of three on two cards; what the plan cannot know of is
     # told where it is missing.
     share="device.cuda.share=yes comm.plugin=mpi-mpich strategy.plugin=fsdp"
     if has mpich; then
-        stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2
-        stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 3
-        stops "Card 0, CUDA double sm_90, has no room for a buffer of" WEFT_DOUBLE_MEMORY=1650K $train $share --ranks 2 --no-fit
+        stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_EMULATOR_MEMORY=1650K $train $share --ranks 2
+        stops "and rank 0's device has 825.0 KiB: nothing was started" WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MEMORY=1650K $train $share --ranks 3
+        stops "Card 0, CUDA emulator sm_90, has no room for a buffer of" WEFT_EMULATOR_MEMORY=1650K $train $share --ranks 2 --no-fit
     fi
 
     planned() { # planned TEXT argument...: what the plan says of the room
         text=$1
         shift
-        WEFT_DOUBLE_MEMORY=8M "$weft" plan run.ini "$@" strategy.plugin=fsdp >log 2>&1 || failed "plan $*" log
+        WEFT_EMULATOR_MEMORY=8M "$weft" plan run.ini "$@" strategy.plugin=fsdp >log 2>&1 || failed "plan $*" log
         grep -qF "$text" log || failed "the plan does not say $text: $*" log
     }
     planned "fits        the 8.0 MiB of rank 0's device" --ranks 2
@@ -144,33 +144,33 @@ JSON
     # More ranks than cards.
     stops "This machine has 1 card for 2 ranks. Start at most 1, or let ranks share a card with share = yes in [device], which takes [comm] plugin = mpi." \
         $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
-    stops "This machine has 2 cards for 3 ranks. Start at most 2" WEFT_DOUBLE_DEVICES=2 \
+    stops "This machine has 2 cards for 3 ranks. Start at most 2" WEFT_EMULATOR_DEVICES=2 \
         $train --ranks 3 comm.plugin=nccl strategy.plugin=fsdp
     # NCCL gives no card to two, whatever [device] says: every rank tells who shares which, as those alone do not know it.
     alone="device.cuda.share=yes comm.plugin=nccl strategy.plugin=fsdp"
     two="NCCL needs a card for each rank, and ranks 0, 2 share card 0000:01:00.0"
     stops "$two. Start as many ranks as there are cards, or set [comm] plugin = mpi, whose ranks can share one" \
-        WEFT_DOUBLE_DEVICES=2 $train --ranks 3 $alone
+        WEFT_EMULATOR_DEVICES=2 $train --ranks 3 $alone
     [ "$(grep -cF "$two" log)" = 3 ] || failed "not every rank says who shares a card" log
-    stops "ranks 0, 2, 4 share card 0000:01:00.0; ranks 1, 3 share card 0000:02:00.0." WEFT_DOUBLE_DEVICES=2 $train --ranks 5 $alone train.global_batch=10
-    limit env WEFT_DOUBLE_DEVICES=2 $train --ranks 2 $alone >log 2>&1 || failed "two ranks on two cards" log
+    stops "ranks 0, 2, 4 share card 0000:01:00.0; ranks 1, 3 share card 0000:02:00.0." WEFT_EMULATOR_DEVICES=2 $train --ranks 5 $alone train.global_batch=10
+    limit env WEFT_EMULATOR_DEVICES=2 $train --ranks 2 $alone >log 2>&1 || failed "two ranks on two cards" log
     rm -rf out
     # Of those that were each shown one card, and not the same one, each has its own.
-    limit env WEFT_DOUBLE_APART=1 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
+    limit env WEFT_EMULATOR_APART=1 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp >log 2>&1 ||
         failed "two ranks, each with a card that the other does not see" log
     rm -rf out
-    stops "and rank 0's device has 1.0 MiB: nothing was started" WEFT_DOUBLE_APART=1 WEFT_DOUBLE_MEMORY=1M $train \
+    stops "and rank 0's device has 1.0 MiB: nothing was started" WEFT_EMULATOR_APART=1 WEFT_EMULATOR_MEMORY=1M $train \
         --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
 
     # Cards of two models are no ranks of one run, though they have one instruction set.
-    stops "differ in host, plugins, configuration or device" WEFT_DOUBLE_DEVICES=2 WEFT_DOUBLE_MODELS="H100,H200" \
+    stops "differ in host, plugins, configuration or device" WEFT_EMULATOR_DEVICES=2 WEFT_EMULATOR_MODELS="H100,H200" \
         $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     grep -qE "the device's model +H100 +H200" log || failed "nothing says that a rank has another card" log
     # Nor is one run to be continued on another model, unless that is said.
-    limit env WEFT_DOUBLE_MODELS=H100 $train train.steps=2 checkpoint.every=1 >log 2>&1 || failed "a run on one card" log
+    limit env WEFT_EMULATOR_MODELS=H100 $train train.steps=2 checkpoint.every=1 >log 2>&1 || failed "a run on one card" log
     rm -rf out/checkpoints/step-2
-    refused "the device's model is H200, was H100" env WEFT_DOUBLE_MODELS=H200 $train train.steps=2 checkpoint.every=1 --resume
-    limit env WEFT_DOUBLE_MODELS=H200 $train train.steps=2 checkpoint.every=1 --resume=inexact >log 2>&1 || failed "an inexact resume" log
+    refused "the device's model is H200, was H100" env WEFT_EMULATOR_MODELS=H200 $train train.steps=2 checkpoint.every=1 --resume
+    limit env WEFT_EMULATOR_MODELS=H200 $train train.steps=2 checkpoint.every=1 --resume=inexact >log 2>&1 || failed "an inexact resume" log
     says log "the device's model is H200, was H100"
     rm -rf out
 
@@ -184,7 +184,7 @@ JSON
     done
     # Nor has it one where the optimizer's update cannot be compiled. NVRTC's 6: for a mistake in the text.
     for command in plan train; do
-        refused "cannot be compiled for the GPU" env WEFT_DOUBLE_FAIL=nvrtcCompileProgram:1=6 $weft $command run.ini \
+        refused "cannot be compiled for the GPU" env WEFT_EMULATOR_FAIL=nvrtcCompileProgram:1=6 $weft $command run.ini \
             device.cuda.cache=none
         [ ! -e out ] || failed "$command leaves a directory behind: an update that cannot be compiled"
     done
@@ -192,9 +192,9 @@ JSON
     export WORLD_SIZE=2 LOCAL_WORLD_SIZE=2
     ranks="$weft train run.ini comm.plugin=nccl strategy.plugin=fsdp device.share=yes run.patience=2"
     for cards in 1 2; do # of the other rank: it waits for what the device asks, or the communicator
-        RANK=0 WEFT_DOUBLE_DEVICES=0 $ranks >log.0 2>&1 & # by this shell, whose process is where they meet
+        RANK=0 WEFT_EMULATOR_DEVICES=0 $ranks >log.0 2>&1 & # by this shell, whose process is where they meet
         first=$!
-        RANK=1 WEFT_DOUBLE_DEVICES=$cards $ranks >log.1 2>&1 && failed "a rank alone ends well" log.1
+        RANK=1 WEFT_EMULATOR_DEVICES=$cards $ranks >log.1 2>&1 && failed "a rank alone ends well" log.1
         wait $first && failed "a rank without a card ends well" log.0
         says log.0 "no NVIDIA card that this process may use"
         grep -qE "cards?: rank 0, which keeps what ranks tell one another, is gone: (it has ended|Connection reset|Broken)" \
@@ -206,7 +206,7 @@ JSON
     [ ! -e out/model ] || failed "ranks that have not met leave a model"
     rm -rf out
     # Nor is one to be had of ranks.
-    refused "head_dim is 264; up to 256 is" env WEFT_DOUBLE_DEVICES=2 $train model.path=wide --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    refused "head_dim is 264; up to 256 is" env WEFT_EMULATOR_DEVICES=2 $train model.path=wide --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     [ ! -e out ] || failed "ranks leave a directory behind"
 
     # NCCL moves what lies on cards; without its plugin, and without its library.
@@ -221,7 +221,7 @@ JSON
         says log "is none: set [device] plugin = cuda, or [comm] plugin = mpi"
     done
     # A command of one rank opens no communicator: what was trained over NCCL is used on processors by a word.
-    WEFT_DOUBLE_DEVICES=1 limit $train comm.plugin=nccl >log 2>&1 || failed "one rank of NCCL" log
+    WEFT_EMULATOR_DEVICES=1 limit $train comm.plugin=nccl >log 2>&1 || failed "one rank of NCCL" log
     prints $weft eval out device.plugin=cpu
     prints $weft generate out device.plugin=cpu --prompt e4 --tokens 2
     prints $weft profile run.ini device.plugin=cpu comm.plugin=nccl --steps 1
@@ -230,17 +230,17 @@ JSON
     stops "to mpi, or to nccl" $train --ranks 2 comm.plugin=self strategy.plugin=fsdp
     mkdir -p without broken
     ln -s "$WEFT_BUILD"/plugins/*.so without/
-    ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the double's, and not the toolkit's
+    ln -sf "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" without/ # the emulator's, and not the toolkit's
     rm -f without/weft-comm-nccl.so
     cp "$weft" alone # one that has no plugins beside it
-    stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" WEFT_DOUBLE_DEVICES=2 \
+    stops "[comm] plugin = nccl is no communicator" WEFT_PLUGIN_PATH="$dir/without" WEFT_EMULATOR_DEVICES=2 \
         "$dir/alone" train run.ini --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
     grep -q "NCCL are: .sh configs/packages.sh cuda. installs them, then build again" log ||
         failed "it is not said how the communicator would be built" log
     # The name of the library that it is linked with, in its file, becomes one that is not there.
-    sed 's/libweft-cuda-double\.so/libnccl-is-missing0.so/g' "$WEFT_BUILD/tests/cuda/weft-comm-nccl.so" \
+    sed 's/libweft-cuda-emulator\.so/libnccl-is-missing000.so/g' "$WEFT_BUILD/tests/cuda/weft-comm-nccl.so" \
         >broken/weft-comm-nccl.so
-    stops "libnccl-is-missing0.so" WEFT_PLUGIN_PATH="$dir/broken:$dir/without" \
-        WEFT_DOUBLE_DEVICES=2 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
+    stops "libnccl-is-missing000.so" WEFT_PLUGIN_PATH="$dir/broken:$dir/without" \
+        WEFT_EMULATOR_DEVICES=2 $train --ranks 2 comm.plugin=nccl strategy.plugin=fsdp
 }
 exit $((failures > 0))

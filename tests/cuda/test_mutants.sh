@@ -4,16 +4,16 @@
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 command -v ninja >/dev/null || { echo "skipped: there is no ninja, which knows how a source is compiled"; exit 77; }
 
-# A build of its own, but for the doubles of the plugins.
+# A build of its own, but for the emulators of the plugins.
 mkdir -p build/tests/cuda
 for file in "$WEFT_BUILD"/*; do [ "$file" = "$WEFT_BUILD/tests" ] || ln -s "$file" build/; done
 for file in "$WEFT_BUILD"/tests/*; do [ "$file" = "$WEFT_BUILD/tests/cuda" ] || ln -s "$file" build/tests/; done
 for file in "$WEFT_BUILD"/tests/cuda/*; do ln -s "$file" build/tests/cuda/; done
 for plugin in device-cuda comm-nccl; do
-    ninja -C "$WEFT_BUILD" -t commands "weft-$plugin-double" >"commands.$plugin"
+    ninja -C "$WEFT_BUILD" -t commands "weft-$plugin-emulator" >"commands.$plugin"
 done
 
 in_build() { # in_build COMMAND: as ninja runs it

@@ -1,6 +1,6 @@
 #!/bin/sh
 # A machine without a driver, or without a card: the CUDA device is listed with that reason, its keys can be described and
-# checked, no rule of it is called broken, and a run that asks for it stops with the same sentence. The double plays such
+# checked, no rule of it is called broken, and a run that asks for it stops with the same sentence. The emulator plays such
 # machines; this one is one, if it has no driver.
 set -u
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -54,10 +54,10 @@ unable() { # unable DIRECTORY: the plugin there, for the reason $why
 
 done=
 if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
-    WEFT_DOUBLE_DEVICES=-1
-    export WEFT_DOUBLE_DEVICES
+    WEFT_EMULATOR_DEVICES=-1
+    export WEFT_EMULATOR_DEVICES
     unable "$WEFT_BUILD/tests/cuda"
-    why="There is a driver and no NVIDIA card that this process may use" WEFT_DOUBLE_DEVICES=0
+    why="There is a driver and no NVIDIA card that this process may use" WEFT_EMULATOR_DEVICES=0
     unable "$WEFT_BUILD/tests/cuda"
     why=$no_driver
     done=yes

@@ -9,8 +9,8 @@
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
-export WEFT_DOUBLE_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
+export WEFT_EMULATOR_DEVICES=2 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 mkdir -p "$WEFT_BUILD/tests/cuda/compiled"
 make_model model 32 8 56 1 512
 make_text 40
@@ -59,7 +59,7 @@ generate) exec $by generate made "$@" --prompt e4 --tokens 4 --temperature 0 >"$
 nccl) set -- --ranks 2 comm.plugin=nccl strategy.plugin=fsdp "$@" ;;
 mpi) set -- --ranks 2 comm.plugin=mpi-mpich strategy.plugin=fsdp "$@" ;;
 esac
-[ "$leg" = 1 ] || export WEFT_DOUBLE_FAIL_RANK=1
+[ "$leg" = 1 ] || export WEFT_EMULATOR_FAIL_RANK=1
 exec $by train run.ini "run.out=$to" "$@"
 SH
 # result LEG TO: the file of what came out that has to be the same
@@ -98,7 +98,7 @@ more=
 case $call in nvrtc*) more=device.cache=none ;; esac # or what is compiled is found there
 status=0
 # shellcheck disable=SC2086  # no word, or one
-WEFT_DOUBLE_COUNTS=$PWD/$work.counts WEFT_DOUBLE_FAIL=$call:$which=$code sh run.sh "$leg" "$work" $more >"$work.txt" 2>&1 ||
+WEFT_EMULATOR_COUNTS=$PWD/$work.counts WEFT_EMULATOR_FAIL=$call:$which=$code sh run.sh "$leg" "$work" $more >"$work.txt" 2>&1 ||
     status=$?
 came=$(awk -v call="$call" '$1 == "call" && $2 == call && $3 > n { n = $3 } END { print n + 0 }' "$work.counts" 2>/dev/null || echo 0)
 # Where one rank ends, MPICH's launcher kills the others, and sometimes tells that instead.
@@ -129,7 +129,7 @@ esac
 case $leg in nccl | mpi) several=yes ;; *) several=no ;; esac
 if [ $status = 1 ] && [ $several = yes ] && ! grep -qE "^\[1\] weft|weft train: (.*: )?rank 1: " "$work.txt"; then wrong="is not told by its rank"; fi
 if grep -qF 'is not finite' "$work.txt"; then wrong="is told as if the model had diverged"; fi
-if grep -v 'THE EXIT STRING: Killed' "$work.txt" | grep -qE 'not released|cuda double:|signal [0-9]'; then wrong="leaves or breaks something"; fi
+if grep -v 'THE EXIT STRING: Killed' "$work.txt" | grep -qE 'not released|cuda emulator:|signal [0-9]'; then wrong="leaves or breaks something"; fi
 [ -n "$wrong" ] || { rm -rf "$work" "$work.txt" "$work.said" "$work.counts"; exit 0; }
 {
     echo "$call, call $which on a rank of the leg $leg, $wrong:"
@@ -156,7 +156,7 @@ sh run.sh 1 made >out 2>&1 || failed "a run without a mistake" out
 for leg in $legs; do
     if [ "$leg" = mpi ] && ! has mpich; then continue; fi
     # With what is compiled already there, as it is found once one leg has run; NVRTC's calls are those of the first.
-    WEFT_DOUBLE_COUNTS=$dir/counts.$leg sh run.sh "$leg" "whole.$leg" device.cache=none >out 2>&1 ||
+    WEFT_EMULATOR_COUNTS=$dir/counts.$leg sh run.sh "$leg" "whole.$leg" device.cache=none >out 2>&1 ||
         failed "a run of the leg $leg without a mistake" out
     case $leg in 1) calls=$quick_1 ;; nccl) calls=$quick_nccl ;; mpi) calls=$quick_mpi ;;
     eval) calls=$quick_eval ;; generate) calls=$quick_generate ;; esac
@@ -181,11 +181,11 @@ done
 echo "$(wc -l <list) calls failed, one at a time"
 
 # A plan stands on what is left of the card: what that was cannot be made up.
-WEFT_DOUBLE_COUNTS=$dir/counts.plan "$weft" plan run.ini >out 2>&1 || failed "plan" out
+WEFT_EMULATOR_COUNTS=$dir/counts.plan "$weft" plan run.ini >out 2>&1 || failed "plan" out
 n=$(sed -n 's/^call cudaMemGetInfo //p' counts.plan)
 [ "${n:-0}" -ge 2 ] || failed "a plan does not ask what is left of the card"
 for i in $(seq "${n:-0}"); do
-    refused "what is left of the card on device cuda: cudaMemGetInfo answered" env "WEFT_DOUBLE_FAIL=cudaMemGetInfo:$i=719" \
+    refused "what is left of the card on device cuda: cudaMemGetInfo answered" env "WEFT_EMULATOR_FAIL=cudaMemGetInfo:$i=719" \
         "$weft" plan run.ini
 done
 exit $((failures > 0))

@@ -1,4 +1,4 @@
-/* The double of NCCL: processes exchange what they should, in every mode; one that ends, and ranks that ask for
+/* The emulator of NCCL: processes exchange what they should, in every mode; one that ends, and ranks that ask for
  * different
  * things, are noticed. */
 #include <check.h>
@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <weft_double.h>
+#include <weft_emulator.h>
 
 #include "cuda/ranks.h"
 
@@ -35,8 +35,8 @@ static const row rows[] = {
 
 static void child(const row *r, int rank, int ranks, const ncclUniqueId *id, const char *mode, int to) {
     (void)dup2(to, STDERR_FILENO);
-    double_seed((uint64_t)rank + 1);
-    (void)double_mode(mode);
+    emulator_seed((uint64_t)rank + 1);
+    (void)emulator_mode(mode);
     _exit(r->run(rank, ranks, id));
 }
 
@@ -90,11 +90,11 @@ START_TEST(nothing_comes_before_it_is_waited_for) {
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("nccl double");
+    Suite *suite = suite_create("nccl emulator");
     TCase *cases = tcase_create("cases");
     SRunner *runner = srunner_create(suite);
     int failed = 0;
-    (void)setenv("WEFT_DOUBLE_DEVICES", "4", 1); /* one for each rank */
+    (void)setenv("WEFT_EMULATOR_DEVICES", "4", 1); /* one for each rank */
     tcase_add_loop_test(cases, ranks_exchange, 0, (int)(sizeof rows / sizeof rows[0]));
     tcase_add_test(cases, a_rank_that_ends_is_told);
     tcase_add_test(cases, nothing_comes_before_it_is_waited_for);

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Whole runs on the CUDA double, as [device] plugin = cuda makes them: the same loss as on the CPU within a band, a text
+# Whole runs on the CUDA emulator, as [device] plugin = cuda makes them: the same loss as on the CPU within a band, a text
 # that is generated, ranks that give the bits of one, a card each over NCCL and one for all over MPI, and a run that is stopped
 # and taken up on fewer ranks. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
 fail() { # fail WHAT: what the last run said
     failed "$1" out err
@@ -90,8 +90,8 @@ text by_cpu device.plugin=cpu
 
 cards() { # cards COMM: as many as its ranks need
     share=no
-    export WEFT_DOUBLE_DEVICES=4
-    [ "$1" = nccl ] || share=yes WEFT_DOUBLE_DEVICES=1
+    export WEFT_EMULATOR_DEVICES=4
+    [ "$1" = nccl ] || share=yes WEFT_EMULATOR_DEVICES=1
 }
 
 prove() { # prove COMM argument...: all cells are equal, on 4 ranks
@@ -130,7 +130,7 @@ for id in $communicators; do
         prove $id --steps 2 strategy.reduce=tree train.global_batch=16
     fi
 done
-# Every strategy among 4 ranks of NCCL, with four short leaves.
+# Every strategy among 4 ranks of NCCL, with four short micro-batches.
 is_full || prove nccl --steps 1 train.global_batch=4 train.micro_batch=1 data.context=16 data.lengths=8
 # Three ranks of one step's shards end in good order, again and again.
 for i in $(seq "$(if is_full; then echo 12; else echo 2; fi)"); do

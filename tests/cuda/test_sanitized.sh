@@ -1,14 +1,14 @@
 #!/bin/sh
-# The double, the device and the communicator on it once more under ASan and UBSan: a build of its own, in the build
+# The emulator, the device and the communicator on it once more under ASan and UBSan: a build of its own, in the build
 # directory, and the tests of this directory in it, in their quick parts. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 [ "${WEFT_SANITIZED:-}" != ON ] || { echo "skipped: this build is under the sanitizers"; exit 77; }
 unset WEFT_FULL
 own=$WEFT_BUILD/sanitized
-cmake -S "$WEFT_SOURCE" -B "$own" -G Ninja -DWEFT_TESTS=ON -DWEFT_SANITIZE=ON -DWEFT_SANITIZE_DOUBLE=ON -DWEFT_CUDA=OFF \
+cmake -S "$WEFT_SOURCE" -B "$own" -G Ninja -DWEFT_TESTS=ON -DWEFT_SANITIZE=ON -DWEFT_SANITIZE_EMULATOR=ON -DWEFT_CUDA=OFF \
     >log 2>&1 && ninja -C "$own" >>log 2>&1 || { failed "a build under the sanitizers" log; exit 1; }
 ctest --test-dir "$own" --output-on-failure -j "$(nproc)" -R '^cuda\.' -LE '^full$' >log 2>&1 ||
     failed "tests under the sanitizers" log

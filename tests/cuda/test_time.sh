@@ -1,14 +1,14 @@
 #!/bin/sh
-# `weft plan --time` on the CUDA double, whose streams queue: exchanges over NCCL are timed until their bytes have come,
+# `weft plan --time` on the CUDA emulator, whose streams queue: exchanges over NCCL are timed until their bytes have come,
 # between ranks that no program has connected, and by ranks that go step by step with one another; ranks that share a
 # card over MPI, too. A card takes nothing of the host's processors, and the forecast says nothing of them. ctest sets
 # WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
-# Much of the time goes into memory that the double takes for each message: it stays with the process.
+# Much of the time goes into memory that the emulator takes for each message: it stays with the process.
 export MALLOC_TRIM_THRESHOLD_=1000000000 MALLOC_MMAP_THRESHOLD_=1000000000
 make_model model 32 8 56 1 512
 make_text 40
@@ -50,11 +50,11 @@ is_sound() { # is_sound RANKS FILE WHAT: each rank computes, and waits for its e
 predicts() { # predicts CARDS RANKS section.key=value ...: in time.json
     cards=$1 n=$2
     shift 2
-    WEFT_DOUBLE_DEVICES=$cards limit "$weft" plan run.ini "$@" --ranks "$n" --time --json >time.json 2>log ||
+    WEFT_EMULATOR_DEVICES=$cards limit "$weft" plan run.ini "$@" --ranks "$n" --time --json >time.json 2>log ||
         { failed "plan --time --ranks $n $*" log; return; }
     is_sound "$n" time.json "$n ranks: $*"
     is_waited_for time.json "$n ranks: $*"
-    says time.json "each rank computes on a device (CUDA double sm_90, sm_90), as the $n that were measured"
+    says time.json "each rank computes on a device (CUDA emulator sm_90, sm_90), as the $n that were measured"
     if grep -q 'threads"*,$\|processors are enough' time.json; then failed "a card needs the host's processors" time.json; fi
 }
 predicts 2 2 comm.plugin=nccl strategy.plugin=fsdp

@@ -1,6 +1,6 @@
 /* An add of the CUDA device waits for what comes next: a norm of its sum forms the sum as well, with the same bits, and
  * everything else that is queued in its stream, marks it, waits for it, makes or ends something finds it launched. Each
- * slot of each of the device's tables has a row here, and what it has to do is looked at on the double. */
+ * slot of each of the device's tables has a row here, and what it has to do is looked at on the emulator. */
 #include <stddef.h>
 
 #include <weft/capture.h>
@@ -8,7 +8,7 @@
 #include <weft/dry_run.h>
 #include <weft/native.h>
 #include <weft/transfer.h>
-#include <weft_double.h>
+#include <weft_emulator.h>
 
 #include "device/fixture.h"
 
@@ -27,8 +27,8 @@ static weft_stream *side;
 /* What a slot ends; made before each add, NULL once it has been ended. */
 static weft_buffer *spare_buffer;
 static weft_stream *spare_stream;
-static weft_recording *spare_recording;
-static weft_mark *side_mark;
+static weft_captured_graph *spare_recording;
+static weft_event *side_event;
 static void *spare_pinned, *pinned;
 static float told[N]; /* by `read` */
 
@@ -135,10 +135,10 @@ ASK(stream_create, weft_stream *s = NULL; const weft_status status = table->stre
     table->stream_destroy(device, spare_stream); spare_stream = s; return status;)
 ASK(stream_destroy, table->stream_destroy(device, spare_stream); spare_stream = NULL; return WEFT_OK;)
 ASK(synchronize, return table->synchronize(device, NULL, err);)
-ASK(mark, weft_mark *m = NULL; weft_status status = table->mark(device, NULL, &m, err);
+ASK(record_event, weft_event *m = NULL; weft_status status = table->record_event(device, NULL, &m, err);
     if (status == WEFT_OK) status = table->wait(device, side, m, err);
     return status == WEFT_OK ? table->copy(device, side, part(OUT), part(Y), PART, err) : status;)
-ASK(wait, weft_mark *m = side_mark; side_mark = NULL; return table->wait(device, NULL, m, err);)
+ASK(wait, weft_event *m = side_event; side_event = NULL; return table->wait(device, NULL, m, err);)
 ASK(write, return table->write(device, NULL, part(Y), told, PART / 2, err);)
 ASK(read, return table->read(device, NULL, told, part(Y), PART, err);)
 ASK(copy, return table->copy(device, NULL, part(OUT), part(Y), PART, err);)
@@ -150,9 +150,9 @@ ASK(take, void *at = NULL; const weft_status status = transfer->take(device, &at
 ASK(give_back, transfer->give_back(device, spare_pinned); spare_pinned = NULL; return WEFT_OK;)
 ASK(upload, return transfer->upload(device, NULL, part(Y), pinned, PART / 2, err);)
 ASK(download, return transfer->download(device, NULL, pinned, part(Y), PART, err);)
-ASK(reached, return transfer->reached(device, side_mark, err) < 0 ? WEFT_E_DEVICE : WEFT_OK;)
-ASK(await, weft_mark *m = side_mark; side_mark = NULL; return transfer->await(device, m, err);)
-ASK(recording, weft_recording *r = NULL; const weft_status status = capture->begin(device, NULL, err);
+ASK(reached, return transfer->reached(device, side_event, err) < 0 ? WEFT_E_DEVICE : WEFT_OK;)
+ASK(await, weft_event *m = side_event; side_event = NULL; return transfer->await(device, m, err);)
+ASK(recording, weft_captured_graph *r = NULL; const weft_status status = capture->begin(device, NULL, err);
     if (status != WEFT_OK) return status; (void)capture->end(device, NULL, &r, err); capture->destroy(device, r);
     return WEFT_OK;)
 ASK(replay, return capture->replay(device, NULL, spare_recording, err);)
@@ -226,7 +226,7 @@ static const slot slots[] = {
     DEVICE(stream_create, LAUNCHES),
     DEVICE(stream_destroy, LAUNCHES),
     DEVICE(synchronize, LAUNCHES),
-    DEVICE(mark, LAUNCHES),
+    DEVICE(record_event, LAUNCHES),
     DEVICE(wait, LAUNCHES),
     DEVICE(write, LAUNCHES),
     DEVICE(read, LAUNCHES),
@@ -275,7 +275,7 @@ static const slot slots[] = {
     TRANSFER(give_back, LAUNCHES),
     TRANSFER(upload, LAUNCHES),
     TRANSFER(download, LAUNCHES),
-    TRANSFER(reached, LETS), /* a mark lies before what waits now */
+    TRANSFER(reached, LETS), /* an event lies before what waits now */
     TRANSFER(await, LETS),
     CAPTURE(begin, LAUNCHES, ask_recording),
     CAPTURE(end, ELSEWHERE, NULL),
@@ -301,7 +301,7 @@ static void fine(weft_status status, const weft_error *err) {
 }
 
 static long long launches(void) {
-    return double_calls("cudaLaunchKernel") + double_calls("cuLaunchKernel");
+    return emulator_calls("cudaLaunchKernel") + emulator_calls("cuLaunchKernel");
 }
 
 /* Y = A + B waits. */
@@ -321,8 +321,8 @@ static void settle(void) {
 }
 
 /* A copy within the outputs, in the device's first stream. */
-static weft_recording *record_copy(void) {
-    weft_recording *out = NULL;
+static weft_captured_graph *record_copy(void) {
+    weft_captured_graph *out = NULL;
     weft_error err = WEFT_ERROR_INIT;
     fine(capture->begin(device, NULL, &err), &err);
     fine(table->copy(device, NULL, part(OUT), part(OUT + 3), PART, &err), &err);
@@ -358,7 +358,7 @@ static void prepare(int32_t dtype) {
     if (spare_buffer == NULL) fine(table->alloc(device, &spare_buffer, 64, &err), &err);
     if (spare_stream == NULL) fine(table->stream_create(device, &spare_stream, &err), &err);
     if (spare_pinned == NULL) fine(transfer->take(device, &spare_pinned, 64, &err), &err);
-    if (side_mark == NULL) fine(table->mark(device, side, &side_mark, &err), &err);
+    if (side_event == NULL) fine(table->record_event(device, side, &side_event, &err), &err);
     settle();
     if (spare_recording == NULL) spare_recording = record_copy();
 }
@@ -536,13 +536,13 @@ static const meeting *const plain = &meetings[0];
 START_TEST(other_streams_let_it_wait) {
     const weft_norm norm = norm_of(plain);
     weft_error err = WEFT_ERROR_INIT;
-    weft_mark *m = NULL;
+    weft_event *m = NULL;
     left at;
     prepare(WEFT_F32);
     begin_add();
     const long long before = launches();
     fine(transfer->upload(device, side, part(OUT + 2), pinned, PART, &err), &err);
-    fine(table->mark(device, side, &m, &err), &err);
+    fine(table->record_event(device, side, &m, &err), &err);
     fine(transfer->await(device, m, &err), &err);
     fine(table->copy(device, side, part(OUT + 1), part(OUT + 2), PART, &err), &err);
     fine(table->synchronize(device, side, &err), &err);
@@ -587,14 +587,14 @@ END_TEST
 /* ---- recordings ---- */
 
 /* What was recorded runs when it is replayed, and not before. */
-static void check_replayed(weft_recording *recording, long long kernels) {
+static void check_replayed(weft_captured_graph *recording, long long kernels) {
     weft_error err = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
-    const long long before = double_launches(NULL);
+    const long long before = emulator_launches(NULL);
     fine(capture->replay(device, NULL, recording, &err), &err);
     settle();
-    ck_assert_int_eq(double_launches(NULL), before + kernels);
+    ck_assert_int_eq(emulator_launches(NULL), before + kernels);
     look(&at);
     ck_assert(has_sum(&at));
     capture->destroy(device, recording);
@@ -602,7 +602,7 @@ static void check_replayed(weft_recording *recording, long long kernels) {
 
 START_TEST(a_norm_takes_the_add_in_a_recording) {
     const weft_norm norm = norm_of(plain);
-    weft_recording *recording = NULL;
+    weft_captured_graph *recording = NULL;
     weft_error err = WEFT_ERROR_INIT;
     prepare(WEFT_F32);
     fine(capture->begin(device, NULL, &err), &err);
@@ -614,7 +614,7 @@ START_TEST(a_norm_takes_the_add_in_a_recording) {
 END_TEST
 
 START_TEST(an_add_at_the_end_of_a_recording_is_in_it) {
-    weft_recording *recording = NULL;
+    weft_captured_graph *recording = NULL;
     weft_error err = WEFT_ERROR_INIT;
     left at;
     prepare(WEFT_F32);
@@ -631,15 +631,15 @@ END_TEST
 START_TEST(an_add_of_a_stream_that_has_joined_is_in_the_recording) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
-    weft_recording *recording = NULL;
+    weft_captured_graph *recording = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    weft_mark *m = NULL;
+    weft_event *m = NULL;
     prepare(WEFT_F32);
     fine(capture->begin(device, NULL, &err), &err);
-    fine(table->mark(device, NULL, &m, &err), &err);
+    fine(table->record_event(device, NULL, &m, &err), &err);
     fine(table->wait(device, side, m, &err), &err);
     fine(table->add(device, side, &args, &err), &err);
-    fine(table->mark(device, side, &m, &err), &err);
+    fine(table->record_event(device, side, &m, &err), &err);
     fine(table->wait(device, NULL, m, &err), &err);
     fine(capture->end(device, NULL, &recording, &err), &err);
     check_replayed(recording, 1);
@@ -650,15 +650,15 @@ END_TEST
 START_TEST(an_add_of_a_stream_that_is_left_open_ends_the_recording) {
     const weft_add args = {
         .struct_size = sizeof args, .a = part(A), .b = part(B), .y = part(Y), .n = N, .dtype = WEFT_F32};
-    weft_recording *recording = NULL;
+    weft_captured_graph *recording = NULL;
     weft_error err = WEFT_ERROR_INIT;
-    weft_mark *m = NULL;
+    weft_event *m = NULL;
     left at;
     prepare(WEFT_F32);
     fine(capture->begin(device, NULL, &err), &err);
-    fine(table->mark(device, NULL, &m, &err), &err);
+    fine(table->record_event(device, NULL, &m, &err), &err);
     fine(table->wait(device, side, m, &err), &err);
-    fine(table->mark(device, side, &m, &err), &err);
+    fine(table->record_event(device, side, &m, &err), &err);
     fine(table->wait(device, NULL, m, &err), &err);
     fine(table->add(device, side, &args, &err), &err);
     ck_assert_int_eq(capture->end(device, NULL, &recording, &err), WEFT_E_UNSUPPORTED);
@@ -669,7 +669,7 @@ END_TEST
 
 /* A recording that is given up leaves nothing behind that would run. */
 START_TEST(an_add_of_a_recording_that_is_given_up_never_runs) {
-    weft_recording *recording = NULL;
+    weft_captured_graph *recording = NULL;
     weft_buffer *b = NULL;
     weft_error err = WEFT_ERROR_INIT, second = WEFT_ERROR_INIT;
     left at;
@@ -742,9 +742,9 @@ static void check_told(weft_status (*ask)(weft_error *err), const char *name) {
     left at;
     prepare(WEFT_F32);
     begin_add();
-    double_plant("cudaLaunchKernel:1=701");
+    emulator_plant("cudaLaunchKernel:1=701");
     ck_assert_msg(ask(&err) != WEFT_OK, "%s: the launch that failed is not told", name);
-    double_plant(NULL);
+    emulator_plant(NULL);
     ck_assert_msg(strstr(err.text, "add on device cuda: cudaLaunchKernel answered") == err.text, "%s: %s", name,
                   err.text);
     look(&at); /* and once */
@@ -760,7 +760,7 @@ START_TEST(a_launch_that_fails_is_told_as_the_adds) {
     check_told(ask_scale, "scale");
     check_told(ask_matmul, "matmul");
     check_told(ask_update, "update");
-    check_told(ask_mark, "mark");
+    check_told(ask_record_event, "record_event");
     check_told(ask_synchronize, "synchronize");
     check_told(ask_download, "download");
     check_told(ask_alloc, "alloc");
@@ -775,9 +775,9 @@ START_TEST(a_norm_that_took_it_is_told_as_itself) {
     weft_error err = WEFT_ERROR_INIT;
     prepare(WEFT_F32);
     begin_add();
-    double_plant("cudaLaunchKernel:1=701");
+    emulator_plant("cudaLaunchKernel:1=701");
     ck_assert_int_eq(table->norm(device, NULL, &norm, &err), WEFT_E_DEVICE);
-    double_plant(NULL);
+    emulator_plant(NULL);
     ck_assert_says(err, "norm on device cuda: cudaLaunchKernel answered");
     settle();
 }
@@ -832,7 +832,7 @@ static void setup(void) {
 static void teardown(void) {
     weft_error err = WEFT_ERROR_INIT;
     capture->destroy(device, spare_recording);
-    if (side_mark != NULL) fine(transfer->await(device, side_mark, &err), &err);
+    if (side_event != NULL) fine(transfer->await(device, side_event, &err), &err);
     if (spare_stream != NULL) table->stream_destroy(device, spare_stream);
     table->stream_destroy(device, side);
     transfer->give_back(device, spare_pinned);

@@ -201,7 +201,7 @@ START_TEST(a_long_line_is_one_document) {
         const char *const head = k == 3 ? "{\"text\": \"" : "", *const tail = k == 3 ? "\"}" : "";
         const size_t at = strlen(head);
         weft_split_info info;
-        rig_leaf leaf;
+        rig_micro_batch micro_batch;
         rig r = rig_of(0);
         memcpy(text, head, at);
         memset(text + at, 'x', N);
@@ -214,9 +214,9 @@ START_TEST(a_long_line_is_one_document) {
         ck_assert_uint_eq(info.tokens, N);
         ck_assert_uint_eq(info.targets, N - 1);
         ck_assert_uint_eq(info.rows, N / 4096);
-        leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 1);
-        ck_assert(leaf.leaf.ids[0] == 'y' && leaf.leaf.ids[1] == 'x');
-        rig_leaf_free(&leaf);
+        micro_batch = rig_read(&r, WEFT_SPLIT_ALL, 0, 1);
+        ck_assert(micro_batch.micro_batch.ids[0] == 'y' && micro_batch.micro_batch.ids[1] == 'x');
+        rig_micro_batch_free(&micro_batch);
         rig_end(&r);
     }
     free(text);
@@ -225,14 +225,14 @@ END_TEST
 
 /* A context that the file nowhere near fills. */
 START_TEST(a_long_context_is_padded) {
-    rig_leaf leaf;
+    rig_micro_batch micro_batch;
     rig r = rig_of(0);
     write_text("a.txt", "xy");
     r.job.max_context = 100000;
     RIG_MAKE(&r, "data.path=a.txt", "data.context=100000");
-    leaf = rig_read(&r, WEFT_SPLIT_TRAIN, 0, 2);
-    ck_assert_int_eq(leaf.leaf.n_targets, 2); /* the same row in two epochs */
-    rig_leaf_free(&leaf);
+    micro_batch = rig_read(&r, WEFT_SPLIT_TRAIN, 0, 2);
+    ck_assert_int_eq(micro_batch.micro_batch.n_targets, 2); /* the same row in two epochs */
+    rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
 END_TEST
@@ -617,9 +617,9 @@ START_TEST(mutated_lines_are_read_or_refused) {
         status = rig_make(&r, overrides, &err);
         if (status == WEFT_OK) {
             const weft_split_info info = rig_split(&r, WEFT_SPLIT_ALL);
-            rig_leaf leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, (int32_t)info.rows);
-            must((uint64_t)leaf.leaf.n_targets == info.targets);
-            rig_leaf_free(&leaf);
+            rig_micro_batch micro_batch = rig_read(&r, WEFT_SPLIT_ALL, 0, (int32_t)info.rows);
+            must((uint64_t)micro_batch.micro_batch.n_targets == info.targets);
+            rig_micro_batch_free(&micro_batch);
             read++;
         } else {
             must(status == WEFT_E_DATA);

@@ -19,9 +19,9 @@ static void make_rows_of(rig *r, int n, uint64_t seed) {
 
 /* The document that is row `row` of the training stream. */
 static int document_at(const rig *r, uint64_t row) {
-    rig_leaf leaf = rig_read(r, WEFT_SPLIT_TRAIN, row, 1);
-    const int document = leaf.leaf.ids[0] / MOST_IDS;
-    rig_leaf_free(&leaf);
+    rig_micro_batch micro_batch = rig_read(r, WEFT_SPLIT_TRAIN, row, 1);
+    const int document = micro_batch.micro_batch.ids[0] / MOST_IDS;
+    rig_micro_batch_free(&micro_batch);
     return document;
 }
 
@@ -99,10 +99,11 @@ START_TEST(batches_run_across_epoch_ends) {
     rig r;
     make_rows_of(&r, N, 3);
     for (uint64_t first = 0; first < 40; first += 4) {
-        rig_leaf leaf = rig_read(&r, WEFT_SPLIT_TRAIN, first, 4);
-        ck_assert_int_eq(leaf.leaf.n_targets, 16); /* no row of the stream is padding */
-        for (uint64_t i = 0; i < 4; i++) ck_assert_int_eq(leaf.leaf.ids[i * 4] / MOST_IDS, document_at(&r, first + i));
-        rig_leaf_free(&leaf);
+        rig_micro_batch micro_batch = rig_read(&r, WEFT_SPLIT_TRAIN, first, 4);
+        ck_assert_int_eq(micro_batch.micro_batch.n_targets, 16); /* no row of the stream is padding */
+        for (uint64_t i = 0; i < 4; i++)
+            ck_assert_int_eq(micro_batch.micro_batch.ids[i * 4] / MOST_IDS, document_at(&r, first + i));
+        rig_micro_batch_free(&micro_batch);
     }
     rig_end(&r);
 }
@@ -137,12 +138,12 @@ START_TEST(validation_and_all_have_a_fixed_order) {
         RIG_MAKE(&r, "data.path=t.txt", "data.validation=v.txt", "data.document=line", "data.context=8");
         for (int split = WEFT_SPLIT_VALIDATION; split <= WEFT_SPLIT_ALL; split++) {
             const int32_t rows = (int32_t)rig_split(&r, split).rows;
-            rig_leaf leaf = rig_read(&r, split, 0, rows);
+            rig_micro_batch micro_batch = rig_read(&r, split, 0, rows);
             ck_assert_int_gt(rows, 5);
             for (int32_t i = 0; i < rows; i++)
-                hashes[seed][split - 1] = hashes[seed][split - 1] * 31 + rig_row_hash(&leaf, i);
-            ck_assert_int_eq(leaf.leaf.ids[0] / MOST_IDS >= 10, split == WEFT_SPLIT_VALIDATION);
-            rig_leaf_free(&leaf);
+                hashes[seed][split - 1] = hashes[seed][split - 1] * 31 + rig_row_hash(&micro_batch, i);
+            ck_assert_int_eq(micro_batch.micro_batch.ids[0] / MOST_IDS >= 10, split == WEFT_SPLIT_VALIDATION);
+            rig_micro_batch_free(&micro_batch);
         }
         rig_end(&r);
     }
@@ -160,10 +161,10 @@ static void documents_of(const rig *r, int32_t split, char *seen) {
     uint64_t count = 0;
     memset(seen, 0, DOCUMENTS);
     for (uint64_t row = 0; row < info.rows; row++) {
-        rig_leaf leaf = rig_read(r, split, row, 1);
-        for (int t = 0; t < leaf.leaf.length; t++)
-            if (leaf.leaf.weights[t] > 0) seen[leaf.leaf.ids[t] / MOST_IDS] = 1;
-        rig_leaf_free(&leaf);
+        rig_micro_batch micro_batch = rig_read(r, split, row, 1);
+        for (int t = 0; t < micro_batch.micro_batch.length; t++)
+            if (micro_batch.micro_batch.weights[t] > 0) seen[micro_batch.micro_batch.ids[t] / MOST_IDS] = 1;
+        rig_micro_batch_free(&micro_batch);
     }
     for (int d = 0; d < DOCUMENTS; d++) count += seen[d] == 1;
     ck_assert_uint_eq(count, info.documents);
@@ -398,10 +399,10 @@ static uint64_t see(const rig *r) {
     uint64_t hash = rig_info(r).fingerprint;
     for (int split = 0; split < 3; split++) {
         const weft_split_info info = rig_split(r, split);
-        rig_leaf leaf = rig_read(r, split, 0, (int32_t)info.rows);
-        for (int32_t i = 0; i < (int32_t)info.rows; i++) hash = hash * 31 + rig_row_hash(&leaf, i);
+        rig_micro_batch micro_batch = rig_read(r, split, 0, (int32_t)info.rows);
+        for (int32_t i = 0; i < (int32_t)info.rows; i++) hash = hash * 31 + rig_row_hash(&micro_batch, i);
         hash = hash * 31 + info.tokens;
-        rig_leaf_free(&leaf);
+        rig_micro_batch_free(&micro_batch);
     }
     return hash;
 }

@@ -1,15 +1,15 @@
-/* Rows of the data plugin `text`: every target once, windows, isolation, packing, and leaves that do not depend on how
- * they are asked for. */
+/* Rows of the data plugin `text`: every target once, windows, isolation, packing, and micro-batches that do not
+ * depend on how they are asked for. */
 #include "text_rig.h"
 
-/* All that a leaf holds: (rows, length) each. */
-static void check_parts(const rig_leaf *leaf, const void *ids, const void *targets, const void *weights,
+/* All that a micro-batch holds: (rows, length) each. */
+static void check_parts(const rig_micro_batch *micro_batch, const void *ids, const void *targets, const void *weights,
                         const void *starts, const void *positions) {
-    ck_assert_mem_eq(leaf->leaf.ids, ids, 4 * leaf->places);
-    ck_assert_mem_eq(leaf->leaf.targets, targets, 4 * leaf->places);
-    ck_assert_mem_eq(leaf->leaf.weights, weights, 4 * leaf->places);
-    ck_assert_mem_eq(leaf->leaf.starts, starts, 4 * leaf->places);
-    ck_assert_mem_eq(leaf->leaf.positions, positions, 4 * leaf->places);
+    ck_assert_mem_eq(micro_batch->micro_batch.ids, ids, 4 * micro_batch->places);
+    ck_assert_mem_eq(micro_batch->micro_batch.targets, targets, 4 * micro_batch->places);
+    ck_assert_mem_eq(micro_batch->micro_batch.weights, weights, 4 * micro_batch->places);
+    ck_assert_mem_eq(micro_batch->micro_batch.starts, starts, 4 * micro_batch->places);
+    ck_assert_mem_eq(micro_batch->micro_batch.positions, positions, 4 * micro_batch->places);
 }
 
 START_TEST(a_small_case_by_hand) {
@@ -21,19 +21,19 @@ START_TEST(a_small_case_by_hand) {
     static const int32_t positions[2][4] = {{0, 1, 2, 3}, {0, 0, 1, 0}};
     const int lengths[] = {6, 3};
     rig r = rig_of(1);
-    rig_leaf leaf;
+    rig_micro_batch micro_batch;
     write_numbered("d.txt", 0, lengths, 2);
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=4");
-    leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 2);
-    ck_assert_int_eq(leaf.leaf.n_targets, 7);
-    check_parts(&leaf, ids, targets, weights, starts, positions);
-    rig_leaf_free(&leaf);
+    micro_batch = rig_read(&r, WEFT_SPLIT_ALL, 0, 2);
+    ck_assert_int_eq(micro_batch.micro_batch.n_targets, 7);
+    check_parts(&micro_batch, ids, targets, weights, starts, positions);
+    rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
 END_TEST
 
-/* Rows of 8, 5 and 4 targets, as none finds room beside another; a leaf is as long as the longest of its own. */
-START_TEST(leaves_of_several_lengths_by_hand) {
+/* Rows of 8, 5 and 4 targets, as none finds room beside another; a micro-batch is as long as the longest of its own. */
+START_TEST(micro_batches_of_several_lengths_by_hand) {
     static const int32_t ids[2][5] = {{1000, 1001, 1002, 1003, 1004}, {2000, 2001, 2002, 2003, 0}};
     static const int32_t targets[2][5] = {{1001, 1002, 1003, 1004, 1005}, {2001, 2002, 2003, 2004, 0}};
     static const float weights[2][5] = {{1, 1, 1, 1, 1}, {1, 1, 1, 1, 0}};
@@ -51,11 +51,11 @@ START_TEST(leaves_of_several_lengths_by_hand) {
     ck_assert_int_eq(rig_info(&r).n_lengths, 3);
     ck_assert_mem_eq(rig_info(&r).lengths, lengths, sizeof lengths);
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        rig_leaf leaf = rig_read(&r, WEFT_SPLIT_ALL, all[i].first, all[i].rows);
-        ck_assert_int_eq(leaf.leaf.length, all[i].length);
-        ck_assert_int_eq(leaf.leaf.n_targets, all[i].targets);
-        if (all[i].length == 5 && all[i].rows == 2) check_parts(&leaf, ids, targets, weights, starts, positions);
-        rig_leaf_free(&leaf);
+        rig_micro_batch micro_batch = rig_read(&r, WEFT_SPLIT_ALL, all[i].first, all[i].rows);
+        ck_assert_int_eq(micro_batch.micro_batch.length, all[i].length);
+        ck_assert_int_eq(micro_batch.micro_batch.n_targets, all[i].targets);
+        if (all[i].length == 5 && all[i].rows == 2) check_parts(&micro_batch, ids, targets, weights, starts, positions);
+        rig_micro_batch_free(&micro_batch);
     }
     rig_end(&r);
 }
@@ -94,15 +94,19 @@ static sample make_sample(uint64_t seed) {
 
 /* The window of one document that begins at place `at` of a row: its rules, and each of its targets marked. Returns the
  * place behind it. */
-static int check_window(const weft_leaf *leaf, size_t base, int at, const sample *s, unsigned char *seen) {
-    const int document = leaf->ids[base + (size_t)at] / MOST_IDS, first = leaf->ids[base + (size_t)at] % MOST_IDS;
+static int check_window(const weft_micro_batch *micro_batch, size_t base, int at, const sample *s,
+                        unsigned char *seen) {
+    const int document = micro_batch->ids[base + (size_t)at] / MOST_IDS,
+              first = micro_batch->ids[base + (size_t)at] % MOST_IDS;
     int t = at;
     must(document < s->n);
     ck_assert_msg(first % s->context == 0, "a window begins at %d; context %d", first, s->context);
-    for (; t < leaf->length && leaf->weights[base + (size_t)t] > 0 && leaf->starts[base + (size_t)t] == at; t++) {
+    for (; t < micro_batch->length && micro_batch->weights[base + (size_t)t] > 0 &&
+           micro_batch->starts[base + (size_t)t] == at;
+         t++) {
         const int place = first + t - at, id = document * MOST_IDS + place;
-        must(leaf->ids[base + (size_t)t] == id);
-        must(leaf->targets[base + (size_t)t] == id + 1);
+        must(micro_batch->ids[base + (size_t)t] == id);
+        must(micro_batch->targets[base + (size_t)t] == id + 1);
         must(place + 1 < s->lengths[document]);
         must(seen[id] == 0);
         seen[id] = 1;
@@ -112,15 +116,15 @@ static int check_window(const weft_leaf *leaf, size_t base, int at, const sample
     return t;
 }
 
-static void check_row(const weft_leaf *leaf, int row, const sample *s, unsigned char *seen) {
-    const size_t base = (size_t)row * (size_t)leaf->length;
+static void check_row(const weft_micro_batch *micro_batch, int row, const sample *s, unsigned char *seen) {
+    const size_t base = (size_t)row * (size_t)micro_batch->length;
     int at = 0;
-    while (at < leaf->length && leaf->weights[base + (size_t)at] > 0) {
-        must(leaf->starts[base + (size_t)at] == at);
-        at = check_window(leaf, base, at, s, seen);
+    while (at < micro_batch->length && micro_batch->weights[base + (size_t)at] > 0) {
+        must(micro_batch->starts[base + (size_t)at] == at);
+        at = check_window(micro_batch, base, at, s, seen);
     }
-    for (; at < leaf->length; at++) /* nothing behind padding */
-        must(leaf->weights[base + (size_t)at] == 0.0f);
+    for (; at < micro_batch->length; at++) /* nothing behind padding */
+        must(micro_batch->weights[base + (size_t)at] == 0.0f);
 }
 
 /* Walks one epoch in batches of any size: every target is there once, and they are as many as split_info says. */
@@ -131,11 +135,11 @@ static void check_epoch(const rig *r, int32_t split, const sample *s, uint64_t *
     for (uint64_t row = 0; row < info.rows;) {
         const uint32_t most = (uint32_t)(info.rows - row);
         const int32_t rows = 1 + (int32_t)chance(state, most < 7 ? most : 7);
-        rig_leaf leaf = rig_read(r, split, row, rows);
-        for (int i = 0; i < rows; i++) check_row(&leaf.leaf, i, s, seen);
-        got += (uint64_t)leaf.leaf.n_targets;
+        rig_micro_batch micro_batch = rig_read(r, split, row, rows);
+        for (int i = 0; i < rows; i++) check_row(&micro_batch.micro_batch, i, s, seen);
+        got += (uint64_t)micro_batch.micro_batch.n_targets;
         row += (uint64_t)rows;
-        rig_leaf_free(&leaf);
+        rig_micro_batch_free(&micro_batch);
     }
     for (int d = 0; d < s->n; d++) {
         for (int i = 0; i < MOST_IDS; i++) must(seen[d * MOST_IDS + i] == (i + 1 < s->lengths[d]));
@@ -167,30 +171,32 @@ START_TEST(every_target_is_there_once) {
 }
 END_TEST
 
-/* Of a leaf: how far its longest row goes. */
-static int32_t longest_row(const weft_leaf *leaf) {
+/* Of a micro-batch: how far its longest row goes. */
+static int32_t longest_row(const weft_micro_batch *micro_batch) {
     int32_t longest = 0;
-    for (int32_t row = 0; row < leaf->rows; row++)
-        for (int32_t t = longest; t < leaf->length; t++)
-            if (leaf->weights[(size_t)row * (size_t)leaf->length + (size_t)t] > 0) longest = t + 1;
+    for (int32_t row = 0; row < micro_batch->rows; row++)
+        for (int32_t t = longest; t < micro_batch->length; t++)
+            if (micro_batch->weights[(size_t)row * (size_t)micro_batch->length + (size_t)t] > 0) longest = t + 1;
     return longest;
 }
 
-/* A leaf that is shorter has the same rows, without padding behind the longest that its length has no use for. */
-static void compare_leaves(const rig *fixed, const rig *ragged, uint64_t first, int32_t rows) {
+/* A micro-batch that is shorter has the same rows, without padding behind the longest that its length has no use
+ * for. */
+static void compare_micro_batches(const rig *fixed, const rig *ragged, uint64_t first, int32_t rows) {
     const weft_data_info info = rig_info(ragged);
-    rig_leaf a = rig_read(fixed, WEFT_SPLIT_TRAIN, first, rows), b = rig_read(ragged, WEFT_SPLIT_TRAIN, first, rows);
-    const int32_t longest = longest_row(&a.leaf);
+    rig_micro_batch a = rig_read(fixed, WEFT_SPLIT_TRAIN, first, rows),
+                    b = rig_read(ragged, WEFT_SPLIT_TRAIN, first, rows);
+    const int32_t longest = longest_row(&a.micro_batch);
     int32_t l = 0;
     while (info.lengths[l] < longest) l++;
-    ck_assert_int_eq(b.leaf.length, info.lengths[l]);
+    ck_assert_int_eq(b.micro_batch.length, info.lengths[l]);
     for (int32_t row = 0; row < rows; row++)
         for (int32_t part = 0; part < RIG_PARTS; part++)
-            must(memcmp(a.memory + (size_t)part * (a.places + RIG_GUARD) + (size_t)(row * a.leaf.length),
-                        b.memory + (size_t)part * (b.places + RIG_GUARD) + (size_t)(row * b.leaf.length),
-                        4 * (size_t)b.leaf.length) == 0);
-    rig_leaf_free(&a);
-    rig_leaf_free(&b);
+            must(memcmp(a.memory + (size_t)part * (a.places + RIG_GUARD) + (size_t)(row * a.micro_batch.length),
+                        b.memory + (size_t)part * (b.places + RIG_GUARD) + (size_t)(row * b.micro_batch.length),
+                        4 * (size_t)b.micro_batch.length) == 0);
+    rig_micro_batch_free(&a);
+    rig_micro_batch_free(&b);
 }
 
 START_TEST(lengths_change_neither_rows_nor_order) {
@@ -203,7 +209,8 @@ START_TEST(lengths_change_neither_rows_nor_order) {
     RIG_MAKE(&ragged, "data.path=d.txt", "data.document=line", s.key, lengths);
     ck_assert_uint_eq(rig_split(&fixed, WEFT_SPLIT_TRAIN).rows, rig_split(&ragged, WEFT_SPLIT_TRAIN).rows);
     ck_assert_uint_ne(rig_info(&fixed).fingerprint, rig_info(&ragged).fingerprint);
-    for (uint64_t first = 0; first < 40; first++) compare_leaves(&fixed, &ragged, first, 1 + (int32_t)(first % 3));
+    for (uint64_t first = 0; first < 40; first++)
+        compare_micro_batches(&fixed, &ragged, first, 1 + (int32_t)(first % 3));
     rig_end(&ragged);
     rig_end(&fixed);
 }
@@ -214,13 +221,14 @@ START_TEST(windows_join) {
     const int lengths[] = {1000};
     unsigned char begins[MOST_IDS] = {0}, ends[MOST_IDS] = {0};
     rig r = rig_of(1);
-    rig_leaf leaf;
+    rig_micro_batch micro_batch;
     write_numbered("d.txt", 0, lengths, 1);
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=128");
     ck_assert_uint_eq(rig_split(&r, WEFT_SPLIT_ALL).rows, 8);
-    leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 8);
+    micro_batch = rig_read(&r, WEFT_SPLIT_ALL, 0, 8);
     for (int row = 0; row < 8; row++) {
-        const int32_t *ids = leaf.leaf.ids + (size_t)row * 128, *targets = leaf.leaf.targets + (size_t)row * 128;
+        const int32_t *ids = micro_batch.micro_batch.ids + (size_t)row * 128,
+                      *targets = micro_batch.micro_batch.targets + (size_t)row * 128;
         const int n = ids[0] == 896 ? 103 : 128;
         begins[ids[0]] = 1;
         ends[targets[n - 1]] = 1;
@@ -229,7 +237,7 @@ START_TEST(windows_join) {
         ck_assert_int_eq(begins[i], i % 128 == 0);
         ck_assert_int_eq(ends[i], (i % 128 == 0 && i > 0) || i == 999);
     }
-    rig_leaf_free(&leaf);
+    rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
 END_TEST
@@ -242,15 +250,15 @@ START_TEST(rows_do_not_depend_on_the_batch) {
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.validation=3", s.key);
     for (int k = 0; k < 3; k++) {
         for (int row = 0; row < 64; row++) { /* beyond an epoch, and beyond the end of what is walked once */
-            rig_leaf one = rig_read(&r, splits[k], (uint64_t)row, 1);
+            rig_micro_batch one = rig_read(&r, splits[k], (uint64_t)row, 1);
             alone[row] = rig_row_hash(&one, 0);
-            rig_leaf_free(&one);
+            rig_micro_batch_free(&one);
         }
         for (int batch = 2; batch < 32; batch++)
             for (int first = 0; first + batch <= 64; first += batch) {
-                rig_leaf many = rig_read(&r, splits[k], (uint64_t)first, batch);
+                rig_micro_batch many = rig_read(&r, splits[k], (uint64_t)first, batch);
                 for (int i = 0; i < batch; i++) must(rig_row_hash(&many, i) == alone[first + i]);
-                rig_leaf_free(&many);
+                rig_micro_batch_free(&many);
             }
     }
     rig_end(&r);
@@ -265,17 +273,17 @@ START_TEST(past_the_end_there_is_padding) {
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.validation=2", s.key);
     for (int k = 0; k < 2; k++) {
         const weft_split_info info = rig_split(&r, splits[k]);
-        rig_leaf last;
+        rig_micro_batch last;
         ck_assert_uint_gt(info.rows, 0);
         for (int i = 0; i < 4; i++) {
-            rig_leaf leaf = rig_read(&r, splits[k], info.rows + beyond[i], 3);
-            ck_assert_int_eq(leaf.leaf.n_targets, 0);
-            rig_leaf_free(&leaf);
+            rig_micro_batch micro_batch = rig_read(&r, splits[k], info.rows + beyond[i], 3);
+            ck_assert_int_eq(micro_batch.micro_batch.n_targets, 0);
+            rig_micro_batch_free(&micro_batch);
         }
         last = rig_read(&r, splits[k], info.rows - 1, 4);
-        ck_assert_int_gt(last.leaf.n_targets, 0);
-        for (size_t at = (size_t)s.context; at < last.places; at++) must(last.leaf.weights[at] == 0.0f);
-        rig_leaf_free(&last);
+        ck_assert_int_gt(last.micro_batch.n_targets, 0);
+        for (size_t at = (size_t)s.context; at < last.places; at++) must(last.micro_batch.weights[at] == 0.0f);
+        rig_micro_batch_free(&last);
     }
     rig_end(&r);
 }
@@ -285,35 +293,35 @@ START_TEST(without_validation_there_are_no_such_rows) {
     const sample s = make_sample(2);
     weft_split_info none, train, all;
     rig r = rig_of(1);
-    rig_leaf leaf;
+    rig_micro_batch micro_batch;
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.validation=none", s.key);
     none = rig_split(&r, WEFT_SPLIT_VALIDATION);
     train = rig_split(&r, WEFT_SPLIT_TRAIN);
     all = rig_split(&r, WEFT_SPLIT_ALL);
     ck_assert(none.documents == 0 && none.rows == 0 && none.tokens == 0 && none.targets == 0);
     ck_assert(train.documents == all.documents && train.rows == all.rows && train.targets == all.targets);
-    leaf = rig_read(&r, WEFT_SPLIT_VALIDATION, 0, 2);
-    ck_assert_int_eq(leaf.leaf.n_targets, 0);
-    rig_leaf_free(&leaf);
+    micro_batch = rig_read(&r, WEFT_SPLIT_VALIDATION, 0, 2);
+    ck_assert_int_eq(micro_batch.micro_batch.n_targets, 0);
+    rig_micro_batch_free(&micro_batch);
     rig_end(&r);
 }
 END_TEST
 
-START_TEST(what_is_no_leaf_is_refused) {
-    static const weft_leaf_request bad[] = {{sizeof *bad, 0, -1, 1, 0},
-                                            {sizeof *bad, 0, 3, 1, 0},
-                                            {sizeof *bad, 0, INT32_MAX, 1, 0},
-                                            {sizeof *bad, 0, WEFT_SPLIT_TRAIN, 0, 0},
-                                            {sizeof *bad, 0, WEFT_SPLIT_ALL, -1, 0}};
+START_TEST(what_is_no_micro_batch_is_refused) {
+    static const weft_micro_batch_request bad[] = {{sizeof *bad, 0, -1, 1, 0},
+                                                   {sizeof *bad, 0, 3, 1, 0},
+                                                   {sizeof *bad, 0, INT32_MAX, 1, 0},
+                                                   {sizeof *bad, 0, WEFT_SPLIT_TRAIN, 0, 0},
+                                                   {sizeof *bad, 0, WEFT_SPLIT_ALL, -1, 0}};
     const int lengths[] = {9};
     rig r = rig_of(1);
     write_numbered("d.txt", 0, lengths, 1);
     RIG_MAKE(&r, "data.path=d.txt", "data.document=line", "data.context=4");
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         weft_error err = WEFT_ERROR_INIT;
-        weft_leaf out = {.struct_size = (uint32_t)sizeof out};
+        weft_micro_batch out = {.struct_size = (uint32_t)sizeof out};
         ck_assert_int_eq(r.table->shape(r.data, &out, &bad[i], &err), WEFT_E_HOST);
-        ck_assert_int_eq(r.table->leaf(r.data, &out, &bad[i], &err), WEFT_E_HOST);
+        ck_assert_int_eq(r.table->micro_batch(r.data, &out, &bad[i], &err), WEFT_E_HOST);
         ck_assert_says(err, "was asked for");
         ck_assert(out.rows == 0 && out.length == 0 && out.n_targets == 0);
     }
@@ -328,7 +336,7 @@ START_TEST(bos_and_eos_count) {
         const uint64_t extra = (uint64_t)((with & 1) + (with >> 1));
         weft_split_info info;
         rig r = rig_of(0);
-        rig_leaf leaf;
+        rig_micro_batch micro_batch;
         write_text("d.txt", text);
         r.tokenizer.bos = with & 1;
         r.tokenizer.eos = with >> 1;
@@ -338,10 +346,10 @@ START_TEST(bos_and_eos_count) {
         ck_assert_uint_eq(info.tokens, (extra > 0 ? 6 : 5) + info.documents * extra);
         ck_assert_uint_eq(info.targets, info.tokens - info.documents);
         ck_assert_uint_eq(info.rows, 1);
-        leaf = rig_read(&r, WEFT_SPLIT_ALL, 0, 1);
-        ck_assert_int_eq(leaf.leaf.ids[0], r.tokenizer.bos ? BOS : 'a');
-        if (r.tokenizer.eos) ck_assert_int_eq(leaf.leaf.targets[info.targets - 1], EOS);
-        rig_leaf_free(&leaf);
+        micro_batch = rig_read(&r, WEFT_SPLIT_ALL, 0, 1);
+        ck_assert_int_eq(micro_batch.micro_batch.ids[0], r.tokenizer.bos ? BOS : 'a');
+        if (r.tokenizer.eos) ck_assert_int_eq(micro_batch.micro_batch.targets[info.targets - 1], EOS);
+        rig_micro_batch_free(&micro_batch);
         rig_end(&r);
     }
 }
@@ -395,8 +403,8 @@ static void check_tight(const rig *r, int context) {
     const weft_split_info info = rig_split(r, WEFT_SPLIT_ALL);
     int64_t fill = 0, least = context, least_but_one = context;
     for (uint64_t row = 0; row < info.rows; row++) {
-        const weft_leaf_request request = {(uint32_t)sizeof request, 0, WEFT_SPLIT_ALL, 1, row};
-        weft_leaf shape = {.struct_size = (uint32_t)sizeof shape};
+        const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, WEFT_SPLIT_ALL, 1, row};
+        weft_micro_batch shape = {.struct_size = (uint32_t)sizeof shape};
         weft_error err = WEFT_ERROR_INIT;
         must(r->table->shape(r->data, &shape, &request, &err) == WEFT_OK);
         fill = shape.n_targets;
@@ -475,14 +483,14 @@ int main(void) {
     tcase_set_timeout(rows, 300);
     tcase_add_checked_fixture(rows, scratch_enter, scratch_leave);
     tcase_add_test(rows, a_small_case_by_hand);
-    tcase_add_test(rows, leaves_of_several_lengths_by_hand);
+    tcase_add_test(rows, micro_batches_of_several_lengths_by_hand);
     tcase_add_loop_test(rows, lengths_change_neither_rows_nor_order, 0, 40);
     tcase_add_test(rows, every_target_is_there_once);
     tcase_add_test(rows, windows_join);
     tcase_add_test(rows, rows_do_not_depend_on_the_batch);
     tcase_add_test(rows, past_the_end_there_is_padding);
     tcase_add_test(rows, without_validation_there_are_no_such_rows);
-    tcase_add_test(rows, what_is_no_leaf_is_refused);
+    tcase_add_test(rows, what_is_no_micro_batch_is_refused);
     tcase_add_test(rows, bos_and_eos_count);
     suite_add_tcase(suite, packing);
     tcase_set_timeout(packing, 300);

@@ -247,52 +247,52 @@ static inline weft_data_info rig_info(const rig *self) {
     return info;
 }
 
-/* --- leaves --- */
+/* --- micro-batches --- */
 
 /* rows x length places, of whichever length it has, and a few beyond that must stay as they are. */
-typedef struct rig_leaf {
-    weft_leaf leaf;
+typedef struct rig_micro_batch {
+    weft_micro_batch micro_batch;
     int32_t *memory;
     size_t places;
-} rig_leaf;
+} rig_micro_batch;
 
 enum { RIG_GUARD = 16, RIG_PARTS = 5 };
 
-static inline void rig_leaf_free(rig_leaf *self) {
+static inline void rig_micro_batch_free(rig_micro_batch *self) {
     free(self->memory);
     memset(self, 0, sizeof *self);
 }
 
 /* The guards are whole, each place has its own document's begin, and what has no target has nothing else. */
-static inline void rig_leaf_check(const rig_leaf *self, const weft_leaf *shape) {
-    const weft_leaf *leaf = &self->leaf;
+static inline void rig_micro_batch_check(const rig_micro_batch *self, const weft_micro_batch *shape) {
+    const weft_micro_batch *micro_batch = &self->micro_batch;
     int64_t targets = 0;
     for (size_t part = 0; part < RIG_PARTS; part++)
         for (size_t i = 0; i < RIG_GUARD; i++)
             must(self->memory[part * (self->places + RIG_GUARD) + self->places + i] == 0x6B6B6B6B);
     for (size_t at = 0; at < self->places; at++) {
-        const int32_t place = (int32_t)(at % (size_t)leaf->length);
-        if (leaf->weights[at] == 0.0f) {
-            must(leaf->ids[at] == 0 && leaf->targets[at] == 0 && leaf->positions[at] == 0);
-            must(leaf->starts[at] == place);
+        const int32_t place = (int32_t)(at % (size_t)micro_batch->length);
+        if (micro_batch->weights[at] == 0.0f) {
+            must(micro_batch->ids[at] == 0 && micro_batch->targets[at] == 0 && micro_batch->positions[at] == 0);
+            must(micro_batch->starts[at] == place);
             continue;
         }
         targets++;
-        must(leaf->weights[at] == 1.0f);
-        must(leaf->starts[at] >= 0 && leaf->starts[at] <= place);
-        must(leaf->positions[at] == place - leaf->starts[at]);
+        must(micro_batch->weights[at] == 1.0f);
+        must(micro_batch->starts[at] >= 0 && micro_batch->starts[at] <= place);
+        must(micro_batch->positions[at] == place - micro_batch->starts[at]);
     }
-    must(leaf->n_targets == targets);
-    must(shape->rows == leaf->rows && shape->length == leaf->length && shape->n_targets == targets);
+    must(micro_batch->n_targets == targets);
+    must(shape->rows == micro_batch->rows && shape->length == micro_batch->length && shape->n_targets == targets);
 }
 
-/* To be freed. Everything that must hold of any leaf is checked. */
-static inline rig_leaf rig_read(const rig *self, int32_t split, uint64_t first_row, int32_t rows) {
-    const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, rows, first_row};
+/* To be freed. Everything that must hold of any micro-batch is checked. */
+static inline rig_micro_batch rig_read(const rig *self, int32_t split, uint64_t first_row, int32_t rows) {
+    const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, rows, first_row};
     const weft_data_info info = rig_info(self);
-    weft_leaf shape = {.struct_size = (uint32_t)sizeof shape};
+    weft_micro_batch shape = {.struct_size = (uint32_t)sizeof shape};
     weft_error err = WEFT_ERROR_INIT;
-    rig_leaf out = {0};
+    rig_micro_batch out = {0};
     size_t step = 0;
     int32_t l = 0;
     if (self->table->shape(self->data, &shape, &request, &err) != WEFT_OK) ck_abort_msg("%s", err.text);
@@ -303,21 +303,21 @@ static inline rig_leaf rig_read(const rig *self, int32_t split, uint64_t first_r
     out.memory = malloc(RIG_PARTS * step * sizeof *out.memory);
     must(out.memory != NULL);
     memset(out.memory, 0x6B, RIG_PARTS * step * sizeof *out.memory);
-    out.leaf.struct_size = (uint32_t)sizeof out.leaf;
-    out.leaf.ids = out.memory;
-    out.leaf.targets = out.memory + step;
-    out.leaf.starts = out.memory + 2 * step;
-    out.leaf.positions = out.memory + 3 * step;
-    out.leaf.weights = (float *)(void *)(out.memory + 4 * step);
-    if (self->table->leaf(self->data, &out.leaf, &request, &err) != WEFT_OK) ck_abort_msg("%s", err.text);
-    must(out.leaf.rows == rows);
-    rig_leaf_check(&out, &shape);
+    out.micro_batch.struct_size = (uint32_t)sizeof out.micro_batch;
+    out.micro_batch.ids = out.memory;
+    out.micro_batch.targets = out.memory + step;
+    out.micro_batch.starts = out.memory + 2 * step;
+    out.micro_batch.positions = out.memory + 3 * step;
+    out.micro_batch.weights = (float *)(void *)(out.memory + 4 * step);
+    if (self->table->micro_batch(self->data, &out.micro_batch, &request, &err) != WEFT_OK) ck_abort_msg("%s", err.text);
+    must(out.micro_batch.rows == rows);
+    rig_micro_batch_check(&out, &shape);
     return out;
 }
 
 /* The content of a row as one number; equal rows give equal numbers. */
-static inline uint64_t rig_row_hash(const rig_leaf *from, int32_t row) {
-    const size_t length = (size_t)from->leaf.length, step = from->places + RIG_GUARD;
+static inline uint64_t rig_row_hash(const rig_micro_batch *from, int32_t row) {
+    const size_t length = (size_t)from->micro_batch.length, step = from->places + RIG_GUARD;
     uint64_t hash = 1469598103934665603u;
     for (size_t part = 0; part < RIG_PARTS; part++)
         for (size_t t = 0; t < length; t++) {

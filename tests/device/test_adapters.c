@@ -294,8 +294,8 @@ static void drops_run(run *r, const void *data) {
     get_floats(r, args.y, t->batch * t->row);
 }
 
-/* Four rows in one leaf, or in two of two: the same elements. And about as many as p says. */
-START_TEST(what_is_dropped_does_not_depend_on_leaves) {
+/* Four rows in one micro-batch, or in two of two: the same elements. And about as many as p says. */
+START_TEST(what_is_dropped_does_not_depend_on_micro_batches) {
     enum { ROW = 700 };
     float ones[4 * ROW];
     const drops all = {4, ROW, 40, ones}, low = {2, ROW, 40, ones}, high = {2, ROW, 42, ones};
@@ -482,7 +482,7 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, factors_scale_channels_heads_or_all, 0, n_types());
     tcase_add_test(tests, factors_that_do_not_fit_are_refused);
     tcase_add_loop_test(tests, dropout_draws_what_the_header_says, 0, n_types());
-    tcase_add_test(tests, what_is_dropped_does_not_depend_on_leaves);
+    tcase_add_test(tests, what_is_dropped_does_not_depend_on_micro_batches);
     tcase_add_loop_test(tests, rows_of_a_sum_are_normed, 0, n_types());
     tcase_add_loop_test(tests, rows_are_normed_whatever_they_are_stored_as, 0, n_types());
     tcase_add_test(tests, norms_of_what_is_no_matrix_are_refused);

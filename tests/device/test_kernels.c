@@ -736,7 +736,7 @@ START_TEST(memory_moves_in_out_and_within) {
     weft_ref a = {NULL, 0}, b = {NULL, 12};
     char *from = malloc((size_t)n), *to = malloc((size_t)n);
     weft_stream *stream = NULL;
-    weft_mark *mark = NULL;
+    weft_event *event = NULL;
     for (int64_t i = 0; i < n; i++) from[i] = (char)(i * 37 + i / 4096);
     ck_assert_int_eq(table->stream_create(d, &stream, &err), WEFT_OK);
     ck_assert_int_eq(table->alloc(d, &a.buffer, n, &err), WEFT_OK);
@@ -744,8 +744,8 @@ START_TEST(memory_moves_in_out_and_within) {
     if (is_seen_by_the_host()) ck_assert_uint_eq((uintptr_t)table->host_view(d, a) % 4096, 0);
     ck_assert_int_eq(table->write(d, stream, a, from, n, &err), WEFT_OK);
     ck_assert_int_eq(table->copy(d, stream, b, a, n, &err), WEFT_OK);
-    ck_assert_int_eq(table->mark(d, stream, &mark, &err), WEFT_OK);
-    ck_assert_int_eq(table->wait(d, NULL, mark, &err), WEFT_OK);
+    ck_assert_int_eq(table->record_event(d, stream, &event, &err), WEFT_OK);
+    ck_assert_int_eq(table->wait(d, NULL, event, &err), WEFT_OK);
     ck_assert_int_eq(table->synchronize(d, stream, &err), WEFT_OK);
     ck_assert_int_eq(table->read(d, stream, to, b, n, &err), WEFT_OK);
     ck_assert_mem_eq(from, to, (size_t)n);

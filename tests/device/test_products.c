@@ -1,6 +1,6 @@
 /* Matrix products against plain loops in fp64. A loop test's index says which types the operands and
  * the result have. */
-#include <weft/roof.h>
+#include <weft/roofline.h>
 
 #include "device/fixture.h"
 
@@ -253,21 +253,21 @@ START_TEST(products_have_the_same_bits_however_a_lies) {
 END_TEST
 
 /* Each form, and sizes of one; the device itself holds the library's product against a sum of its own. */
-START_TEST(the_roof_of_a_product_is_measured) {
-    const weft_device_roof *roof = table->extension(devices[1], WEFT_DEVICE_ROOF);
+START_TEST(the_roofline_of_a_product_is_measured) {
+    const weft_device_roofline *roofline = table->extension(devices[1], WEFT_DEVICE_ROOFLINE);
     const int64_t sizes[][3] = {{37, 53, 29}, {1, 53, 29}, {37, 1, 29}, {37, 53, 1}};
-    ck_assert_ptr_nonnull(roof);
+    ck_assert_ptr_nonnull(roofline);
     for (int i = 0; i < 4; i++) {
-        const weft_roof_product p = {.struct_size = sizeof p,
-                                     .m = sizes[i][0],
-                                     .n = sizes[i][1],
-                                     .k = sizes[i][2],
-                                     .transpose_a = _i & 1,
-                                     .transpose_b = _i >> 1,
-                                     .dtype = WEFT_F32};
+        const weft_roofline_product p = {.struct_size = sizeof p,
+                                         .m = sizes[i][0],
+                                         .n = sizes[i][1],
+                                         .k = sizes[i][2],
+                                         .transpose_a = _i & 1,
+                                         .transpose_b = _i >> 1,
+                                         .dtype = WEFT_F32};
         weft_error err = WEFT_ERROR_INIT;
         double seconds = 0;
-        ck_assert_msg(roof->product(devices[1], &seconds, &p, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_msg(roofline->product(devices[1], &seconds, &p, &err) == WEFT_OK, "%s", err.text);
         ck_assert(seconds > 0 && seconds < 60);
     }
 }
@@ -281,35 +281,36 @@ static bool library_multiplies_bf16(void) {
 }
 
 /* Where bf16 is not widened, in bf16 too: the library's product, and what the registers or the tiles give. */
-START_TEST(the_roof_in_bf16_is_measured) {
-    const weft_device_roof *roof = table->extension(devices[1], WEFT_DEVICE_ROOF);
-    const weft_roof_product p = {.struct_size = sizeof p,
-                                 .m = 37,
-                                 .n = 53,
-                                 .k = 29,
-                                 .transpose_a = _i & 1,
-                                 .transpose_b = _i >> 1,
-                                 .dtype = WEFT_BF16};
+START_TEST(the_roofline_in_bf16_is_measured) {
+    const weft_device_roofline *roofline = table->extension(devices[1], WEFT_DEVICE_ROOFLINE);
+    const weft_roofline_product p = {.struct_size = sizeof p,
+                                     .m = 37,
+                                     .n = 53,
+                                     .k = 29,
+                                     .transpose_a = _i & 1,
+                                     .transpose_b = _i >> 1,
+                                     .dtype = WEFT_BF16};
     weft_device_info info = {.struct_size = sizeof info};
     weft_error err = WEFT_ERROR_INIT;
     double seconds = 0, peak = 0;
     table->info(devices[1], &info);
     if (!info.has_bf16) {
-        ck_assert_int_eq(roof->product(devices[1], &seconds, &p, &err), WEFT_E_UNSUPPORTED);
+        ck_assert_int_eq(roofline->product(devices[1], &seconds, &p, &err), WEFT_E_UNSUPPORTED);
         ck_assert_msg(strstr(err.text, info.isa) != NULL, "%s", err.text);
-        ck_assert_int_eq(roof->peak(devices[1], &peak, WEFT_BF16, &err), WEFT_E_UNSUPPORTED);
+        ck_assert_int_eq(roofline->peak(devices[1], &peak, WEFT_BF16, &err), WEFT_E_UNSUPPORTED);
         return;
     }
     if (!is_amx() || library_multiplies_bf16()) {
-        ck_assert_msg(roof->product(devices[1], &seconds, &p, &err) == WEFT_OK, "%s", err.text);
+        ck_assert_msg(roofline->product(devices[1], &seconds, &p, &err) == WEFT_OK, "%s", err.text);
         ck_assert(seconds > 0 && seconds < 60);
     }
     ck_assert_int_eq(
-        roof->product(devices[1], &seconds,
-                      &(weft_roof_product){.struct_size = sizeof p, .m = 1, .n = 1, .k = 1, .dtype = WEFT_F16}, &err),
+        roofline->product(devices[1], &seconds,
+                          &(weft_roofline_product){.struct_size = sizeof p, .m = 1, .n = 1, .k = 1, .dtype = WEFT_F16},
+                          &err),
         WEFT_E_UNSUPPORTED);
     if (_i > 0) return;
-    ck_assert_msg(roof->peak(devices[1], &peak, WEFT_BF16, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(roofline->peak(devices[1], &peak, WEFT_BF16, &err) == WEFT_OK, "%s", err.text);
     ck_assert(peak > 1e8 && peak < 1e15);
 }
 END_TEST
@@ -638,8 +639,8 @@ static void fill(TCase *tests) {
     tcase_add_loop_test(tests, products_of_many_rows, from, to);
     if (!is_slow()) tcase_add_loop_test(tests, products_whose_last_columns_are_shared_by_rows, from, to);
     tcase_add_loop_test(tests, products_have_the_same_bits_however_a_lies, from, to);
-    if (is_cpu()) tcase_add_loop_test(tests, the_roof_of_a_product_is_measured, 0, 4);
-    if (is_cpu()) tcase_add_loop_test(tests, the_roof_in_bf16_is_measured, 0, 4);
+    if (is_cpu()) tcase_add_loop_test(tests, the_roofline_of_a_product_is_measured, 0, 4);
+    if (is_cpu()) tcase_add_loop_test(tests, the_roofline_in_bf16_is_measured, 0, 4);
     if (is_amx()) tcase_add_test(tests, sums_on_tiles_have_the_order_that_is_documented);
     if (is_cpu()) tcase_add_loop_test(tests, products_leave_the_callers_team_as_it_was, from, to);
     tcase_add_loop_test(tests, products_of_long_inner_dimensions, from, to);

@@ -98,36 +98,39 @@ static void fail(const char *what, int at) {
     abort();
 }
 
-static void check_leaf(const weft_leaf *leaf) {
-    for (int i = 0; i < leaf->rows * leaf->length; i++) {
-        if (leaf->ids[i] < 0 || leaf->ids[i] >= IDS) fail("an id that is none", i);
-        if (leaf->weights[i] > 0 && (leaf->targets[i] < 0 || leaf->targets[i] >= IDS)) fail("a target that is none", i);
-        if (leaf->starts[i] < 0 || leaf->starts[i] > i % leaf->length) fail("a start behind its place", i);
-        if (leaf->positions[i] < 0 || leaf->positions[i] >= FUZZ_CONTEXT) fail("a position that is none", i);
+static void check_micro_batch(const weft_micro_batch *micro_batch) {
+    for (int i = 0; i < micro_batch->rows * micro_batch->length; i++) {
+        if (micro_batch->ids[i] < 0 || micro_batch->ids[i] >= IDS) fail("an id that is none", i);
+        if (micro_batch->weights[i] > 0 && (micro_batch->targets[i] < 0 || micro_batch->targets[i] >= IDS))
+            fail("a target that is none", i);
+        if (micro_batch->starts[i] < 0 || micro_batch->starts[i] > i % micro_batch->length)
+            fail("a start behind its place", i);
+        if (micro_batch->positions[i] < 0 || micro_batch->positions[i] >= FUZZ_CONTEXT)
+            fail("a position that is none", i);
     }
 }
 
 /* The first rows of each split. */
-static void take_leaves(const weft_data_plugin *plugin, const weft_data *data) {
+static void take_micro_batches(const weft_data_plugin *plugin, const weft_data *data) {
     int32_t ids[ROWS * FUZZ_CONTEXT], targets[ROWS * FUZZ_CONTEXT], starts[ROWS * FUZZ_CONTEXT];
     int32_t positions[ROWS * FUZZ_CONTEXT];
     float weights[ROWS * FUZZ_CONTEXT];
     for (int32_t split = WEFT_SPLIT_TRAIN; split <= WEFT_SPLIT_ALL; split++) {
         weft_split_info info = {.struct_size = (uint32_t)sizeof info};
-        const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, ROWS, 0};
-        weft_leaf leaf = {.struct_size = (uint32_t)sizeof leaf,
-                          .ids = ids,
-                          .targets = targets,
-                          .weights = weights,
-                          .starts = starts,
-                          .positions = positions};
+        const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, ROWS, 0};
+        weft_micro_batch micro_batch = {.struct_size = (uint32_t)sizeof micro_batch,
+                                        .ids = ids,
+                                        .targets = targets,
+                                        .weights = weights,
+                                        .starts = starts,
+                                        .positions = positions};
         weft_error err = WEFT_ERROR_INIT;
         weft_status status = WEFT_OK;
         plugin->split_info(data, split, &info);
         if (info.rows == 0) continue;
-        status = plugin->leaf(data, &leaf, &request, &err);
+        status = plugin->micro_batch(data, &micro_batch, &request, &err);
         fuzz_judge(status, &err);
-        if (status == WEFT_OK) check_leaf(&leaf);
+        if (status == WEFT_OK) check_micro_batch(&micro_batch);
     }
 }
 
@@ -140,7 +143,7 @@ void fuzz_take_data(fuzz_entry *entry, const char *const *overrides, size_t n) {
     weft_error err = WEFT_ERROR_INIT;
     fuzz_judge(table->create(&made, weft_services(), keys, fuzz_bytes_job(), &err), &err);
     if (made != NULL) {
-        take_leaves(table, made);
+        take_micro_batches(table, made);
         table->destroy(made);
     }
     fuzz_config_free(config, keys);

@@ -12,7 +12,7 @@ enum { FUZZ_CONTEXT = 16 };
 /* The job; the same one each time. */
 const weft_data_job *fuzz_bytes_job(void);
 
-/* Creates data by these overrides, takes the first rows of each split and holds them to what a leaf must be, and
+/* Creates data by these overrides, takes the first rows of each split and holds them to what a micro-batch must be, and
  * destroys it again. */
 void fuzz_take_data(fuzz_entry *entry, const char *const *overrides, size_t n);
 

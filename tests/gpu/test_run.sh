@@ -1,12 +1,12 @@
 #!/bin/sh
-# The script for machines with a card, tried on the double: its report has a row for each part, a part that fails is told
+# The script for machines with a card, tried on the emulator: its report has a row for each part, a part that fails is told
 # with its last words and the exit status, and what has no time left says so. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
-[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA double"; exit 77; }
+[ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ] || { echo "skipped: there is no CUDA emulator"; exit 77; }
 run() { # run argument...
-    timeout 3600 sh "$WEFT_SOURCE/tests/gpu/run" --double "$WEFT_BUILD" "$@" report.md >out 2>err
+    timeout 3600 sh "$WEFT_SOURCE/tests/gpu/run" --emulator "$WEFT_BUILD" "$@" report.md >out 2>err
 }
 has_row() { # has_row TEXT
     grep -qF -- "$1" report.md || failed "the report has no $1" report.md out err
@@ -20,10 +20,10 @@ has_row '| same-bits | passed |'
 has_row '| prove | passed |'
 has_row '| nccl | passed |'
 has_row '- and so have two, a card each, under fsdp'
-has_row '| bench | not run: a double has no speed |'
-has_row '- the double of CUDA'
+has_row '| bench | not run: an emulator has no speed |'
+has_row '- the emulator of CUDA'
 ! grep -q '^| golden' report.md || failed "a part that was not asked for" report.md
-! WEFT_DOUBLE_FAIL='kernel:40=700' run --minutes 60 --only same-bits || failed "a kernel that fails is not told" report.md
+! WEFT_EMULATOR_FAIL='kernel:40=700' run --minutes 60 --only same-bits || failed "a kernel that fails is not told" report.md
 has_row '| same-bits | **failed** ('
 has_row 'cudaErrorIllegalAddress'
 run --minutes 0 --only machine || failed "no time" report.md

@@ -1,4 +1,4 @@
-/* capture.c: see late.h. A recording is a list of steps; a replay puts all of them into their streams, with marks of
+/* capture.c: see late.h. A recording is a list of steps; a replay puts all of them into their streams, with events of
  * its own. Streams that take part, and that none of them is left out at the end, are judged as CUDA does. */
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ static late_step *step_make(size_t bytes) {
 
 /* joins: its stream may be one that is not in the recording yet. */
 static weft_status add_step(weft_device *device, weft_stream *s, late_step *step, bool joins, weft_error *err) {
-    weft_recording *recording = device->recording;
+    weft_captured_graph *recording = device->recording;
     if (step == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory to record.");
     step->stream = late_stream_of(device, s);
     if (step->stream->recorded == 0 && !joins) {
@@ -47,37 +47,37 @@ weft_status late_record(weft_device *device, weft_stream *s, late_run *run, late
     return add_step(device, s, step, false, err);
 }
 
-weft_status late_record_mark(weft_device *device, weft_stream *s, weft_mark **out, weft_error *err) {
-    weft_mark *mark = calloc(1, sizeof *mark);
-    late_step *step = mark == NULL ? NULL : step_make(0);
+weft_status late_capture_event(weft_device *device, weft_stream *s, weft_event **out, weft_error *err) {
+    weft_event *event = calloc(1, sizeof *event);
+    late_step *step = event == NULL ? NULL : step_make(0);
     weft_status status = WEFT_OK;
     if (step != NULL) {
-        mark->stream = late_stream_of(device, s);
-        mark->at = mark->stream->recorded + 1;
-        mark->number = step->notes = ++device->recording->marks;
+        event->stream = late_stream_of(device, s);
+        event->at = event->stream->recorded + 1;
+        event->number = step->notes = ++device->recording->events;
     }
     status = add_step(device, s, step, false, err);
-    if (status == WEFT_OK) *out = mark;
-    else free(mark);
+    if (status == WEFT_OK) *out = event;
+    else free(event);
     return status;
 }
 
-weft_status late_record_wait(weft_device *device, weft_stream *s, weft_mark *mark, weft_error *err) {
+weft_status late_record_wait(weft_device *device, weft_stream *s, weft_event *event, weft_error *err) {
     late_step *step = NULL;
     weft_status status = WEFT_OK;
-    if (mark->number == 0)
-        return weft_error_set(err, WEFT_E_HOST, "A mark of before the recording is waited for in it.");
+    if (event->number == 0)
+        return weft_error_set(err, WEFT_E_HOST, "An event of before the recording is waited for in it.");
     if (!late_is_dropped("recorded-wait", true)) {
         step = step_make(0);
-        if (step != NULL) step->waits = mark->number;
+        if (step != NULL) step->waits = event->number;
         status = add_step(device, s, step, true, err);
     } else late_stream_of(device, s)->recorded += late_stream_of(device, s)->recorded == 0; /* nobody is to tell */
-    if (mark->at > mark->stream->seen) mark->stream->seen = mark->at;
-    free(mark);
+    if (event->at > event->stream->seen) event->stream->seen = event->at;
+    free(event);
     return status;
 }
 
-static void destroy(weft_device *device, weft_recording *recording) {
+static void destroy(weft_device *device, weft_captured_graph *recording) {
     late_step *step = recording == NULL ? NULL : recording->first;
     (void)device;
     while (step != NULL) {
@@ -106,7 +106,7 @@ static weft_status begin(weft_device *device, weft_stream *stream, weft_error *e
 }
 
 static weft_status check_end(weft_device *device, const weft_stream *stream, weft_error *err) {
-    const weft_recording *recording = device->recording;
+    const weft_captured_graph *recording = device->recording;
     if (recording->failure.code != WEFT_OK)
         return weft_error_set(err, (weft_status)recording->failure.code, "%s", recording->failure.text);
     for (const weft_stream *s = device->streams; s != NULL; s = s->next)
@@ -117,8 +117,8 @@ static weft_status check_end(weft_device *device, const weft_stream *stream, wef
     return WEFT_OK;
 }
 
-static weft_status end(weft_device *device, weft_stream *stream, weft_recording **out, weft_error *err) {
-    weft_recording *recording = device->recording;
+static weft_status end(weft_device *device, weft_stream *stream, weft_captured_graph **out, weft_error *err) {
+    weft_captured_graph *recording = device->recording;
     const weft_status status = check_end(device, late_stream_of(device, stream), err);
     device->recording = NULL;
     if (status == WEFT_OK) *out = recording;
@@ -128,40 +128,41 @@ static weft_status end(weft_device *device, weft_stream *stream, weft_recording 
 
 /* ---- once more ---- */
 
-static weft_status queue_step(weft_device *device, const late_step *step, weft_mark **marks, weft_error *err) {
+static weft_status queue_step(weft_device *device, const late_step *step, weft_event **events, weft_error *err) {
     late_op *op = late_op_make(step->bytes);
     if (op == NULL) return late_append(device, step->stream, op, err);
     op->run = step->run;
     memcpy(op->payload, step->payload, step->bytes);
     if (step->renew != NULL) step->renew(op->payload);
     if (step->kernel) late_count(device, 1);
-    if (step->notes > 0) op->notes = marks[step->notes];
-    if (step->waits > 0) op->waits = marks[step->waits];
+    if (step->notes > 0) op->notes = events[step->notes];
+    if (step->waits > 0) op->waits = events[step->waits];
     return late_append(device, step->stream, op, err);
 }
 
-/* Of each mark as many parts as steps that name it. */
-static weft_status make_marks(weft_mark **marks, const weft_recording *recording, weft_error *err) {
+/* Of each event as many parts as steps that name it. */
+static weft_status make_events(weft_event **events, const weft_captured_graph *recording, weft_error *err) {
     for (const late_step *step = recording->first; step != NULL; step = step->next) {
         const int number = step->notes > 0 ? step->notes : step->waits;
         if (number == 0) continue;
-        if (step->notes > 0) marks[number] = calloc(1, sizeof *marks[number]);
-        if (marks[number] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory.");
-        if (step->notes > 0) marks[number]->stream = step->stream;
-        marks[number]->parts++;
+        if (step->notes > 0) events[number] = calloc(1, sizeof *events[number]);
+        if (events[number] == NULL) return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory.");
+        if (step->notes > 0) events[number]->stream = step->stream;
+        events[number]->parts++;
     }
     return WEFT_OK;
 }
 
-static weft_status replay(weft_device *device, weft_stream *stream, weft_recording *recording, weft_error *err) {
-    weft_mark **marks = calloc((size_t)recording->marks + 1, sizeof *marks);
-    weft_status status = marks == NULL ? weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory.") : WEFT_OK;
+static weft_status replay(weft_device *device, weft_stream *stream, weft_captured_graph *recording, weft_error *err) {
+    weft_event **events = calloc((size_t)recording->events + 1, sizeof *events);
+    weft_status status = events == NULL ? weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory.")
+                                        : WEFT_OK;
     (void)stream;
     device->replays++;
-    if (status == WEFT_OK) status = make_marks(marks, recording, err);
+    if (status == WEFT_OK) status = make_events(events, recording, err);
     for (const late_step *step = recording->first; step != NULL && status == WEFT_OK; step = step->next)
-        status = queue_step(device, step, marks, err);
-    free(marks);
+        status = queue_step(device, step, events, err);
+    free(events);
     return status;
 }
 

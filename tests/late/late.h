@@ -1,8 +1,8 @@
-/* late.h: a device that does what it is told late, and in any order that streams and marks allow.
+/* late.h: a device that does what it is told late, and in any order that streams and events allow.
  *
  *   plugin.c    the table: the CPU device's kernels, behind queues
  *   kernels.c   one wrapper per kernel: its arguments are copied, and it is queued
- *   queue.c     streams, marks, and the thread that runs what is queued
+ *   queue.c     streams, events, and the thread that runs what is queued
  *   sites.c     who waits, and mutants: waits that are left out
  *   transfer.c  memory that the host shares with the device, and copies through it
  *   own_comm.c  no part of it: a communicator whose exchanges are steps of its streams
@@ -39,8 +39,8 @@ typedef void late_renew(void *payload);
 
 typedef struct late_op {
     struct late_op *next;
-    late_run *run;            /* NULL: a mark, or a wait */
-    weft_mark *notes, *waits; /* the mark that is reached here; that is waited for */
+    late_run *run;             /* NULL: an event, or a wait */
+    weft_event *notes, *waits; /* the event that is reached here; that is waited for */
     _Alignas(16) unsigned char payload[];
 } late_op;
 
@@ -52,7 +52,7 @@ struct weft_stream {
 };
 
 /* Its note in the stream and whoever waits have a part each: the last one frees it. */
-struct weft_mark {
+struct weft_event {
     weft_stream *stream;
     int parts;
     bool reached;
@@ -62,21 +62,21 @@ struct weft_mark {
     int64_t at;  /* steps of its stream before it there */
 };
 
-/* A step of a recording: something that is run, or a mark, or a wait. */
+/* A step of a recording: something that is run, or an event, or a wait. */
 typedef struct late_step {
     struct late_step *next;
     weft_stream *stream;
     late_run *run;
     late_renew *renew; /* NULL: the payload stays as it is */
-    int notes, waits;  /* numbers of marks; 0: none */
+    int notes, waits;  /* numbers of events; 0: none */
     bool kernel;
     size_t bytes;
     _Alignas(16) unsigned char payload[];
 } late_step;
 
-struct weft_recording {
+struct weft_captured_graph {
     late_step *first, *last;
-    int marks;
+    int events;
     weft_error failure; /* of a call that cannot be recorded */
 };
 
@@ -107,7 +107,7 @@ struct weft_device {
     const weft_stream *wanted; /* a stream that the host waits for; NULL: it does not */
     weft_error failure;        /* of what was queued; its code is WEFT_OK as long as nothing failed */
     late_memory *memory;
-    weft_recording *recording; /* NULL: what is queued runs */
+    weft_captured_graph *recording; /* NULL: what is queued runs */
     int64_t replays;
 };
 
@@ -133,10 +133,10 @@ weft_status late_drain_all(weft_device *device, weft_error *err);
 weft_status late_stream_create(weft_device *device, weft_stream **out, weft_error *err);
 void late_stream_destroy(weft_device *device, weft_stream *stream);
 weft_status late_synchronize(weft_device *device, weft_stream *stream, weft_error *err);
-weft_status late_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
-weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err);
-int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err);
-weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err);
+weft_status late_record_event(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err);
+weft_status late_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err);
+int32_t late_reached(weft_device *device, weft_event *event, weft_error *err);
+weft_status late_await(weft_device *device, weft_event *event, weft_error *err);
 
 /* What a communicator of the tests needs of it: its queue, and the device that does the work. An extension. */
 #define LATE_INSIDE "weft.tests.late.inside"
@@ -163,8 +163,8 @@ extern const weft_device_capture late_capture;
 /* While a pass is recorded: a step of it; more: bytes behind the payload. */
 weft_status late_record(weft_device *device, weft_stream *s, late_run *run, late_renew *renew, bool kernel,
                         const void *payload, size_t bytes, const void *more, size_t more_bytes, weft_error *err);
-weft_status late_record_mark(weft_device *device, weft_stream *s, weft_mark **out, weft_error *err);
-weft_status late_record_wait(weft_device *device, weft_stream *s, weft_mark *mark, weft_error *err);
+weft_status late_capture_event(weft_device *device, weft_stream *s, weft_event **out, weft_error *err);
+weft_status late_record_wait(weft_device *device, weft_stream *s, weft_event *event, weft_error *err);
 /* For calls that cannot be recorded: an error while a pass is. */
 weft_status late_check_runs(weft_device *device, const char *call, weft_error *err);
 

@@ -43,8 +43,8 @@ static weft_status end_it(weft_device *late, void *payload, weft_error *err) {
 
 /* `to` goes on when `from` has come to where it is now. */
 static weft_status follow(weft_stream *to, weft_stream *from, weft_error *err) {
-    weft_mark *here = NULL;
-    const weft_status status = kernels->mark(device, from, &here, err);
+    weft_event *here = NULL;
+    const weft_status status = kernels->record_event(device, from, &here, err);
     return status == WEFT_OK ? kernels->wait(device, to, here, err) : status;
 }
 

@@ -1,7 +1,7 @@
 /* plugin.c: see late.h. It takes the CPU device's id, so that it stands in its place where its directory is searched
  * first, in every test that knows nothing of it. */
 #include <stdlib.h>
-#include <weft/roof.h>
+#include <weft/roofline.h>
 
 #include "late.h"
 #include "ranks/fault.h"
@@ -92,20 +92,21 @@ static void release(weft_device *device, weft_buffer *buffer) {
 
 /* ---- what the machine could give ---- */
 
-static const weft_device_roof *real_roof(const weft_device *device) {
-    return late_real.extension(device->real, WEFT_DEVICE_ROOF);
+static const weft_device_roofline *real_roofline(const weft_device *device) {
+    return late_real.extension(device->real, WEFT_DEVICE_ROOFLINE);
 }
 
-static weft_status roof_peak(weft_device *device, double *out, int32_t dtype, weft_error *err) {
-    return real_roof(device)->peak(device->real, out, dtype, err);
+static weft_status roofline_peak(weft_device *device, double *out, int32_t dtype, weft_error *err) {
+    return real_roofline(device)->peak(device->real, out, dtype, err);
 }
 
-static weft_status roof_product(weft_device *device, double *out, const weft_roof_product *product, weft_error *err) {
-    return real_roof(device)->product(device->real, out, product, err);
+static weft_status roofline_product(weft_device *device, double *out, const weft_roofline_product *product,
+                                    weft_error *err) {
+    return real_roofline(device)->product(device->real, out, product, err);
 }
 
-static weft_status roof_bandwidth(weft_device *device, double *out, weft_error *err) {
-    return real_roof(device)->bandwidth(device->real, out, err);
+static weft_status roofline_bandwidth(weft_device *device, double *out, weft_error *err) {
+    return real_roofline(device)->bandwidth(device->real, out, err);
 }
 
 static weft_device *inner_device(weft_device *device) {
@@ -113,13 +114,14 @@ static weft_device *inner_device(weft_device *device) {
 }
 
 static const void *extension(const weft_device *device, const char *id) {
-    static const weft_device_roof roof = {(uint32_t)sizeof roof, 0, roof_peak, roof_product, roof_bandwidth};
+    static const weft_device_roofline roofline = {(uint32_t)sizeof roofline, 0, roofline_peak, roofline_product,
+                                                  roofline_bandwidth};
     static const late_inside inside = {late_queue, inner_device, &late_real};
     (void)device;
     if (strcmp(id, LATE_INSIDE) == 0) return &inside;
     if (strcmp(id, WEFT_DEVICE_TRANSFER) == 0) return getenv("WEFT_LATE_BLOCKS") == NULL ? &late_transfer : NULL;
     if (strcmp(id, WEFT_DEVICE_CAPTURE) == 0) return getenv("WEFT_LATE_FORGETS") == NULL ? &late_capture : NULL;
-    return strcmp(id, WEFT_DEVICE_ROOF) == 0 ? &roof : NULL;
+    return strcmp(id, WEFT_DEVICE_ROOFLINE) == 0 ? &roofline : NULL;
 }
 
 FAULT_NOTE(device, "cpu")
@@ -136,7 +138,7 @@ const weft_plugin_list *weft_plugin_entry(const weft_host *host, weft_error *err
     late_table.stream_create = late_stream_create;
     late_table.stream_destroy = late_stream_destroy;
     late_table.synchronize = late_synchronize;
-    late_table.mark = late_mark;
+    late_table.record_event = late_record_event;
     late_table.wait = late_wait;
     late_table.write = late_write;
     late_table.read = late_read;

@@ -5,7 +5,7 @@
 
 enum {
     MOST_QUEUED = 64 << 20, /* bytes of copies that wait: then the host does */
-    PATIENCE = 16           /* questions for a mark before anything is done about it */
+    PATIENCE = 16           /* questions for an event before anything is done about it */
 };
 
 weft_stream *late_stream_of(weft_device *device, weft_stream *s) {
@@ -19,8 +19,8 @@ static uint64_t draw(weft_device *device) {
     return x ^ (x >> 31);
 }
 
-static void leave_mark(weft_mark *mark) {
-    if (--mark->parts == 0) free(mark);
+static void leave_event(weft_event *event) {
+    if (--event->parts == 0) free(event);
 }
 
 static bool can_run(const weft_stream *s) {
@@ -83,9 +83,9 @@ static void run_head(weft_device *device, weft_stream *s) {
     if (status != WEFT_OK && device->failure.code == WEFT_OK) device->failure = err;
     if (op->notes != NULL) {
         op->notes->reached = true;
-        leave_mark(op->notes);
+        leave_event(op->notes);
     }
-    if (op->waits != NULL) leave_mark(op->waits);
+    if (op->waits != NULL) leave_event(op->waits);
     pop(s);
     free(op);
     (void)pthread_cond_broadcast(&device->changed);
@@ -182,11 +182,11 @@ weft_status late_queue_kernel(weft_device *device, weft_stream *s, late_run *run
     return late_queue(device, s, run, args, bytes, NULL, 0, err);
 }
 
-/* With the lock: until the stream is empty or the mark reached. */
-static void wait_for(weft_device *device, const weft_stream *s, const weft_mark *mark) {
+/* With the lock: until the stream is empty or the event reached. */
+static void wait_for(weft_device *device, const weft_stream *s, const weft_event *event) {
     device->wanted = s;
     (void)pthread_cond_broadcast(&device->changed);
-    while (mark != NULL ? !mark->reached : s->head != NULL) (void)pthread_cond_wait(&device->changed, &device->lock);
+    while (event != NULL ? !event->reached : s->head != NULL) (void)pthread_cond_wait(&device->changed, &device->lock);
     device->wanted = NULL;
 }
 
@@ -234,62 +234,62 @@ weft_status late_synchronize(weft_device *device, weft_stream *stream, weft_erro
     return late_is_dropped("synchronize", needed) ? told(device, err) : late_drain(device, stream, err);
 }
 
-weft_status late_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
-    weft_mark *mark = NULL;
+weft_status late_record_event(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err) {
+    weft_event *event = NULL;
     late_op *op = NULL;
-    if (device->recording != NULL) return late_record_mark(device, stream, out, err);
-    mark = malloc(sizeof *mark);
-    op = mark == NULL ? NULL : late_op_make(0);
+    if (device->recording != NULL) return late_capture_event(device, stream, out, err);
+    event = malloc(sizeof *event);
+    op = event == NULL ? NULL : late_op_make(0);
     if (op == NULL) {
-        free(mark);
-        return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for a mark.");
+        free(event);
+        return weft_error_set(err, WEFT_E_MEMORY, "The late device has no memory for an event.");
     }
-    *mark = (weft_mark){late_stream_of(device, stream), 2, false, 0, false, 0, 0};
-    op->notes = mark;
-    *out = mark;
+    *event = (weft_event){late_stream_of(device, stream), 2, false, 0, false, 0, 0};
+    op->notes = event;
+    *out = event;
     return late_append(device, late_stream_of(device, stream), op, err);
 }
 
-static bool is_ahead(weft_device *device, const weft_mark *mark) {
+static bool is_ahead(weft_device *device, const weft_event *event) {
     bool reached = false;
     (void)pthread_mutex_lock(&device->lock);
-    reached = mark->reached;
+    reached = event->reached;
     (void)pthread_mutex_unlock(&device->lock);
     return !reached;
 }
 
 /* The waiter's part, where nobody waits. */
-static void forgo(weft_device *device, weft_mark *mark) {
+static void forgo(weft_device *device, weft_event *event) {
     (void)pthread_mutex_lock(&device->lock);
-    leave_mark(mark);
+    leave_event(event);
     (void)pthread_mutex_unlock(&device->lock);
 }
 
-weft_status late_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+weft_status late_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err) {
     late_op *op = NULL;
-    if (device->recording != NULL) return late_record_wait(device, stream, mark, err);
-    if (late_is_dropped("wait", is_ahead(device, mark))) {
-        forgo(device, mark);
+    if (device->recording != NULL) return late_record_wait(device, stream, event, err);
+    if (late_is_dropped("wait", is_ahead(device, event))) {
+        forgo(device, event);
         return WEFT_OK;
     }
     op = late_op_make(0);
-    if (op != NULL) op->waits = mark;
+    if (op != NULL) op->waits = event;
     return late_append(device, late_stream_of(device, stream), op, err);
 }
 
 /* Whoever asks again and again gets on; whoever does now and then sees it late. */
-int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err) {
+int32_t late_reached(weft_device *device, weft_event *event, weft_error *err) {
     bool reached = true;
     if (late_check_runs(device, "reached", err) != WEFT_OK) return -1;
-    if (late_is_dropped("reached", is_ahead(device, mark))) {
-        mark->waived = true;
+    if (late_is_dropped("reached", is_ahead(device, event))) {
+        event->waived = true;
         return 1;
     }
     (void)pthread_mutex_lock(&device->lock);
-    reached = mark->reached;
-    if (!reached && ++mark->asked > PATIENCE && device->mode != LATE_SOON) {
+    reached = event->reached;
+    if (!reached && ++event->asked > PATIENCE && device->mode != LATE_SOON) {
         weft_stream *s = NULL;
-        device->wanted = mark->stream;
+        device->wanted = event->stream;
         s = next_stream(device);
         device->wanted = NULL;
         if (s != NULL) run_head(device, s);
@@ -298,12 +298,12 @@ int32_t late_reached(weft_device *device, weft_mark *mark, weft_error *err) {
     return told(device, err) != WEFT_OK ? -1 : reached ? 1 : 0;
 }
 
-weft_status late_await(weft_device *device, weft_mark *mark, weft_error *err) {
-    const bool dropped = mark->waived || late_is_dropped("await", is_ahead(device, mark));
+weft_status late_await(weft_device *device, weft_event *event, weft_error *err) {
+    const bool dropped = event->waived || late_is_dropped("await", is_ahead(device, event));
     if (late_check_runs(device, "await", err) != WEFT_OK) return (weft_status)err->code;
     (void)pthread_mutex_lock(&device->lock);
-    if (!dropped) wait_for(device, mark->stream, mark);
-    leave_mark(mark);
+    if (!dropped) wait_for(device, event->stream, event);
+    leave_event(event);
     (void)pthread_mutex_unlock(&device->lock);
     return told(device, err);
 }

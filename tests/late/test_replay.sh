@@ -1,6 +1,6 @@
 #!/bin/sh
-# A run whose steps are recorded and replayed has the bits of one whose steps run event by event: on one rank and on
-# several, resumed, evaluated, with leaves of one length and of several; what it sends is counted the same. Who keeps steps
+# A run whose steps are recorded and replayed has the bits of one whose steps run instruction by instruction: on one rank and on
+# several, resumed, evaluated, with micro-batches of one length and of several; what it sends is counted the same. Who keeps steps
 # from being recorded is named. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
@@ -76,7 +76,7 @@ on_late ahead late --resume
 same "a run that is resumed" whole late
 replayed 3
 on_late last late --overwrite run.replay=no
-same "a run event by event" whole late
+same "a run instruction by instruction" whole late
 [ "$(cat replays)" = 0 ] || failed "replay = no replays nothing" replays
 for what in train.precision=bf16 train.activation_checkpointing=yes "data.context=100 data.lengths=60" \
     train.global_batch=1 data.context=100; do
@@ -113,7 +113,7 @@ on_late behind late --resume comm.plugin=own $what
 same "a run that is resumed on two ranks" whole late
 replayed 3
 
-# ---- slices, each by the lengths of both ranks' leaves
+# ---- slices, each by the lengths of both ranks' micro-batches
 
 for what in "strategy.plugin=ddp strategy.reduce=tree" "strategy.plugin=fsdp strategy.prefetch=0"; do
     what="$what train.steps=16 train.global_batch=8 data.context=100 data.lengths=95"
@@ -136,11 +136,11 @@ on_cpu whole comm.plugin=mpi-mpich $many
 # shellcheck disable=SC2086
 on_late last late --overwrite comm.plugin=own $many
 same "a run of more lists of lengths than are kept" whole late
-[ "$(grep -c 'steps are not replayed: their leaves come in more lists of lengths than the 16 that are kept' log)" = 1 ] ||
+[ "$(grep -c 'steps are not replayed: their micro-batches come in more lists of lengths than the 16 that are kept' log)" = 1 ] ||
     failed "it is told once that steps are not replayed, and why" log
 # shellcheck disable=SC2086
 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_BUILD/tests/faults:$WEFT_BUILD/plugins" WEFT_LATE_MODE=last refused \
-    "[run] replay = yes, and steps are not replayed: their leaves come in more lists of lengths than the 16" \
+    "[run] replay = yes, and steps are not replayed: their micro-batches come in more lists of lengths than the 16" \
     "$weft" train run.ini --overwrite $ranks comm.plugin=own run.replay=yes $many
 
 # ---- the small grid of prove on four ranks
@@ -177,7 +177,7 @@ on_cpu whole
 export WEFT_LATE_CANNOT=1
 on_late last late --overwrite
 same "a run of which the device cannot record a step" whole late
-grep -q "steps are not recorded, and run event by event: .*The late device cannot record this." log ||
+grep -q "steps are not recorded, and run instruction by instruction: .*The late device cannot record this." log ||
     failed "it is told that nothing is recorded, and why" log
 WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late:$WEFT_BUILD/plugins" WEFT_LATE_MODE=last refused \
     "[run] replay = yes, and steps are not recorded: " "$weft" train run.ini --overwrite run.replay=yes

@@ -54,7 +54,7 @@ resumed() { # resumed N key=value...: on N ranks, from the middle; files and sta
     rm -rf out
     run on_cpu whole "$@"
     rm -rf out
-    run on_late first checkpoint.beside=yes "$@"
+    run on_late first checkpoint.async=yes "$@"
     same "a run of $*" whole first
     rm -rf out/checkpoints/step-4
     run on_late again --resume "$@"

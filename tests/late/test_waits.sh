@@ -88,7 +88,7 @@ waits() { # waits NAME N key=value...: on N ranks
     unset WEFT_LATE_DROP
 }
 replay=no comm=mpi-mpich kinds=
-waits "several leaves" 1
+waits "several micro-batches" 1
 waits "fsdp" 2 strategy.plugin=fsdp strategy.prefetch=1
 waits "fsdp in bf16" 2 strategy.plugin=fsdp strategy.prefetch=1 train.precision=bf16 strategy.reduce_dtype=bf16
 waits "fsdp, optimizer" 2 strategy.plugin=fsdp strategy.shard=optimizer
@@ -96,10 +96,10 @@ waits "ddp" 2 strategy.plugin=ddp
 waits "mp" 2 strategy.plugin=mp strategy.schedule=1f1b
 # Steps have other numbers of targets there. Nobody drives this communicator.
 replay=yes comm=own kinds=recorded-
-waits "several leaves, replayed" 1 data.context=100
+waits "several micro-batches, replayed" 1 data.context=100
 waits "fsdp, replayed" 2 data.context=100 strategy.plugin=fsdp strategy.prefetch=1
 [ "$(sort -u missed | grep -c '^recorded-upload')" -ge 3 ] ||
-    failed "leaves, COUNT and the optimizer's struct are not all read anew" missed
+    failed "micro-batches, COUNT and the optimizer's struct are not all read anew" missed
 # One program may do without a wait, as what it is for has happened already; each has to be missed by some program, but
 # for those by which a product is timed before the first step: what it makes is read by nobody.
 while read -r site what; do

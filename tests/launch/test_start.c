@@ -2,7 +2,7 @@
  * the user of a terminal sees: lines with their rank, one exit status, and a Ctrl-C that lets all ranks save. */
 #include "fakes.h"
 
-#include "launch/pulse.h"
+#include "launch/heartbeat.h"
 #include "launch/signals.h"
 #include "launch/start.h"
 #include "plugin/crash.h"
@@ -54,10 +54,10 @@ static int act_waiting(const char *what, const char *directory, int rank) {
         (void)pause();
     }
     join_world(false);
-    weft_pulse_patience(1);
-    weft_pulse_event(7, 3, "REDUCE root all leaf 0");
+    weft_heartbeat_patience(1);
+    weft_heartbeat_instruction(7, 3, "REDUCE root all micro-batch 0");
     say_ready(directory);
-    if (strcmp(what, "all wait") == 0 || rank == 0) weft_pulse_wait();
+    if (strcmp(what, "all wait") == 0 || rank == 0) weft_heartbeat_wait();
     for (int i = 0; strcmp(what, "one computes for 3 s") != 0 || i < 600; i++) wait_a_little();
     return 0;
 }
@@ -383,7 +383,8 @@ static const struct {
     int status;
     const char *says;
 } waits[] = {
-    {"never begins", 99, "; rank 0 waits in step 7, at event 3, REDUCE root all leaf 0; rank 1 has not begun"},
+    {"never begins", 99,
+     "; rank 0 waits in step 7, at instruction 3, REDUCE root all micro-batch 0; rank 1 has not begun"},
     {"all wait", 99, "the ranks hang: nobody has gone on for 1 s and nobody computes; rank 0 waits in step 7"},
     {"one computes for 3 s", 0, ""},
 };
@@ -407,9 +408,9 @@ static const struct {
     int number;
     const char *says, *or_says, *place;
 } blows[] = {{SIGKILL, "rank 1 died by signal 9 in", "rank 1 is gone without a word, as after kill -9",
-              " in step 7, at event 3, REDUCE root all leaf 0: the other ranks were"},
+              " in step 7, at instruction 3, REDUCE root all micro-batch 0: the other ranks were"},
              {SIGSTOP, "rank 1 hangs: it has been stopped by a signal for 1 s, in", NULL,
-              " in step 7, at event 3, REDUCE root all leaf 0: the other ranks were"}};
+              " in step 7, at instruction 3, REDUCE root all micro-batch 0: the other ranks were"}};
 
 START_TEST(a_rank_that_is_killed_or_stopped_is_named_and_takes_the_others_along) {
     run r;

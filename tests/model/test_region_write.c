@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "model/region_write.h"
-#include "model/stretch.h"
+#include "model/file_extent.h"
 
 struct weft_buffer {
     float *values;
@@ -94,7 +94,7 @@ typedef struct crew {
     pthread_barrier_t barrier;
     int32_t codes[MOST_RANKS];
     void *shared;
-    const weft_parcel *out[MOST_RANKS];
+    const weft_message_buffer *out[MOST_RANKS];
     int64_t swapped[MOST_RANKS]; /* bytes that each rank has sent */
     bool unequal;                /* two ranks meant different parcels */
 } crew;
@@ -124,13 +124,13 @@ static weft_status share(void *context, void *bytes, int64_t n, int32_t from, we
     return WEFT_OK;
 }
 
-static weft_status swap(void *context, const weft_parcel *in, const weft_parcel *out, weft_error *err) {
+static weft_status swap(void *context, const weft_message_buffer *in, const weft_message_buffer *out, weft_error *err) {
     const member *self = context;
     (void)err;
     self->crew->out[self->rank] = out;
     (void)pthread_barrier_wait(&self->crew->barrier);
     for (int32_t r = 0; r < self->crew->world; r++) {
-        const weft_parcel *comes = &self->crew->out[r][self->rank];
+        const weft_message_buffer *comes = &self->crew->out[r][self->rank];
         self->crew->swapped[self->rank] += out[r].n;
         if (comes->n != in[r].n) self->crew->unequal = true;
         else if (comes->n > 0) memcpy(in[r].bytes, comes->bytes, (size_t)comes->n);
@@ -175,7 +175,7 @@ static void *run_rank(void *context) {
     const int32_t rank = self->member.rank, world = self->deal.world;
     int32_t codes[MOST_RANKS];
     weft_buffer buffer = {malloc((size_t)m->layout.numel * sizeof(float))};
-    const weft_peers peers = {rank, world, codes, &self->member, gather, share, swap};
+    const weft_process_group peers = {rank, world, codes, &self->member, gather, share, swap};
     const weft_region region = {.declared = &m->declared,
                                 .layout = &m->layout,
                                 .kernels = &kernels,
@@ -269,20 +269,20 @@ START_TEST(a_page_has_one_writer_and_a_byte_comes_once) {
     for (int32_t world = 1; world <= MOST_RANKS; world++) {
         const int64_t cells = 1 + _i * 13;
         deal d = {&m, world, cells};
-        const weft_peers peers = {.world = world};
+        const weft_process_group peers = {.world = world};
         const weft_region region = {
             .declared = &m.declared, .layout = &m.layout, .writer = keeper, .context = &d, .peers = &peers};
-        weft_stretches s;
+        weft_file_extents s;
         const weft_region_file file = {&region, NULL, m.specs, m.order, MIXED};
-        ck_assert_ok(weft_stretches_make(&s, &file, writer, &err), err);
+        ck_assert_ok(weft_file_extents_make(&s, &file, writer, &err), err);
         memset(by, -1, (size_t)bytes);
         memset(by, 0, (size_t)begin);
         memset(kept, 0, (size_t)begin);
         for (int32_t i = 1; i < s.n; i++)
             for (int64_t at = s.items[i].begin; at < s.items[i].end; at += 3 * 256) { /* in pieces */
                 const int64_t end = at + 3 * 256 < s.items[i].end ? at + 3 * 256 : s.items[i].end;
-                weft_part parts[WEFT_STRETCH_PARTS];
-                const int n = weft_stretch_split(parts, &s, i, at, end);
+                weft_part parts[WEFT_FILE_EXTENT_PARTS];
+                const int n = weft_file_extent_split(parts, &s, i, at, end);
                 memset(kept + at, s.items[i].keeper, (size_t)(end - at));
                 for (int k = 0; k < n; k++)
                     for (int64_t b = parts[k].begin; b < parts[k].end; b++) {

@@ -1,5 +1,5 @@
 /* What an optimizer declares is judged before anything is planned by it. The plugin is a table of this file. */
-#include "run/judge_optimizer.h"
+#include "run/validate_optimizer.h"
 #include "suite.h"
 
 #include <check.h>
@@ -53,7 +53,7 @@ static void setup(void) {
 START_TEST(slots_lie_as_far_apart_as_the_plugin_has_them) {
     weft_optimizer_facts facts;
     weft_error err = WEFT_ERROR_INIT;
-    ck_assert_msg(weft_optimizer_judge(&facts, &table, NULL, "toy", &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_optimizer_validate(&facts, &table, NULL, "toy", &err) == WEFT_OK, "%s", err.text);
     ck_assert_int_eq(facts.n_states, 2);
     ck_assert_str_eq(facts.states[0].name, "first");
     ck_assert_str_eq(facts.states[1].name, "second");
@@ -163,7 +163,7 @@ START_TEST(what_cannot_be_is_refused_by_name) {
     weft_optimizer_facts facts;
     weft_error err = WEFT_ERROR_INIT;
     mistakes[_i].plant();
-    ck_assert_int_eq(weft_optimizer_judge(&facts, &table, NULL, "toy", &err), mistakes[_i].status);
+    ck_assert_int_eq(weft_optimizer_validate(&facts, &table, NULL, "toy", &err), mistakes[_i].status);
     ck_assert_msg(strncmp(err.text, "optimizer toy", 13) == 0 && strstr(err.text, mistakes[_i].says) != NULL, "%s",
                   err.text);
 }

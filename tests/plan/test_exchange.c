@@ -1,6 +1,6 @@
-/* tests/plan/test_exchange.c: what travels in an event, by numbers worked out by hand: groups of parameters that ranks
- * share unevenly, of several storage types, sums that all ranks want and sums that are cut; and that what one rank
- * gives is what the others expect. */
+/* tests/plan/test_exchange.c: what travels in an instruction, by numbers worked out by hand: groups of parameters
+ * that ranks share unevenly, of several storage types, sums that all ranks want and sums that are cut; and that what
+ * one rank gives is what the others expect. */
 #include "program/exchange.h"
 
 #include "program/norm_nodes.h"
@@ -110,19 +110,19 @@ static bench *bench_new(int32_t world, int32_t group, int32_t parameters, int32_
     return b;
 }
 
-static weft_event event_of(int32_t kind, int32_t unit, int32_t scope, int32_t leaf) {
-    const weft_event event = {.kind = kind,
-                              .unit = unit,
-                              .segment = -1,
-                              .leaf = leaf,
-                              .peer = -1,
-                              .what = kind == WEFT_EVENT_GATHER ? WEFT_WHAT_PARAMETERS : 0,
-                              .scope = scope};
-    return event;
+static weft_instruction instruction_of(int32_t kind, int32_t unit, int32_t scope, int32_t micro_batch) {
+    const weft_instruction instruction = {.kind = kind,
+                                          .unit = unit,
+                                          .segment = -1,
+                                          .micro_batch = micro_batch,
+                                          .peer = -1,
+                                          .what = kind == WEFT_INSTRUCTION_GATHER ? WEFT_PAYLOAD_PARAMETERS : 0,
+                                          .scope = scope};
+    return instruction;
 }
 
-static weft_planned_exchange planned(const bench *b, const weft_event *event, int32_t rank) {
-    return weft_exchange_plan(&b->plan, &b->job.spec, event, rank);
+static weft_planned_exchange planned(const bench *b, const weft_instruction *instruction, int32_t rank) {
+    return weft_exchange_plan(&b->plan, &b->job.spec, instruction, rank);
 }
 
 static void check_rows(weft_reduce_rows rows, int32_t ranks, int64_t row, int64_t whole) {
@@ -157,33 +157,33 @@ START_TEST(a_reduce_gives_whole_pieces) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     const weft_job_spec *job = &b->job.spec;
     weft_reduce_rows rows = weft_exchange_reduce(&b->plan, job, 0, WEFT_SCOPE_ALL, true);
-    const weft_event event = event_of(WEFT_EVENT_REDUCE, 0, WEFT_SCOPE_ALL, 1);
+    const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_ALL, 1);
     check_rows(rows, 3, 128, 384);
     check_slot(rows, 0, 3 * 512, 3 * 512);
-    check_travels(planned(b, &event, 2), WEFT_EXCHANGE_ALL_TO_ALL, 3, 2, 512);
+    check_travels(planned(b, &instruction, 2), WEFT_EXCHANGE_ALL_TO_ALL, 3, 2, 512);
     b->job.spec.view.reduce_dtype = WEFT_BF16; /* laid out narrow first, and each row is widened behind them */
     rows = weft_exchange_reduce(&b->plan, job, 0, WEFT_SCOPE_ALL, true);
     check_rows(rows, 3, 128, 384);
     check_slot(rows, 768, 768 + 3 * 256, 768 + 3 * 256 + 512);
-    check_travels(planned(b, &event, 1), WEFT_EXCHANGE_ALL_TO_ALL, 3, 1, 256);
+    check_travels(planned(b, &instruction, 1), WEFT_EXCHANGE_ALL_TO_ALL, 3, 1, 256);
     b->job.spec.view.reduce = WEFT_REDUCE_FAST; /* one row comes: the sum */
     check_slot(weft_exchange_reduce(&b->plan, job, 0, WEFT_SCOPE_ALL, true), 768, 768 + 256, 768 + 256 + 512);
-    check_travels(planned(b, &event, 0), WEFT_EXCHANGE_REDUCE_SCATTER, 3, 0, 256);
+    check_travels(planned(b, &instruction, 0), WEFT_EXCHANGE_REDUCE_SCATTER, 3, 0, 256);
     free(b);
 }
 END_TEST
 
 START_TEST(a_reduce_on_one_rank_moves_nothing) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
-    const weft_event event = event_of(WEFT_EVENT_REDUCE, 0, WEFT_SCOPE_RANK, 1);
+    const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_RANK, 1);
     weft_reduce_rows rows = weft_exchange_reduce(&b->plan, &b->job.spec, 0, WEFT_SCOPE_RANK, true);
     check_rows(rows, 1, 384, 384);
     check_slot(rows, 0, 0, 0);
-    check_stays(planned(b, &event, 1));
+    check_stays(planned(b, &instruction, 1));
     b->job.spec.view.reduce_dtype = WEFT_BF16; /* it is rounded there and back all the same */
     rows = weft_exchange_reduce(&b->plan, &b->job.spec, 0, WEFT_SCOPE_RANK, true);
     check_slot(rows, 768, 768, 768);
-    check_stays(planned(b, &event, 1));
+    check_stays(planned(b, &instruction, 1));
     free(b);
 }
 END_TEST
@@ -191,15 +191,15 @@ END_TEST
 /* Four ranks in shard groups of two; of four pieces of two cells each the third is half empty and the last empty. */
 START_TEST(two_hops_have_rows_of_a_shard_and_of_a_piece) {
     bench *b = bench_new(4, 2, WEFT_SHARDED, WEFT_SHARDED);
-    const weft_event first = event_of(WEFT_EVENT_REDUCE, 0, WEFT_SCOPE_NODE, 0);
-    const weft_event second = event_of(WEFT_EVENT_REDUCE, 0, WEFT_SCOPE_ACROSS, -1);
+    const weft_instruction first = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_NODE, 0);
+    const weft_instruction second = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_ACROSS, -1);
     weft_reduce_rows rows;
     b->job.spec.view.reduce_dtype = WEFT_BF16;
     check_rows(weft_exchange_reduce(&b->plan, &b->job.spec, 0, WEFT_SCOPE_NODE, true), 2, 256, 512);
     check_travels(planned(b, &first, 3), WEFT_EXCHANGE_ALL_TO_ALL, 2, 1, 512);
     rows = weft_exchange_reduce(&b->plan, &b->job.spec, 0, WEFT_SCOPE_ACROSS, false);
     check_rows(rows, 2, 128, 256);
-    ck_assert_int_eq(rows.dtype, WEFT_F32); /* sums of several leaves are never narrow */
+    ck_assert_int_eq(rows.dtype, WEFT_F32); /* sums of several micro-batches are never narrow */
     check_slot(rows, 0, 2 * 512, 2 * 512);
     check_travels(planned(b, &second, 1), WEFT_EXCHANGE_ALL_TO_ALL, 2, 0, 512);
     check_travels(planned(b, &second, 2), WEFT_EXCHANGE_ALL_TO_ALL, 2, 1, 512);
@@ -211,12 +211,12 @@ START_TEST(a_whole_sum_is_gathered_from_all_and_a_cut_one_between_groups) {
     bench *whole = bench_new(3, 3, WEFT_REPLICATED, WEFT_REPLICATED),
           *cut = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
     bench *groups = bench_new(4, 2, WEFT_SHARDED, WEFT_SHARDED);
-    weft_event event = event_of(WEFT_EVENT_GATHER, 0, 0, -1);
-    event.what = WEFT_WHAT_SUM;
-    check_travels(planned(whole, &event, 1), WEFT_EXCHANGE_ALL_GATHER, 3, 1, 512);
-    check_stays(planned(cut, &event, 1)); /* each rank keeps its piece */
-    check_travels(planned(groups, &event, 1), WEFT_EXCHANGE_ALL_GATHER, 2, 0, 512);
-    check_travels(planned(groups, &event, 3), WEFT_EXCHANGE_ALL_GATHER, 2, 1, 512);
+    weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1);
+    instruction.what = WEFT_PAYLOAD_SUM;
+    check_travels(planned(whole, &instruction, 1), WEFT_EXCHANGE_ALL_GATHER, 3, 1, 512);
+    check_stays(planned(cut, &instruction, 1)); /* each rank keeps its piece */
+    check_travels(planned(groups, &instruction, 1), WEFT_EXCHANGE_ALL_GATHER, 2, 0, 512);
+    check_travels(planned(groups, &instruction, 3), WEFT_EXCHANGE_ALL_GATHER, 2, 1, 512);
     free(whole);
     free(cut);
     free(groups);
@@ -227,12 +227,12 @@ END_TEST
 
 START_TEST(a_gather_brings_every_group_in_its_storage_type) {
     bench *b = bench_new(3, 3, WEFT_SHARDED, WEFT_SHARDED);
-    const weft_event event = event_of(WEFT_EVENT_GATHER, 0, 0, -1);
+    const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1);
     weft_sums_size_units(&b->plan, &b->job);
-    check_travels(planned(b, &event, 2), WEFT_EXCHANGE_ALL_GATHER, 3, 2, 128 * 4 + 64 * 2 + 64);
+    check_travels(planned(b, &instruction, 2), WEFT_EXCHANGE_ALL_GATHER, 3, 2, 128 * 4 + 64 * 2 + 64);
     b->plan.dtype = WEFT_BF16; /* the fp32 group is rounded, and its gain of 40 lies in the last shard */
     weft_sums_size_units(&b->plan, &b->job);
-    check_travels(planned(b, &event, 2), WEFT_EXCHANGE_ALL_GATHER, 3, 2, 128 * 2 + 40 * 4 + 64 * 2 + 64);
+    check_travels(planned(b, &instruction, 2), WEFT_EXCHANGE_ALL_GATHER, 3, 2, 128 * 2 + 40 * 4 + 64 * 2 + 64);
     ck_assert_int_eq(b->unit_sizes[0].gradient, 3 * 512);
     ck_assert_int_eq(b->unit_sizes[0].exchange[WEFT_SCOPE_ALL], 3 * 512);
     ck_assert_int_eq(b->unit_sizes[1].gradient, 3 * 3 * GRID * 4); /* seven cells in three pieces of three */
@@ -242,7 +242,8 @@ END_TEST
 
 START_TEST(what_every_rank_holds_is_not_gathered_but_refreshed) {
     bench *b = bench_new(4, 2, WEFT_REPLICATED, WEFT_SHARDED);
-    const weft_event gather = event_of(WEFT_EVENT_GATHER, 0, 0, -1), refresh = event_of(WEFT_EVENT_REFRESH, 0, 0, -1);
+    const weft_instruction gather = instruction_of(WEFT_INSTRUCTION_GATHER, 0, 0, -1),
+                           refresh = instruction_of(WEFT_INSTRUCTION_REFRESH, 0, 0, -1);
     weft_sums_size_units(&b->plan, &b->job);
     check_stays(planned(b, &gather, 1));
     ck_assert_int_eq(b->unit_sizes[0].gathered, 0);
@@ -255,9 +256,9 @@ END_TEST
 /* Nothing of a frozen unit has a sum, or gets stale. */
 START_TEST(a_frozen_unit_has_no_sum_to_move) {
     bench *b = bench_new(3, 3, WEFT_REPLICATED, WEFT_REPLICATED);
-    weft_event sum = event_of(WEFT_EVENT_GATHER, 1, 0, -1);
-    const weft_event refresh = event_of(WEFT_EVENT_REFRESH, 1, 0, -1);
-    sum.what = WEFT_WHAT_SUM;
+    weft_instruction sum = instruction_of(WEFT_INSTRUCTION_GATHER, 1, 0, -1);
+    const weft_instruction refresh = instruction_of(WEFT_INSTRUCTION_REFRESH, 1, 0, -1);
+    sum.what = WEFT_PAYLOAD_SUM;
     check_travels(planned(b, &sum, 0), WEFT_EXCHANGE_ALL_GATHER, 3, 0, 3 * GRID * 4);
     b->units[1].trained = -1;
     ck_assert_int_eq(weft_exchange_piece(&b->plan, &b->job.spec, 1), 0);
@@ -284,31 +285,31 @@ static bench *bench_with_owners(void) {
 
 START_TEST(an_owner_sends_its_update_to_who_has_a_copy) {
     bench *b = bench_with_owners();
-    const weft_event event = event_of(WEFT_EVENT_REFRESH, 0, 0, -1);
-    const weft_planned_exchange sent = planned(b, &event, 2), got = planned(b, &event, 0);
+    const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REFRESH, 0, 0, -1);
+    const weft_planned_exchange sent = planned(b, &instruction, 2), got = planned(b, &instruction, 0);
     check_travels(sent, WEFT_EXCHANGE_SEND, 2, 0, 5 * GRID * 4); /* what there is: nothing is cut */
     ck_assert_int_eq(sent.peer, 0);
     check_travels(got, WEFT_EXCHANGE_RECV, 2, 0, 5 * GRID * 4);
     ck_assert_int_eq(got.peer, 2);
-    check_stays(planned(b, &event, 1));
+    check_stays(planned(b, &instruction, 1));
     b->segments[1].owner = 2; /* nobody else reads it */
-    check_stays(planned(b, &event, 2));
+    check_stays(planned(b, &instruction, 2));
     free(b);
 }
 END_TEST
 
 START_TEST(messages_are_carries_and_parts_of_gradients) {
     bench *b = bench_with_owners();
-    weft_event event = event_of(WEFT_EVENT_SEND, -1, 0, 0);
-    event.segment = 1;
-    event.peer = 2;
+    weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_SEND, -1, 0, 0);
+    instruction.segment = 1;
+    instruction.peer = 2;
     weft_sums_size_units(&b->plan, &b->job);
-    check_travels(planned(b, &event, 0), WEFT_EXCHANGE_SEND, 2, 0, 1001);
-    event.kind = WEFT_EVENT_RECV;
-    event.segment = -1;
-    event.unit = 1;
-    check_travels(planned(b, &event, 0), WEFT_EXCHANGE_RECV, 2, 0, 7 * GRID * 4);
-    ck_assert_int_eq(planned(b, &event, 0).peer, 2);
+    check_travels(planned(b, &instruction, 0), WEFT_EXCHANGE_SEND, 2, 0, 1001);
+    instruction.kind = WEFT_INSTRUCTION_RECV;
+    instruction.segment = -1;
+    instruction.unit = 1;
+    check_travels(planned(b, &instruction, 0), WEFT_EXCHANGE_RECV, 2, 0, 7 * GRID * 4);
+    ck_assert_int_eq(planned(b, &instruction, 0).peer, 2);
     free(b);
 }
 END_TEST
@@ -323,18 +324,18 @@ static void check_pair(weft_planned_exchange a, weft_planned_exchange b, int32_t
     must(a.place >= 0 && a.place < a.ranks);
 }
 
-static void check_all_ranks(const bench *b, const weft_event *event) {
+static void check_all_ranks(const bench *b, const weft_instruction *instruction) {
     const int32_t world = b->plan.world;
     for (int32_t r = 0; r < world; r++)
         for (int32_t other = 0; other < r; other++)
-            check_pair(planned(b, event, r), planned(b, event, other), r, other);
+            check_pair(planned(b, instruction, r), planned(b, instruction, other), r, other);
 }
 
 static void check_reduces(const bench *b, int64_t piece) {
     for (int32_t scope = WEFT_SCOPE_RANK; scope <= WEFT_SCOPE_ACROSS; scope++) {
-        const bool is_leaf = scope != WEFT_SCOPE_ACROSS;
-        const weft_event reduce = event_of(WEFT_EVENT_REDUCE, 1, scope, is_leaf ? 0 : -1);
-        const weft_reduce_rows rows = weft_exchange_reduce(&b->plan, &b->job.spec, 1, scope, is_leaf);
+        const bool is_micro_batch = scope != WEFT_SCOPE_ACROSS;
+        const weft_instruction reduce = instruction_of(WEFT_INSTRUCTION_REDUCE, 1, scope, is_micro_batch ? 0 : -1);
+        const weft_reduce_rows rows = weft_exchange_reduce(&b->plan, &b->job.spec, 1, scope, is_micro_batch);
         must(rows.row * rows.ranks == rows.whole && rows.row % piece == 0);
         check_all_ranks(b, &reduce);
     }
@@ -343,7 +344,7 @@ static void check_reduces(const bench *b, int64_t piece) {
 /* The pieces cover the group, with less than a cell too many in each. */
 static void check_cut(int32_t world, int32_t group, int64_t cells) {
     bench *b = bench_new(world, group, WEFT_SHARDED, WEFT_SHARDED);
-    weft_event gather = event_of(WEFT_EVENT_GATHER, 1, 0, -1);
+    weft_instruction gather = instruction_of(WEFT_INSTRUCTION_GATHER, 1, 0, -1);
     int64_t piece = 0;
     b->groups[1].numel = cells * GRID;
     weft_sums_size_units(&b->plan, &b->job);
@@ -351,7 +352,7 @@ static void check_cut(int32_t world, int32_t group, int64_t cells) {
     must(piece % GRID == 0 && piece * world >= cells * GRID && (piece - GRID) * world < cells * GRID);
     check_reduces(b, piece);
     check_all_ranks(b, &gather);
-    gather.what = WEFT_WHAT_SUM;
+    gather.what = WEFT_PAYLOAD_SUM;
     check_all_ranks(b, &gather);
     free(b);
 }
@@ -413,17 +414,17 @@ END_TEST
 START_TEST(a_world_of_one_exchanges_nothing) {
     bench *b = bench_new(1, 1, WEFT_REPLICATED, WEFT_REPLICATED);
     weft_norm_exchange walk = {0};
-    const weft_event event = event_of(WEFT_EVENT_REDUCE, 0, WEFT_SCOPE_ALL, 0);
+    const weft_instruction instruction = instruction_of(WEFT_INSTRUCTION_REDUCE, 0, WEFT_SCOPE_ALL, 0);
     ck_assert(!weft_norm_exchange_next(&b->plan, &walk));
     ck_assert_int_eq(weft_norm_nodes(&b->plan), 0);
     ck_assert_int_eq(weft_norm_elements(&b->plan, 0), 12 * GRID);
-    check_stays(planned(b, &event, 0));
+    check_stays(planned(b, &instruction, 0));
     free(b);
 }
 END_TEST
 
 int main(void) {
-    Suite *suite = suite_create("exchanges of events");
+    Suite *suite = suite_create("exchanges of instructions");
     TCase *tests = tcase_create("all");
     tcase_add_test(tests, a_reduce_gives_whole_pieces);
     tcase_add_test(tests, a_reduce_on_one_rank_moves_nothing);

@@ -1,12 +1,12 @@
-/* The graphs of several leaf lengths: a segment reads the same parameters, in the same order, for each of them, or is
- * refused by its name. */
+/* The graphs of several micro-batch lengths: a segment reads the same parameters, in the same order, for each of
+ * them, or is refused by its name. */
 #include "graph_models.h"
 #include "program/graphs.h"
 #include "suite.h"
 
 #include <check.h>
 
-static int64_t long_from; /* leaves of so many places or more are treated otherwise */
+static int64_t long_from; /* micro-batches of so many places or more are treated otherwise */
 
 static weft_value forward(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     const weft_value none = {0};
@@ -41,7 +41,7 @@ START_TEST(what_is_read_may_not_depend_on_the_length) {
     long_from = 9; /* not the second, but the last */
     ck_assert_int_eq(make(&set, &err), WEFT_E_PLUGIN);
     ck_assert_ptr_nonnull(strstr(err.text, "the model reads other parameters in segment "));
-    ck_assert_ptr_nonnull(strstr(err.text, "for leaves of 9 places than for leaves of 3"));
+    ck_assert_ptr_nonnull(strstr(err.text, "for micro-batches of 9 places than for micro-batches of 3"));
 }
 END_TEST
 

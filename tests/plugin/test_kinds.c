@@ -19,7 +19,7 @@
 #include <weft/random.h>
 #include <weft/blocks.h>
 #include <weft/dynamic8.h>
-#include <weft/roof.h>
+#include <weft/roofline.h>
 #include <weft/team.h>
 #include <weft/transfer.h>
 #include <weft/emit.h>

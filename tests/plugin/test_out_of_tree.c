@@ -157,9 +157,9 @@ END_TEST
 
 /* --- a model trained with it --- */
 
-#define TRAINED   24   /* steps */
-#define LEAVES    2    /* of one row each; the batch has three, so the rows of a step change */
-#define UNDECIDED 1e-5 /* of the terms of a sum: nearer to zero, fp32 and fp64 may differ on its sign */
+#define TRAINED       24   /* steps */
+#define MICRO_BATCHES 2    /* of one row each; the batch has three, so the rows of a step change */
+#define UNDECIDED     1e-5 /* of the terms of a sum: nearer to zero, fp32 and fp64 may differ on its sign */
 
 typedef struct exact_run {
     const weft_engine *engine;
@@ -287,8 +287,8 @@ START_TEST(a_model_trained_with_it_equals_the_reference) {
     float *start = NULL;
     (void)snprintf(plugin, sizeof plugin, "optimizer.plugin=%s", by_cmake);
     golden_batch_open(&batch, trained[_i].model);
-    ck_assert_int_eq(batch.rows, LEAVES + 1);
-    golden_engine_open(&g, &batch, trained[_i].model, LEAVES, overrides, 4);
+    ck_assert_int_eq(batch.rows, MICRO_BATCHES + 1);
+    golden_engine_open(&g, &batch, trained[_i].model, MICRO_BATCHES, overrides, 4);
     ck_assert_str_eq(g.run->parts[WEFT_PART_OPTIMIZER].loaded->path, by_cmake);
     exact_open(&exact, g.engine, strstr(trained[_i].decay, "matrices") != NULL);
     start = region(g.engine, g.engine->parameters.ref);

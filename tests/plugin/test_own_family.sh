@@ -20,7 +20,7 @@ WEFT_GOLDEN=gpt2 WEFT_PLUGIN_PATH=$dir/family/build:$WEFT_BUILD/plugins "$WEFT_B
 if is_full && [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
     WEFT_GOLDEN=gpt2 WEFT_PLUGIN_PATH=$dir/family/build:$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins WEFT_TEST_DEVICE=cuda \
         WEFT_TEST_KEYS="share=yes workspace=1Mi" "$WEFT_BUILD/tests/test_train_golden" >log 2>&1 ||
-        failed "it does not give that on the CUDA double" log
+        failed "it does not give that on the CUDA emulator" log
 fi
 
 # What is saved is what was read, in its shapes and in its order, but for what was trained.

@@ -3,7 +3,7 @@
 #define WEFT_TESTS_PROGRAM_JOBS_H
 
 #include "plugin/services.h"
-#include "program/events.h"
+#include "program/instructions.h"
 
 #include <check.h>
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ typedef struct tiny_job {
 } tiny_job;
 
 typedef struct tiny_options {
-    int32_t mode, leaves;
+    int32_t mode, micro_batches;
     bool tied;       /* the last segment reads unit 0 as well */
     uint32_t frozen; /* mask of units */
     bool checkpointing;
@@ -89,7 +89,7 @@ static inline void tiny_make(tiny_job *job, const tiny_options *options) {
     view->mode = options->mode;
     view->world = view->ranks_per_node = options->world == 0 ? 1 : options->world;
     view->nodes = 1;
-    view->leaves = options->leaves;
+    view->micro_batches = options->micro_batches;
     view->reduce = options->reduce;
     view->n_units = TINY_UNITS;
     view->n_segments = TINY_SEGMENTS;
@@ -101,7 +101,7 @@ static inline void tiny_make(tiny_job *job, const tiny_options *options) {
     view->placement_stride = (uint32_t)sizeof(weft_placement);
     job->spec.segments = job->segments;
     job->spec.units = job->units;
-    job->spec.leaf_bytes = 200;
+    job->spec.micro_batch_bytes = 200;
     job->spec.step_work = 256;
     job->spec.activation_checkpointing = options->checkpointing;
     job->spec.prefetch = options->prefetch;
@@ -228,12 +228,14 @@ static inline weft_status team_check(const team *self, weft_coverage *coverage, 
     return weft_programs_check(coverage, (const weft_program *const *)self->programs, &self->job.spec, err);
 }
 
-/* Index of the event; -1: none. Operands that the kind does not speak of are -1. */
-static inline int32_t find_event(const weft_program *program, int32_t kind, int32_t segment, int32_t unit,
-                                 int32_t leaf) {
-    for (int32_t i = 0; i < program->n_events; i++) {
-        const weft_event *event = &program->events[i];
-        if (event->kind == kind && event->segment == segment && event->unit == unit && event->leaf == leaf) return i;
+/* Index of the instruction; -1: none. Operands that the kind does not speak of are -1. */
+static inline int32_t find_instruction(const weft_program *program, int32_t kind, int32_t segment, int32_t unit,
+                                       int32_t micro_batch) {
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        const weft_instruction *instruction = &program->instructions[i];
+        if (instruction->kind == kind && instruction->segment == segment && instruction->unit == unit &&
+            instruction->micro_batch == micro_batch)
+            return i;
     }
     return -1;
 }

@@ -13,7 +13,7 @@
 
 #include "jobs.h"
 
-enum { PLAY_E = 4, PLAY_LEAVES = 16, PLAY_EXCHANGES = 512, PLAY_EVENTS = 512 };
+enum { PLAY_E = 4, PLAY_MICRO_BATCHES = 16, PLAY_EXCHANGES = 512, PLAY_INSTRUCTIONS = 512 };
 
 static inline uint64_t hash2(uint64_t a, uint64_t b) {
     uint64_t x = a * 0x9E3779B97F4A7C15u + (b ^ 0x5851F42D4C957F2Du);
@@ -27,13 +27,13 @@ typedef struct elements {
     uint64_t e[PLAY_E];
 } elements;
 
-/* A sum that is being made: of the leaves [lo, hi) each. */
+/* A sum that is being made: of the micro-batches [lo, hi) each. */
 typedef struct partial {
     int32_t lo, hi;
     elements value;
 } partial;
 typedef struct running {
-    partial of[PLAY_LEAVES];
+    partial of[PLAY_MICRO_BATCHES];
     int32_t n;
 } running;
 
@@ -43,20 +43,20 @@ typedef struct played {
     elements parameters[JOB_MAX], gathered[JOB_MAX], total[JOB_MAX];
     running first[JOB_MAX], second[JOB_MAX];
     bool two[JOB_MAX], is_total[JOB_MAX]; /* a second hop was made; the sum was gathered */
-    uint64_t carry[JOB_MAX][PLAY_LEAVES], down[JOB_MAX][PLAY_LEAVES], tape[JOB_MAX][PLAY_LEAVES];
-    elements gradient[JOB_MAX][PLAY_LEAVES];
+    uint64_t carry[JOB_MAX][PLAY_MICRO_BATCHES], down[JOB_MAX][PLAY_MICRO_BATCHES], tape[JOB_MAX][PLAY_MICRO_BATCHES];
+    elements gradient[JOB_MAX][PLAY_MICRO_BATCHES];
     uint64_t count, norm, loss;
-    int32_t exchange[PLAY_EVENTS]; /* of each event; -1: none */
-    bool ended[PLAY_EVENTS];
+    int32_t exchange[PLAY_INSTRUCTIONS]; /* of each instruction; -1: none */
+    bool ended[PLAY_INSTRUCTIONS];
 } played;
 
 /* What ranks do together. */
 typedef struct exchange {
-    uint32_t members, started; /* ranks as bits */
-    int32_t turn;              /* among the exchanges of the same members */
-    int64_t transfer;          /* of a SEND and its RECV; -1 */
-    weft_event event;          /* of the first that started it */
-    int32_t leaf[TEAM_MAX];
+    uint32_t members, started;    /* ranks as bits */
+    int32_t turn;                 /* among the exchanges of the same members */
+    int64_t transfer;             /* of a SEND and its RECV; -1 */
+    weft_instruction instruction; /* of the first that started it */
+    int32_t micro_batch[TEAM_MAX];
     elements row[TEAM_MAX];
     uint64_t word[TEAM_MAX];
     elements rows[TEAM_MAX][JOB_MAX]; /* of NORM */
@@ -65,7 +65,7 @@ typedef struct exchange {
 typedef struct play {
     const team *team;
     const weft_job_spec *job;
-    int32_t world, leaves;
+    int32_t world, micro_batches;
     played ranks[TEAM_MAX];
     exchange *exchanges;
     int32_t n;
@@ -123,19 +123,19 @@ static inline uint32_t holders(const play *p, int32_t u) {
         if (weft_job_spec_reads(p->job, s, u)) out |= 1u << p->job->view.segments[s].owner;
     return out;
 }
-static inline uint32_t members_of(const play *p, const weft_event *event, int32_t rank) {
-    const int32_t u = event->unit;
+static inline uint32_t members_of(const play *p, const weft_instruction *instruction, int32_t rank) {
+    const int32_t u = instruction->unit;
     const uint32_t alone = 1u << rank, all = p->job->view.replicas == 1 ? alone : all_ranks(p);
-    if (event->kind == WEFT_EVENT_NORM) return all_ranks(p);
-    if (event->kind == WEFT_EVENT_REDUCE) {
-        if (event->scope == WEFT_SCOPE_RANK) return alone;
-        if (event->scope == WEFT_SCOPE_ALL || !cut(p, u)) return all;
-        return some_ranks(p, rank, placed(p, u)->group, event->scope == WEFT_SCOPE_ACROSS);
+    if (instruction->kind == WEFT_INSTRUCTION_NORM) return all_ranks(p);
+    if (instruction->kind == WEFT_INSTRUCTION_REDUCE) {
+        if (instruction->scope == WEFT_SCOPE_RANK) return alone;
+        if (instruction->scope == WEFT_SCOPE_ALL || !cut(p, u)) return all;
+        return some_ranks(p, rank, placed(p, u)->group, instruction->scope == WEFT_SCOPE_ACROSS);
     }
-    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_SUM)
+    if (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_SUM)
         return placed(p, u)->gradients == WEFT_SHARDED ? some_ranks(p, rank, placed(p, u)->group, true) : all;
     if (cut(p, u)) return some_ranks(p, rank, placed(p, u)->group, false);
-    if (event->kind == WEFT_EVENT_REFRESH && placed(p, u)->parameters == WEFT_OWNED && p->world > 1)
+    if (instruction->kind == WEFT_INSTRUCTION_REFRESH && placed(p, u)->parameters == WEFT_OWNED && p->world > 1)
         return holders(p, u);
     return alone;
 }
@@ -162,7 +162,7 @@ static inline void settle(running *sum, int32_t lo, int32_t hi) {
 
 static inline void add_term(play *p, running *sum, partial term) {
     const int32_t reduce = p->job->view.reduce;
-    if (sum->n == PLAY_LEAVES) {
+    if (sum->n == PLAY_MICRO_BATCHES) {
         p->torn++;
         return;
     }
@@ -172,7 +172,7 @@ static inline void add_term(play *p, running *sum, partial term) {
         return;
     }
     sum->of[sum->n++] = term;
-    if (reduce == WEFT_REDUCE_TREE) settle(sum, 0, p->leaves);
+    if (reduce == WEFT_REDUCE_TREE) settle(sum, 0, p->micro_batches);
 }
 
 /* What is left unjoined is added as it lies. */
@@ -227,7 +227,7 @@ static inline void play_forward(play *p, int32_t rank, int32_t s, int32_t m) {
     self->carry[s][m] = hash2(1, in);
     self->tape[s][m] = hash2(2, in);
     if (s == p->job->view.n_segments - 1)
-        self->loss += hash2(in, (uint64_t)m); /* whoever reports it adds up in leaf order */
+        self->loss += hash2(in, (uint64_t)m); /* whoever reports it adds up in micro-batch order */
 }
 
 static inline void play_backward(play *p, int32_t rank, int32_t s, int32_t m) {
@@ -263,20 +263,20 @@ static inline void play_step(play *p, int32_t rank) {
 
 /* ---- exchanges ---- */
 
-static inline int64_t transfer_of(const weft_event *event) {
-    const int64_t of = event->unit >= 0 ? event->unit : event->segment;
-    return ((int64_t)event->what * JOB_MAX + of) * PLAY_LEAVES + event->leaf;
+static inline int64_t transfer_of(const weft_instruction *instruction) {
+    const int64_t of = instruction->unit >= 0 ? instruction->unit : instruction->segment;
+    return ((int64_t)instruction->what * JOB_MAX + of) * PLAY_MICRO_BATCHES + instruction->micro_batch;
 }
 
-static inline exchange *find_exchange(play *p, const weft_event *event, int32_t rank) {
-    const bool pair = event->peer >= 0;
-    const uint32_t members = pair ? 1u << rank | 1u << event->peer : members_of(p, event, rank);
+static inline exchange *find_exchange(play *p, const weft_instruction *instruction, int32_t rank) {
+    const bool pair = instruction->peer >= 0;
+    const uint32_t members = pair ? 1u << rank | 1u << instruction->peer : members_of(p, instruction, rank);
     const int32_t turn = pair ? -1 : p->turns[rank][members]++;
     exchange *out = NULL;
     for (int32_t i = 0; i < p->n; i++) {
         exchange *x = &p->exchanges[i];
         if (x->members != members || x->turn != turn) continue;
-        if (pair && x->transfer != transfer_of(event)) continue;
+        if (pair && x->transfer != transfer_of(instruction)) continue;
         return x;
     }
     ck_assert_int_lt(p->n, PLAY_EXCHANGES);
@@ -284,35 +284,35 @@ static inline exchange *find_exchange(play *p, const weft_event *event, int32_t 
     memset(out, 0, sizeof *out);
     out->members = members;
     out->turn = turn;
-    out->transfer = pair ? transfer_of(event) : -1;
-    out->event = *event;
+    out->transfer = pair ? transfer_of(instruction) : -1;
+    out->instruction = *instruction;
     return out;
 }
 
 /* What the rank gives, as it is now. */
-static inline void give(play *p, exchange *x, const weft_event *event, int32_t rank) {
+static inline void give(play *p, exchange *x, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
-    const int32_t u = event->unit, m = event->leaf;
+    const int32_t u = instruction->unit, m = instruction->micro_batch;
     partial sum;
-    x->leaf[rank] = m;
-    switch (event->kind) {
-    case WEFT_EVENT_GATHER:
-        x->row[rank] = event->what == WEFT_WHAT_SUM ? sum_of(p, rank, u) : self->parameters[u];
+    x->micro_batch[rank] = m;
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_GATHER:
+        x->row[rank] = instruction->what == WEFT_PAYLOAD_SUM ? sum_of(p, rank, u) : self->parameters[u];
         break;
-    case WEFT_EVENT_REFRESH: x->row[rank] = self->parameters[u]; break;
-    case WEFT_EVENT_REDUCE:
+    case WEFT_INSTRUCTION_REFRESH: x->row[rank] = self->parameters[u]; break;
+    case WEFT_INSTRUCTION_REDUCE:
         sum = m >= 0 ? (partial){m, m + 1, self->gradient[u][m]} : finished(p, &self->first[u]);
         x->row[rank] = sum.value;
-        x->leaf[rank] = sum.lo;
+        x->micro_batch[rank] = sum.lo;
         x->word[rank] = (uint64_t)sum.hi;
         break;
-    case WEFT_EVENT_SEND:
-        if (event->what == WEFT_WHAT_LEAF_GRADIENT) x->row[rank] = self->gradient[u][m];
+    case WEFT_INSTRUCTION_SEND:
+        if (instruction->what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT) x->row[rank] = self->gradient[u][m];
         else
-            x->word[rank] = event->what == WEFT_WHAT_CARRY ? self->carry[event->segment][m]
-                                                           : self->down[event->segment][m];
+            x->word[rank] = instruction->what == WEFT_PAYLOAD_CARRY ? self->carry[instruction->segment][m]
+                                                                    : self->down[instruction->segment][m];
         break;
-    case WEFT_EVENT_NORM:
+    case WEFT_INSTRUCTION_NORM:
         for (int32_t v = 0; v < p->job->view.n_units; v++)
             if (weft_job_spec_trains(p->job, v)) x->rows[rank][v] = sum_of(p, rank, v);
         break;
@@ -321,38 +321,41 @@ static inline void give(play *p, exchange *x, const weft_event *event, int32_t r
 }
 
 /* What the rank will get is nonsense from the start on. */
-static inline void spoil(play *p, const weft_event *event, int32_t rank) {
+static inline void spoil(play *p, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
-    const int32_t u = event->unit;
+    const int32_t u = instruction->unit;
     const elements bad = nonsenses(p);
-    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_PARAMETERS) self->gathered[u] = bad;
-    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_SUM) self->total[u] = bad;
-    if (event->kind == WEFT_EVENT_RECV) {
-        if (event->what == WEFT_WHAT_CARRY) self->carry[event->segment][event->leaf] = bad.e[0];
-        else if (event->what == WEFT_WHAT_CARRY_GRADIENT) self->down[event->segment][event->leaf] = bad.e[0];
-        else self->gradient[u][event->leaf] = bad;
+    if (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS)
+        self->gathered[u] = bad;
+    if (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_SUM) self->total[u] = bad;
+    if (instruction->kind == WEFT_INSTRUCTION_RECV) {
+        if (instruction->what == WEFT_PAYLOAD_CARRY)
+            self->carry[instruction->segment][instruction->micro_batch] = bad.e[0];
+        else if (instruction->what == WEFT_PAYLOAD_CARRY_GRADIENT)
+            self->down[instruction->segment][instruction->micro_batch] = bad.e[0];
+        else self->gradient[u][instruction->micro_batch] = bad;
     }
 }
 
 static inline void start_exchange(play *p, int32_t rank, int32_t i) {
-    const weft_event *event = &p->team->programs[rank]->events[i];
-    exchange *x = find_exchange(p, event, rank);
-    const bool same = x->event.kind == event->kind && x->event.unit == event->unit && x->event.what == event->what &&
-                      x->event.scope == event->scope;
+    const weft_instruction *instruction = &p->team->programs[rank]->instructions[i];
+    exchange *x = find_exchange(p, instruction, rank);
+    const bool same = x->instruction.kind == instruction->kind && x->instruction.unit == instruction->unit &&
+                      x->instruction.what == instruction->what && x->instruction.scope == instruction->scope;
     p->ranks[rank].exchange[i] = (int32_t)(x - p->exchanges);
-    if ((x->started >> rank & 1) != 0 || (event->peer < 0 && !same)) p->torn++;
+    if ((x->started >> rank & 1) != 0 || (instruction->peer < 0 && !same)) p->torn++;
     x->started |= 1u << rank;
-    give(p, x, event, rank);
-    spoil(p, event, rank);
+    give(p, x, instruction, rank);
+    spoil(p, instruction, rank);
 }
 
 /* What it read is what it was when it started. */
-static inline void verify(play *p, exchange *x, const weft_event *event, int32_t rank) {
+static inline void verify(play *p, exchange *x, const weft_instruction *instruction, int32_t rank) {
     exchange *again = malloc(sizeof *again);
     const uint64_t before = p->nonsense;
     ck_assert_ptr_nonnull(again);
     *again = *x;
-    give(p, again, event, rank);
+    give(p, again, instruction, rank);
     if (p->nonsense == before &&
         (memcmp(&again->row[rank], &x->row[rank], sizeof x->row[rank]) != 0 || again->word[rank] != x->word[rank]))
         p->torn++;
@@ -362,29 +365,29 @@ static inline void verify(play *p, exchange *x, const weft_event *event, int32_t
 
 /* ---- what an exchange brings ---- */
 
-static inline void take_reduce(play *p, const exchange *x, const weft_event *event, int32_t rank) {
+static inline void take_reduce(play *p, const exchange *x, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
-    const int32_t u = event->unit;
-    const bool direct = event->scope == WEFT_SCOPE_ALL || event->scope == WEFT_SCOPE_ACROSS;
+    const int32_t u = instruction->unit;
+    const bool direct = instruction->scope == WEFT_SCOPE_ALL || instruction->scope == WEFT_SCOPE_ACROSS;
     running *into = direct ? &self->second[u] : &self->first[u];
     uint32_t left = x->members;
     if (direct) self->two[u] = true;
     while (left != 0) {
         int32_t next = -1;
         for (int32_t r = 0; r < p->world; r++)
-            if ((left >> r & 1) != 0 && (next < 0 || x->leaf[r] < x->leaf[next])) next = r;
+            if ((left >> r & 1) != 0 && (next < 0 || x->micro_batch[r] < x->micro_batch[next])) next = r;
         left &= ~(1u << next);
-        partial term = {x->leaf[next], (int32_t)x->word[next], x->row[next]};
+        partial term = {x->micro_batch[next], (int32_t)x->word[next], x->row[next]};
         for (int e = 0; e < PLAY_E; e++) {
             const bool mine =
-                event->scope == WEFT_SCOPE_RANK
+                instruction->scope == WEFT_SCOPE_RANK
                     ? true
-                    : (event->scope == WEFT_SCOPE_NODE ? has(p, u, WEFT_SHARDED, rank, e) : sums(p, u, rank, e));
+                    : (instruction->scope == WEFT_SCOPE_NODE ? has(p, u, WEFT_SHARDED, rank, e) : sums(p, u, rank, e));
             term.value.e[e] = mine ? made(p, term.value.e[e]) : nonsense(p);
         }
         add_term(p, into, term);
     }
-    if (event->leaf >= 0) memset(&self->gradient[u][event->leaf], 0, sizeof(elements));
+    if (instruction->micro_batch >= 0) memset(&self->gradient[u][instruction->micro_batch], 0, sizeof(elements));
     else self->first[u].n = 0;
 }
 
@@ -399,31 +402,31 @@ static inline uint64_t pick(play *p, const exchange *x, int32_t u, int32_t holdi
     return made(p, out);
 }
 
-static inline void take_gather(play *p, const exchange *x, const weft_event *event, int32_t rank) {
+static inline void take_gather(play *p, const exchange *x, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
-    const int32_t u = event->unit;
+    const int32_t u = instruction->unit;
     for (int e = 0; e < PLAY_E; e++) {
-        if (event->kind == WEFT_EVENT_REFRESH) {
+        if (instruction->kind == WEFT_INSTRUCTION_REFRESH) {
             self->parameters[u].e[e] = pick(p, x, u, placed(p, u)->optimizer, false, e);
-        } else if (event->what == WEFT_WHAT_PARAMETERS) {
+        } else if (instruction->what == WEFT_PAYLOAD_PARAMETERS) {
             self->gathered[u].e[e] = pick(p, x, u, WEFT_SHARDED, false, e);
         } else if (has(p, u, placed(p, u)->gradients, rank, e)) {
             self->total[u].e[e] = pick(p, x, u, 0, true, e);
         }
     }
-    if (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_SUM) self->is_total[u] = true;
+    if (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_SUM) self->is_total[u] = true;
 }
 
-static inline void take_transfer(play *p, const exchange *x, const weft_event *event, int32_t rank) {
+static inline void take_transfer(play *p, const exchange *x, const weft_instruction *instruction, int32_t rank) {
     played *self = &p->ranks[rank];
-    if (event->what == WEFT_WHAT_LEAF_GRADIENT) {
-        self->gradient[event->unit][event->leaf] = x->row[event->peer];
+    if (instruction->what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT) {
+        self->gradient[instruction->unit][instruction->micro_batch] = x->row[instruction->peer];
         for (int e = 0; e < PLAY_E; e++)
-            self->gradient[event->unit][event->leaf].e[e] = made(p, x->row[event->peer].e[e]);
-    } else if (event->what == WEFT_WHAT_CARRY) {
-        self->carry[event->segment][event->leaf] = made(p, x->word[event->peer]);
+            self->gradient[instruction->unit][instruction->micro_batch].e[e] = made(p, x->row[instruction->peer].e[e]);
+    } else if (instruction->what == WEFT_PAYLOAD_CARRY) {
+        self->carry[instruction->segment][instruction->micro_batch] = made(p, x->word[instruction->peer]);
     } else {
-        self->down[event->segment][event->leaf] = made(p, x->word[event->peer]);
+        self->down[instruction->segment][instruction->micro_batch] = made(p, x->word[instruction->peer]);
     }
 }
 
@@ -436,27 +439,28 @@ static inline void take_norm(play *p, const exchange *x, int32_t rank) {
     p->ranks[rank].norm = norm;
 }
 
-static inline void end_event(play *p, int32_t rank, int32_t i) {
-    const weft_event *event = &p->team->programs[rank]->events[i];
+static inline void end_instruction(play *p, int32_t rank, int32_t i) {
+    const weft_instruction *instruction = &p->team->programs[rank]->instructions[i];
     exchange *x = &p->exchanges[p->ranks[rank].exchange[i]];
     if (p->ranks[rank].ended[i]) p->torn++;
     p->ranks[rank].ended[i] = true;
-    verify(p, x, event, rank);
-    switch (event->kind) {
-    case WEFT_EVENT_REDUCE: take_reduce(p, x, event, rank); break;
-    case WEFT_EVENT_GATHER:
-    case WEFT_EVENT_REFRESH: take_gather(p, x, event, rank); break;
-    case WEFT_EVENT_RECV: take_transfer(p, x, event, rank); break;
-    case WEFT_EVENT_NORM: take_norm(p, x, rank); break;
+    verify(p, x, instruction, rank);
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_REDUCE: take_reduce(p, x, instruction, rank); break;
+    case WEFT_INSTRUCTION_GATHER:
+    case WEFT_INSTRUCTION_REFRESH: take_gather(p, x, instruction, rank); break;
+    case WEFT_INSTRUCTION_RECV: take_transfer(p, x, instruction, rank); break;
+    case WEFT_INSTRUCTION_NORM: take_norm(p, x, rank); break;
     default: break;
     }
 }
 
 /* ---- running ---- */
 
-static inline bool travels(const weft_event *event) {
-    return event->kind == WEFT_EVENT_GATHER || event->kind == WEFT_EVENT_REDUCE || event->kind == WEFT_EVENT_SEND ||
-           event->kind == WEFT_EVENT_RECV || event->kind == WEFT_EVENT_REFRESH || event->kind == WEFT_EVENT_NORM;
+static inline bool travels(const weft_instruction *instruction) {
+    return instruction->kind == WEFT_INSTRUCTION_GATHER || instruction->kind == WEFT_INSTRUCTION_REDUCE ||
+           instruction->kind == WEFT_INSTRUCTION_SEND || instruction->kind == WEFT_INSTRUCTION_RECV ||
+           instruction->kind == WEFT_INSTRUCTION_REFRESH || instruction->kind == WEFT_INSTRUCTION_NORM;
 }
 
 static inline bool may_end(const play *p, int32_t rank, int32_t i) {
@@ -464,62 +468,65 @@ static inline bool may_end(const play *p, int32_t rank, int32_t i) {
     return x->started == x->members;
 }
 
-/* An event and all that its queue holds before it may end. */
+/* An instruction and all that its queue holds before it may end. */
 static inline bool may_end_in_order(const play *p, int32_t rank, int32_t i) {
-    const weft_event *events = p->team->programs[rank]->events;
+    const weft_instruction *instructions = p->team->programs[rank]->instructions;
     for (int32_t k = 0; k <= i; k++)
-        if (travels(&events[k]) && events[k].queue == events[i].queue && !may_end(p, rank, k)) return false;
+        if (travels(&instructions[k]) && instructions[k].queue == instructions[i].queue && !may_end(p, rank, k))
+            return false;
     return true;
 }
 
-static inline bool of_parameters(const weft_event *event) {
-    return event->kind == WEFT_EVENT_RELEASE || event->kind == WEFT_EVENT_REFRESH ||
-           (event->kind == WEFT_EVENT_GATHER && event->what == WEFT_WHAT_PARAMETERS);
+static inline bool of_parameters(const weft_instruction *instruction) {
+    return instruction->kind == WEFT_INSTRUCTION_RELEASE || instruction->kind == WEFT_INSTRUCTION_REFRESH ||
+           (instruction->kind == WEFT_INSTRUCTION_GATHER && instruction->what == WEFT_PAYLOAD_PARAMETERS);
 }
 
 /* Two that touch one unit's parameters, or its sum. */
-static inline bool clash(const weft_event *a, const weft_event *b) {
+static inline bool clash(const weft_instruction *a, const weft_instruction *b) {
     if (a->peer >= 0 || b->peer >= 0 || a->unit < 0 || a->unit != b->unit) return false;
     return of_parameters(a) == of_parameters(b);
 }
 
 /* Sums that are under way must not be touched by an exchange of the same unit, by NORM or by STEP. */
 static inline void watch(play *p, int32_t rank, int32_t i) {
-    const weft_event *events = p->team->programs[rank]->events, *event = &events[i];
+    const weft_instruction *instructions = p->team->programs[rank]->instructions, *instruction = &instructions[i];
     for (int32_t k = 0; k < i; k++) {
-        const bool open = travels(&events[k]) && events[k].queue > 0 && !p->ranks[rank].ended[k];
-        const bool sum = events[k].kind == WEFT_EVENT_REDUCE ||
-                         (events[k].kind == WEFT_EVENT_GATHER && events[k].what == WEFT_WHAT_SUM);
+        const bool open = travels(&instructions[k]) && instructions[k].queue > 0 && !p->ranks[rank].ended[k];
+        const bool sum = instructions[k].kind == WEFT_INSTRUCTION_REDUCE ||
+                         (instructions[k].kind == WEFT_INSTRUCTION_GATHER && instructions[k].what == WEFT_PAYLOAD_SUM);
         if (!open) continue;
-        if (travels(event) && clash(&events[k], event)) p->torn++;
-        if (sum && (event->kind == WEFT_EVENT_NORM || event->kind == WEFT_EVENT_STEP)) p->torn++;
-        if (event->kind == WEFT_EVENT_RELEASE && clash(&events[k], event)) p->torn++;
+        if (travels(instruction) && clash(&instructions[k], instruction)) p->torn++;
+        if (sum && (instruction->kind == WEFT_INSTRUCTION_NORM || instruction->kind == WEFT_INSTRUCTION_STEP))
+            p->torn++;
+        if (instruction->kind == WEFT_INSTRUCTION_RELEASE && clash(&instructions[k], instruction)) p->torn++;
     }
 }
 
 /* False: it stands before something that cannot end yet. */
-static inline bool play_event(play *p, int32_t rank) {
+static inline bool play_instruction(play *p, int32_t rank) {
     played *self = &p->ranks[rank];
-    const weft_event *event = &p->team->programs[rank]->events[self->at];
+    const weft_instruction *instruction = &p->team->programs[rank]->instructions[self->at];
     if (!self->started) watch(p, rank, self->at);
-    if (travels(event) && !self->started) start_exchange(p, rank, self->at);
+    if (travels(instruction) && !self->started) start_exchange(p, rank, self->at);
     self->started = true;
-    if (travels(event) && event->queue == 0) {
+    if (travels(instruction) && instruction->queue == 0) {
         if (!may_end(p, rank, self->at)) return false;
-        end_event(p, rank, self->at);
+        end_instruction(p, rank, self->at);
     }
-    switch (event->kind) {
-    case WEFT_EVENT_COUNT: self->count = 99; break;
-    case WEFT_EVENT_FORWARD: play_forward(p, rank, event->segment, event->leaf); break;
-    case WEFT_EVENT_RECOMPUTE:
-        self->tape[event->segment][event->leaf] = hash2(2, inputs(p, rank, event->segment, event->leaf));
+    switch (instruction->kind) {
+    case WEFT_INSTRUCTION_COUNT: self->count = 99; break;
+    case WEFT_INSTRUCTION_FORWARD: play_forward(p, rank, instruction->segment, instruction->micro_batch); break;
+    case WEFT_INSTRUCTION_RECOMPUTE:
+        self->tape[instruction->segment][instruction->micro_batch] =
+            hash2(2, inputs(p, rank, instruction->segment, instruction->micro_batch));
         break;
-    case WEFT_EVENT_BACKWARD: play_backward(p, rank, event->segment, event->leaf); break;
-    case WEFT_EVENT_RELEASE: memset(&self->gathered[event->unit], 0, sizeof(elements)); break;
-    case WEFT_EVENT_STEP: play_step(p, rank); break;
-    case WEFT_EVENT_WAIT:
-        if (!may_end_in_order(p, rank, event->waits)) return false;
-        end_event(p, rank, event->waits);
+    case WEFT_INSTRUCTION_BACKWARD: play_backward(p, rank, instruction->segment, instruction->micro_batch); break;
+    case WEFT_INSTRUCTION_RELEASE: memset(&self->gathered[instruction->unit], 0, sizeof(elements)); break;
+    case WEFT_INSTRUCTION_STEP: play_step(p, rank); break;
+    case WEFT_INSTRUCTION_WAIT:
+        if (!may_end_in_order(p, rank, instruction->waits)) return false;
+        end_instruction(p, rank, instruction->waits);
         break;
     default: break;
     }
@@ -533,12 +540,12 @@ static inline void play_begin(play *p, const team *of) {
     p->team = of;
     p->job = &of->job.spec;
     p->world = of->world;
-    p->leaves = weft_job_spec_leaves(p->job);
+    p->micro_batches = weft_job_spec_micro_batches(p->job);
     p->exchanges = malloc(PLAY_EXCHANGES * sizeof *p->exchanges);
     ck_assert_ptr_nonnull(p->exchanges);
     for (int32_t r = 0; r < p->world; r++) {
-        ck_assert_int_le(of->programs[r]->n_events, PLAY_EVENTS);
-        for (int32_t i = 0; i < PLAY_EVENTS; i++) p->ranks[r].exchange[i] = -1;
+        ck_assert_int_le(of->programs[r]->n_instructions, PLAY_INSTRUCTIONS);
+        for (int32_t i = 0; i < PLAY_INSTRUCTIONS; i++) p->ranks[r].exchange[i] = -1;
         for (int32_t u = 0; u < p->job->view.n_units; u++)
             for (int e = 0; e < PLAY_E; e++) {
                 const int32_t holding = placed(p, u)->parameters;
@@ -581,10 +588,10 @@ static inline outcome play_team(const team *of) {
     while (moved) {
         moved = false;
         for (int32_t r = 0; r < p.world; r++)
-            while (p.ranks[r].at < of->programs[r]->n_events && play_event(&p, r)) moved = true;
+            while (p.ranks[r].at < of->programs[r]->n_instructions && play_instruction(&p, r)) moved = true;
     }
     for (int32_t r = 0; r < p.world; r++) {
-        if (p.ranks[r].at < of->programs[r]->n_events) out.stuck = true;
+        if (p.ranks[r].at < of->programs[r]->n_instructions) out.stuck = true;
         out.hash = hash2(hash2(out.hash, p.ranks[r].norm), p.ranks[r].loss);
     }
     out.parameters = parameters_of_all(&p);

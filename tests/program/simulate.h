@@ -16,7 +16,7 @@ typedef struct simulation {
     uint64_t *cells; /* the arena */
     uint64_t count, norm;
     uint64_t parameters[JOB_MAX], sums[JOB_MAX], losses[JOB_MAX];
-    uint64_t direct[JOB_MAX]; /* leaf gradients without storage of their own */
+    uint64_t direct[JOB_MAX]; /* micro-batch gradients without storage of their own */
     int32_t torn;             /* slots whose cells disagreed when they were read */
 } simulation;
 
@@ -65,76 +65,80 @@ static inline uint64_t parameters_of(const simulation *sim, int32_t segment) {
     return value;
 }
 
-/* What goes into the segment: leaf, carry (where this event reads it), parameters. */
-static inline uint64_t segment_inputs(simulation *sim, const weft_event *event, const weft_event_slots *slots) {
-    const bool reads = event->kind != WEFT_EVENT_BACKWARD || sim->job->segments[event->segment].backward_reads_carry;
-    uint64_t value = mix((uint64_t)event->segment, read_slot(sim, slots->leaf));
-    if (event->segment > 0 && reads) value = mix(value, read_slot(sim, slots->carry_in));
-    return mix(value, parameters_of(sim, event->segment));
+/* What goes into the segment: micro-batch, carry (where this instruction reads it), parameters. */
+static inline uint64_t segment_inputs(simulation *sim, const weft_instruction *instruction,
+                                      const weft_instruction_slots *slots) {
+    const bool reads = instruction->kind != WEFT_INSTRUCTION_BACKWARD ||
+                       sim->job->segments[instruction->segment].backward_reads_carry;
+    uint64_t value = mix((uint64_t)instruction->segment, read_slot(sim, slots->micro_batch));
+    if (instruction->segment > 0 && reads) value = mix(value, read_slot(sim, slots->carry_in));
+    return mix(value, parameters_of(sim, instruction->segment));
 }
 
-/* Work lives beside all else that the event touches: it must neither harm nor be harmed. */
-static inline void use_work(simulation *sim, const weft_event_slots *slots) {
+/* Work lives beside all else that the instruction touches: it must neither harm nor be harmed. */
+static inline void use_work(simulation *sim, const weft_instruction_slots *slots) {
     write_slot(sim, slots->work, 4242);
 }
-static inline void verify_work(simulation *sim, const weft_event_slots *slots) {
+static inline void verify_work(simulation *sim, const weft_instruction_slots *slots) {
     if (slots->work >= 0 && read_slot(sim, slots->work) != 4242) sim->torn++;
 }
 
-static inline weft_status sim_count(void *context, const weft_event *event, const weft_event_slots *slots,
-                                    weft_error *err) {
-    (void)event, (void)slots, (void)err;
+static inline weft_status sim_count(void *context, const weft_instruction *instruction,
+                                    const weft_instruction_slots *slots, weft_error *err) {
+    (void)instruction, (void)slots, (void)err;
     ((simulation *)context)->count = 99;
     return WEFT_OK;
 }
 
-static inline weft_status sim_forward(void *context, const weft_event *event, const weft_event_slots *slots,
-                                      weft_error *err) {
+static inline weft_status sim_forward(void *context, const weft_instruction *instruction,
+                                      const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
     uint64_t in = 0;
     (void)err;
-    if (event->segment == 0) write_slot(sim, slots->leaf, mix(5, (uint64_t)event->leaf));
-    in = segment_inputs(sim, event, slots);
+    if (instruction->segment == 0) write_slot(sim, slots->micro_batch, mix(5, (uint64_t)instruction->micro_batch));
+    in = segment_inputs(sim, instruction, slots);
     use_work(sim, slots);
     write_slot(sim, slots->carry_out, mix(1, in));
     write_slot(sim, slots->tape, mix(2, in));
-    if (sim->job->view.mode != WEFT_MODE_TRAIN && event->segment == sim->job->view.n_segments - 1)
-        sim->losses[event->leaf] = mix(sim->losses[event->leaf], in);
+    if (sim->job->view.mode != WEFT_MODE_TRAIN && instruction->segment == sim->job->view.n_segments - 1)
+        sim->losses[instruction->micro_batch] = mix(sim->losses[instruction->micro_batch], in);
     verify_work(sim, slots);
-    if (segment_inputs(sim, event, slots) != in) sim->torn++;
+    if (segment_inputs(sim, instruction, slots) != in) sim->torn++;
     return WEFT_OK;
 }
 
-static inline weft_status sim_recompute(void *context, const weft_event *event, const weft_event_slots *slots,
-                                        weft_error *err) {
+static inline weft_status sim_recompute(void *context, const weft_instruction *instruction,
+                                        const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
-    const uint64_t in = segment_inputs(sim, event, slots);
+    const uint64_t in = segment_inputs(sim, instruction, slots);
     (void)err;
     use_work(sim, slots);
     write_slot(sim, slots->tape, mix(2, in));
     verify_work(sim, slots);
-    if (segment_inputs(sim, event, slots) != in) sim->torn++;
+    if (segment_inputs(sim, instruction, slots) != in) sim->torn++;
     return WEFT_OK;
 }
 
-/* True if a BACKWARD above has already written the unit's leaf gradient: fixed by the job, not by the program. */
+/* True if a BACKWARD above has already written the unit's micro-batch gradient: fixed by the job, not by the
+ * program. */
 static inline bool adds(const weft_job_spec *job, int32_t segment, int32_t unit) {
     for (int32_t s = segment + 1; s < job->view.n_segments; s++)
         if (job->segments[s].has_backward && weft_job_spec_reads(job, s, unit)) return true;
     return false;
 }
 
-static inline uint64_t backward_inputs(simulation *sim, const weft_event *event, const weft_event_slots *slots) {
-    uint64_t value = mix(segment_inputs(sim, event, slots), read_slot(sim, slots->tape));
-    if (event->segment < sim->job->view.n_segments - 1) return mix(value, read_slot(sim, slots->d_carry_out));
+static inline uint64_t backward_inputs(simulation *sim, const weft_instruction *instruction,
+                                       const weft_instruction_slots *slots) {
+    uint64_t value = mix(segment_inputs(sim, instruction, slots), read_slot(sim, slots->tape));
+    if (instruction->segment < sim->job->view.n_segments - 1) return mix(value, read_slot(sim, slots->d_carry_out));
     return mix(value, sim->count);
 }
 
-static inline weft_status sim_backward(void *context, const weft_event *event, const weft_event_slots *slots,
-                                       weft_error *err) {
+static inline weft_status sim_backward(void *context, const weft_instruction *instruction,
+                                       const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
-    const weft_segment_view *view = &sim->job->view.segments[event->segment];
-    const uint64_t in = backward_inputs(sim, event, slots);
+    const weft_segment_view *view = &sim->job->view.segments[instruction->segment];
+    const uint64_t in = backward_inputs(sim, instruction, slots);
     (void)err;
     use_work(sim, slots);
     write_slot(sim, slots->d_carry_in, mix(3, in));
@@ -143,30 +147,32 @@ static inline weft_status sim_backward(void *context, const weft_event *event, c
         const uint64_t part = mix(mix(4, (uint64_t)u), in);
         if (!weft_job_spec_trains(sim->job, u)) continue;
         write_slot(sim, slots->gradients[u],
-                   adds(sim->job, event->segment, u) ? mix(read_slot(sim, slots->gradients[u]), part) : part);
+                   adds(sim->job, instruction->segment, u) ? mix(read_slot(sim, slots->gradients[u]), part) : part);
     }
-    if (event->segment == sim->job->view.n_segments - 1) sim->losses[event->leaf] = mix(sim->losses[event->leaf], in);
+    if (instruction->segment == sim->job->view.n_segments - 1)
+        sim->losses[instruction->micro_batch] = mix(sim->losses[instruction->micro_batch], in);
     verify_work(sim, slots);
-    if (backward_inputs(sim, event, slots) != in) sim->torn++;
+    if (backward_inputs(sim, instruction, slots) != in) sim->torn++;
     return WEFT_OK;
 }
 
-static inline weft_status sim_reduce(void *context, const weft_event *event, const weft_event_slots *slots,
-                                     weft_error *err) {
+static inline weft_status sim_reduce(void *context, const weft_instruction *instruction,
+                                     const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
-    const uint64_t term = read_slot(sim, slots->gradients[event->unit]);
+    const uint64_t term = read_slot(sim, slots->gradients[instruction->unit]);
     (void)err;
     use_work(sim, slots);
-    sim->sums[event->unit] = event->leaf == 0 ? mix(6, term) : mix(sim->sums[event->unit], term);
+    sim->sums[instruction->unit] = instruction->micro_batch == 0 ? mix(6, term)
+                                                                 : mix(sim->sums[instruction->unit], term);
     verify_work(sim, slots);
-    if (read_slot(sim, slots->gradients[event->unit]) != term) sim->torn++;
+    if (read_slot(sim, slots->gradients[instruction->unit]) != term) sim->torn++;
     return WEFT_OK;
 }
 
-static inline weft_status sim_norm(void *context, const weft_event *event, const weft_event_slots *slots,
-                                   weft_error *err) {
+static inline weft_status sim_norm(void *context, const weft_instruction *instruction,
+                                   const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
-    (void)event, (void)err;
+    (void)instruction, (void)err;
     use_work(sim, slots);
     sim->norm = mix(sim->norm, sim->count);
     for (int32_t u = 0; u < sim->job->view.n_units; u++) sim->norm = mix(sim->norm, sim->sums[u]);
@@ -174,10 +180,10 @@ static inline weft_status sim_norm(void *context, const weft_event *event, const
     return WEFT_OK;
 }
 
-static inline weft_status sim_step(void *context, const weft_event *event, const weft_event_slots *slots,
-                                   weft_error *err) {
+static inline weft_status sim_step(void *context, const weft_instruction *instruction,
+                                   const weft_instruction_slots *slots, weft_error *err) {
     simulation *sim = context;
-    (void)event, (void)err;
+    (void)instruction, (void)err;
     use_work(sim, slots);
     for (int32_t u = 0; u < sim->job->view.n_units; u++)
         if (weft_job_spec_trains(sim->job, u))
@@ -193,13 +199,13 @@ static inline uint64_t simulate(const weft_program *program, const weft_job_spec
     weft_exec_table table = {.context = &sim};
     weft_error err = WEFT_ERROR_INIT;
     uint64_t hash = 0;
-    table.run[WEFT_EVENT_COUNT] = sim_count;
-    table.run[WEFT_EVENT_FORWARD] = sim_forward;
-    table.run[WEFT_EVENT_RECOMPUTE] = sim_recompute;
-    table.run[WEFT_EVENT_BACKWARD] = sim_backward;
-    table.run[WEFT_EVENT_REDUCE] = sim_reduce;
-    table.run[WEFT_EVENT_NORM] = sim_norm;
-    table.run[WEFT_EVENT_STEP] = sim_step;
+    table.run[WEFT_INSTRUCTION_COUNT] = sim_count;
+    table.run[WEFT_INSTRUCTION_FORWARD] = sim_forward;
+    table.run[WEFT_INSTRUCTION_RECOMPUTE] = sim_recompute;
+    table.run[WEFT_INSTRUCTION_BACKWARD] = sim_backward;
+    table.run[WEFT_INSTRUCTION_REDUCE] = sim_reduce;
+    table.run[WEFT_INSTRUCTION_NORM] = sim_norm;
+    table.run[WEFT_INSTRUCTION_STEP] = sim_step;
     sim.cells = malloc((size_t)program->arena + 8);
     ck_assert_ptr_nonnull(sim.cells);
     memset(sim.cells, 0xA5, (size_t)program->arena + 8); /* what was there before */
@@ -207,7 +213,7 @@ static inline uint64_t simulate(const weft_program *program, const weft_job_spec
     ck_assert_msg(weft_program_execute(program, job, &table, trace, 1, &err) == WEFT_OK, "%s", err.text);
     hash = mix(sim.count, sim.norm);
     for (int32_t u = 0; u < job->view.n_units; u++) hash = mix(hash, sim.parameters[u]);
-    for (int32_t m = 0; m < weft_job_spec_leaves(job); m++) hash = mix(hash, sim.losses[m]);
+    for (int32_t m = 0; m < weft_job_spec_micro_batches(job); m++) hash = mix(hash, sim.losses[m]);
     free(sim.cells);
     if (torn != NULL) *torn = sim.torn;
     return hash;

@@ -1,5 +1,5 @@
-/* tests/program/stages.h: a strategy that is not built in: a pipeline whose stages the test names, with all leaves up
- * before any comes down (gpipe), or one leaf after the other. */
+/* tests/program/stages.h: a strategy that is not built in: a pipeline whose stages the test names, with all
+ * micro-batches up before any comes down (gpipe), or one micro-batch after the other. */
 #ifndef WEFT_TESTS_PROGRAM_STAGES_H
 #define WEFT_TESTS_PROGRAM_STAGES_H
 
@@ -49,8 +49,9 @@ static inline weft_status stages_place(const weft_host *host, const void *config
     return WEFT_OK;
 }
 
-static inline void staged_send(staged *self, int32_t what, int32_t of, int32_t leaf, int32_t peer, int32_t queue) {
-    const int32_t send = weft_emit_transfer(&self->e, WEFT_EVENT_SEND, what, of, leaf, peer, queue);
+static inline void staged_send(staged *self, int32_t what, int32_t of, int32_t micro_batch, int32_t peer,
+                               int32_t queue) {
+    const int32_t send = weft_emit_transfer(&self->e, WEFT_INSTRUCTION_SEND, what, of, micro_batch, peer, queue);
     ck_assert_int_lt(self->n, 256);
     self->sends[self->n++] = send;
 }
@@ -63,11 +64,11 @@ static inline void staged_settle(staged *self) {
 static inline void staged_forward(staged *self, int32_t m) {
     if (!self->late) staged_settle(self);
     if (self->lo > 0)
-        (void)weft_emit_transfer(&self->e, WEFT_EVENT_RECV, WEFT_WHAT_CARRY, self->lo - 1, m,
+        (void)weft_emit_transfer(&self->e, WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_CARRY, self->lo - 1, m,
                                  weft_job_segment(self->job, self->lo - 1)->owner, 0);
     for (int32_t s = self->lo; s < self->hi; s++) weft_emit_forward(&self->e, s, m);
     if (self->hi < self->job->n_segments)
-        staged_send(self, WEFT_WHAT_CARRY, self->hi - 1, m, weft_job_segment(self->job, self->hi)->owner, 1);
+        staged_send(self, WEFT_PAYLOAD_CARRY, self->hi - 1, m, weft_job_segment(self->job, self->hi)->owner, 1);
 }
 
 /* The rank beside its owner that reads the unit; -1: none. */
@@ -92,10 +93,11 @@ static inline void staged_units(staged *self, int32_t s, int32_t m, bool before)
         const int32_t other = borrower_of(self->job, u);
         if (!weft_job_trains(self->job, u)) continue;
         if (before && owner == self->rank && other >= 0 && staged_free(self, u, s + 1, self->hi))
-            (void)weft_emit_transfer(&self->e, WEFT_EVENT_RECV, WEFT_WHAT_LEAF_GRADIENT, u, m, other, 0);
+            (void)weft_emit_transfer(&self->e, WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, u, m, other,
+                                     0);
         if (before || !staged_free(self, u, self->lo, s)) continue;
         if (owner == self->rank) (void)weft_emit_reduce(&self->e, u, m, WEFT_SCOPE_RANK, 0);
-        else staged_send(self, WEFT_WHAT_LEAF_GRADIENT, u, m, owner, 2);
+        else staged_send(self, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, u, m, owner, 2);
     }
 }
 
@@ -103,7 +105,7 @@ static inline void staged_backward(staged *self, int32_t m) {
     if (!weft_job_segment(self->job, self->hi - 1)->backward) return;
     if (!self->late) staged_settle(self);
     if (self->hi < self->job->n_segments)
-        (void)weft_emit_transfer(&self->e, WEFT_EVENT_RECV, WEFT_WHAT_CARRY_GRADIENT, self->hi - 1, m,
+        (void)weft_emit_transfer(&self->e, WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_CARRY_GRADIENT, self->hi - 1, m,
                                  weft_job_segment(self->job, self->hi)->owner, 0);
     for (int32_t s = self->hi - 1; s >= self->lo && weft_job_segment(self->job, s)->backward; s--) {
         staged_units(self, s, m, true);
@@ -111,20 +113,20 @@ static inline void staged_backward(staged *self, int32_t m) {
         staged_units(self, s, m, false);
     }
     if (self->lo > 0 && weft_job_segment(self->job, self->lo - 1)->backward)
-        staged_send(self, WEFT_WHAT_CARRY_GRADIENT, self->lo - 1, m, weft_job_segment(self->job, self->lo - 1)->owner,
-                    3);
+        staged_send(self, WEFT_PAYLOAD_CARRY_GRADIENT, self->lo - 1, m,
+                    weft_job_segment(self->job, self->lo - 1)->owner, 3);
 }
 
 static inline void staged_train(staged *self, bool gpipe) {
-    weft_emit_plain(&self->e, WEFT_EVENT_COUNT);
-    for (int32_t m = 0; m < self->job->leaves; m++) {
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_COUNT);
+    for (int32_t m = 0; m < self->job->micro_batches; m++) {
         staged_forward(self, m);
         if (!gpipe) staged_backward(self, m);
     }
-    for (int32_t m = 0; m < self->job->leaves && gpipe; m++) staged_backward(self, m);
+    for (int32_t m = 0; m < self->job->micro_batches && gpipe; m++) staged_backward(self, m);
     staged_settle(self);
-    weft_emit_plain(&self->e, WEFT_EVENT_NORM);
-    weft_emit_plain(&self->e, WEFT_EVENT_STEP);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_NORM);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_STEP);
     for (int32_t u = 0; u < self->job->n_units; u++)
         if (weft_job_trains(self->job, u) && borrower_of(self->job, u) >= 0 &&
             (borrower_of(self->job, u) == self->rank || weft_job_placement(self->job, u)->owner == self->rank))

@@ -1,7 +1,7 @@
 /* tests/program/test_broken_ranks.c: programs of several ranks that are broken on one of them are refused, and the
- * sentence names rank, event and what it is about.
+ * sentence names rank, instruction and what it is about.
  *
- * The job: embed, two layers of attn and mlp, head, which reads the embedding too; two leaves a replica. */
+ * The job: embed, two layers of attn and mlp, head, which reads the embedding too; two micro-batches a replica. */
 #include "mutants.h"
 #include "suite.h"
 
@@ -41,7 +41,7 @@ static void make(team *out, kind_of_team kind) {
         [GPIPE] = {NULL, "0 3", 2, WEFT_REDUCE_ORDERED},
     };
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
-                                  .leaves = 2,
+                                  .micro_batches = 2,
                                   .tied = true,
                                   .frozen = kind == DDP_FROZEN ? 1u << LAYER0 : 0,
                                   .world = rows[kind].world,
@@ -53,23 +53,24 @@ static void make(team *out, kind_of_team kind) {
     team_make(out, &options, &by);
 }
 
-/* ---- finding events ---- */
+/* ---- finding instructions ---- */
 
-/* What an event is, as far as it is said; -1 or 0: anything. */
+/* What an instruction is, as far as it is said; -1 or 0: anything. */
 typedef struct pattern {
-    int32_t kind, segment, unit, leaf, what, scope, nth;
+    int32_t kind, segment, unit, micro_batch, what, scope, nth;
 } pattern;
 
 static int32_t at(const weft_program *program, pattern p) {
-    for (int32_t i = 0; i < program->n_events; i++) {
-        const weft_event *event = &program->events[i];
-        if (event->kind != p.kind || (p.segment >= 0 && event->segment != p.segment) ||
-            (p.unit >= 0 && event->unit != p.unit) || (p.leaf >= 0 && event->leaf != p.leaf) ||
-            (p.what != 0 && event->what != p.what) || (p.scope != 0 && event->scope != p.scope))
+    for (int32_t i = 0; i < program->n_instructions; i++) {
+        const weft_instruction *instruction = &program->instructions[i];
+        if (instruction->kind != p.kind || (p.segment >= 0 && instruction->segment != p.segment) ||
+            (p.unit >= 0 && instruction->unit != p.unit) ||
+            (p.micro_batch >= 0 && instruction->micro_batch != p.micro_batch) ||
+            (p.what != 0 && instruction->what != p.what) || (p.scope != 0 && instruction->scope != p.scope))
             continue;
         if (p.nth-- == 0) return i;
     }
-    ck_abort_msg("the valid program has no such %s", weft_event_kind_name(p.kind));
+    ck_abort_msg("the valid program has no such %s", weft_instruction_kind_name(p.kind));
     return -1;
 }
 
@@ -77,45 +78,46 @@ static pattern plain(int32_t kind) {
     const pattern out = {kind, NONE, NONE, NONE, 0, 0, 0};
     return out;
 }
-static pattern segment(int32_t kind, int32_t s, int32_t leaf) {
-    const pattern out = {kind, s, NONE, leaf, 0, 0, 0};
+static pattern segment(int32_t kind, int32_t s, int32_t micro_batch) {
+    const pattern out = {kind, s, NONE, micro_batch, 0, 0, 0};
     return out;
 }
 static pattern unit(int32_t kind, int32_t u, int32_t what) {
     const pattern out = {kind, NONE, u, NONE, what, 0, 0};
     return out;
 }
-static pattern reduce(int32_t u, int32_t leaf, int32_t scope) {
-    const pattern out = {WEFT_EVENT_REDUCE, NONE, u, leaf, 0, scope, 0};
+static pattern reduce(int32_t u, int32_t micro_batch, int32_t scope) {
+    const pattern out = {WEFT_INSTRUCTION_REDUCE, NONE, u, micro_batch, 0, scope, 0};
     return out;
 }
-static pattern transfer(int32_t kind, int32_t what, int32_t leaf) {
-    const pattern out = {kind, NONE, NONE, leaf, what, 0, 0};
+static pattern transfer(int32_t kind, int32_t what, int32_t micro_batch) {
+    const pattern out = {kind, NONE, NONE, micro_batch, what, 0, 0};
     return out;
 }
 
-static int32_t wait_of(const weft_program *program, int32_t event) {
-    for (int32_t i = event; i < program->n_events; i++)
-        if (program->events[i].kind == WEFT_EVENT_WAIT && program->events[i].waits == event) return i;
-    ck_abort_msg("no WAIT for event %d", (int)event);
+static int32_t wait_of(const weft_program *program, int32_t instruction) {
+    for (int32_t i = instruction; i < program->n_instructions; i++)
+        if (program->instructions[i].kind == WEFT_INSTRUCTION_WAIT && program->instructions[i].waits == instruction)
+            return i;
+    ck_abort_msg("no WAIT for instruction %d", (int)instruction);
     return -1;
 }
 
 static void drop(weft_program *program, pattern p) {
-    remove_event(program, at(program, p));
+    remove_instruction(program, at(program, p));
 }
 
 /* With its WAIT. */
 static void drop_whole(weft_program *program, pattern p) {
     const int32_t i = at(program, p);
-    if (program->events[i].queue > 0) remove_event(program, wait_of(program, i));
-    remove_event(program, i);
+    if (program->instructions[i].queue > 0) remove_instruction(program, wait_of(program, i));
+    remove_instruction(program, i);
 }
 
-/* The event, and what waits for it, in another place. */
+/* The instruction, and what waits for it, in another place. */
 static void move(weft_program *program, int32_t from, int32_t to) {
-    for (; from < to; from++) swap_events(program, from, from + 1);
-    for (; from > to; from--) swap_events(program, from, from - 1);
+    for (; from < to; from++) swap_instructions(program, from, from + 1);
+    for (; from > to; from--) swap_instructions(program, from, from - 1);
 }
 
 /* ---- the ways to break a team ---- */
@@ -124,44 +126,45 @@ static void exchange_left_out(team *t) {
     drop_whole(t->programs[1], reduce(LAYER0, 4, 0));
 }
 static void norm_left_out(team *t) {
-    drop(t->programs[2], plain(WEFT_EVENT_NORM));
+    drop(t->programs[2], plain(WEFT_INSTRUCTION_NORM));
 }
-static void leaf_of_another(team *t) {
+static void micro_batch_of_another(team *t) {
     weft_program *p = t->programs[1];
-    for (int32_t i = 0; i < p->n_events; i++)
-        if (p->events[i].leaf == 4) p->events[i].leaf = 3;
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].micro_batch == 4) p->instructions[i].micro_batch = 3;
 }
-static void too_many_leaves(team *t) {
-    weft_event *event = &t->programs[0]->events[at(t->programs[0], segment(WEFT_EVENT_FORWARD, EMBED, 0))];
-    event->leaf = 2;
-    insert_event(t->programs[0], 1, *event);
-    t->programs[0]->events[1].leaf = 0;
+static void too_many_micro_batches(team *t) {
+    weft_instruction *instruction =
+        &t->programs[0]->instructions[at(t->programs[0], segment(WEFT_INSTRUCTION_FORWARD, EMBED, 0))];
+    instruction->micro_batch = 2;
+    insert_instruction(t->programs[0], 1, *instruction);
+    t->programs[0]->instructions[1].micro_batch = 0;
 }
 static void reduces_in_another_order(team *t) {
     weft_program *p = t->programs[2];
     const int32_t one = at(p, reduce(NORM_UNIT, 2, 0)), two = at(p, reduce(LAYER1, 2, 0));
-    p->events[one].unit = LAYER1;
-    p->events[two].unit = NORM_UNIT;
+    p->instructions[one].unit = LAYER1;
+    p->instructions[two].unit = NORM_UNIT;
 }
 static void reduce_not_waited_for(team *t) {
     weft_program *p = t->programs[0];
-    remove_event(p, wait_of(p, at(p, reduce(LAYER1, 0, 0))));
+    remove_instruction(p, wait_of(p, at(p, reduce(LAYER1, 0, 0))));
 }
 static void sum_not_gathered(team *t) {
-    drop_whole(t->programs[1], unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM));
+    drop_whole(t->programs[1], unit(WEFT_INSTRUCTION_GATHER, LAYER1, WEFT_PAYLOAD_SUM));
 }
 static void sum_gathered_early(team *t) {
     weft_program *p = t->programs[1];
-    weft_event gather = p->events[at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM))];
+    weft_instruction gather = p->instructions[at(p, unit(WEFT_INSTRUCTION_GATHER, LAYER1, WEFT_PAYLOAD_SUM))];
     const int32_t where = wait_of(p, at(p, reduce(LAYER1, 1, 0))) + 1;
     gather.queue = 0;
-    insert_event(p, where, gather);
+    insert_instruction(p, where, gather);
 }
 static void gather_before_norm(weft_program *p, int32_t u) {
-    weft_event gather = weft_event_of(WEFT_EVENT_GATHER);
+    weft_instruction gather = weft_instruction_of(WEFT_INSTRUCTION_GATHER);
     gather.unit = u;
-    gather.what = WEFT_WHAT_SUM;
-    insert_event(p, at(p, plain(WEFT_EVENT_NORM)), gather);
+    gather.what = WEFT_PAYLOAD_SUM;
+    insert_instruction(p, at(p, plain(WEFT_INSTRUCTION_NORM)), gather);
 }
 static void sum_of_a_frozen_unit(team *t) {
     gather_before_norm(t->programs[1], LAYER0);
@@ -170,150 +173,157 @@ static void sum_of_an_owner(team *t) {
     gather_before_norm(t->programs[1], LAYER0);
 }
 static void refresh_of_a_frozen_unit(team *t) {
-    weft_event refresh = weft_event_of(WEFT_EVENT_REFRESH);
+    weft_instruction refresh = weft_instruction_of(WEFT_INSTRUCTION_REFRESH);
     refresh.unit = LAYER0;
-    insert_event(t->programs[0], t->programs[0]->n_events, refresh);
+    insert_instruction(t->programs[0], t->programs[0]->n_instructions, refresh);
 }
 static void other_scope(team *t) {
-    t->programs[1]->events[at(t->programs[1], reduce(NORM_UNIT, 1, 0))].scope = WEFT_SCOPE_RANK;
+    t->programs[1]->instructions[at(t->programs[1], reduce(NORM_UNIT, 1, 0))].scope = WEFT_SCOPE_RANK;
 }
 static void no_second_hop(team *t) {
     weft_program *p = t->programs[1];
     int32_t i = 0;
-    for (i = 0; i < p->n_events; i++)
-        if (p->events[i].kind == WEFT_EVENT_REDUCE && p->events[i].leaf < 0 && p->events[i].unit == LAYER0) break;
-    remove_event(p, wait_of(p, i));
-    remove_event(p, i);
+    for (i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].kind == WEFT_INSTRUCTION_REDUCE && p->instructions[i].micro_batch < 0 &&
+            p->instructions[i].unit == LAYER0)
+            break;
+    remove_instruction(p, wait_of(p, i));
+    remove_instruction(p, i);
 }
 static void second_hop_early(team *t) {
     weft_program *p = t->programs[0];
-    weft_event hop = p->events[at(p, reduce(LAYER1, 0, WEFT_SCOPE_RANK))];
-    hop.leaf = -1;
+    weft_instruction hop = p->instructions[at(p, reduce(LAYER1, 0, WEFT_SCOPE_RANK))];
+    hop.micro_batch = -1;
     hop.scope = WEFT_SCOPE_ALL;
-    insert_event(p, at(p, reduce(LAYER1, 0, WEFT_SCOPE_RANK)) + 1, hop);
+    insert_instruction(p, at(p, reduce(LAYER1, 0, WEFT_SCOPE_RANK)) + 1, hop);
 }
 static void second_hop_twice(team *t) {
     for (int32_t rank = 0; rank < 2; rank++) {
         weft_program *p = t->programs[rank];
-        const int32_t gather = at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM));
-        weft_event hop = weft_event_of(WEFT_EVENT_REDUCE);
+        const int32_t gather = at(p, unit(WEFT_INSTRUCTION_GATHER, LAYER1, WEFT_PAYLOAD_SUM));
+        weft_instruction hop = weft_instruction_of(WEFT_INSTRUCTION_REDUCE);
         hop.unit = LAYER1;
         hop.scope = WEFT_SCOPE_ALL;
-        insert_event(p, gather, hop);
+        insert_instruction(p, gather, hop);
     }
 }
 static void second_hop_after_the_gather(team *t) {
     weft_program *p = t->programs[0];
-    weft_event gather = p->events[at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM))];
-    drop_whole(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM));
+    weft_instruction gather = p->instructions[at(p, unit(WEFT_INSTRUCTION_GATHER, LAYER1, WEFT_PAYLOAD_SUM))];
+    drop_whole(p, unit(WEFT_INSTRUCTION_GATHER, LAYER1, WEFT_PAYLOAD_SUM));
     gather.queue = 0;
-    insert_event(p, at(p, reduce(LAYER1, NONE, WEFT_SCOPE_ALL)), gather);
+    insert_instruction(p, at(p, reduce(LAYER1, NONE, WEFT_SCOPE_ALL)), gather);
 }
 static void across_without_node(team *t) {
-    t->programs[3]->events[at(t->programs[3], reduce(LAYER1, -1, WEFT_SCOPE_NODE))].scope = WEFT_SCOPE_ACROSS;
+    t->programs[3]->instructions[at(t->programs[3], reduce(LAYER1, -1, WEFT_SCOPE_NODE))].scope = WEFT_SCOPE_ACROSS;
 }
 static void scope_of_no_group(team *t) {
-    t->programs[0]->events[at(t->programs[0], reduce(LAYER1, 0, 0))].scope = WEFT_SCOPE_NODE;
+    t->programs[0]->instructions[at(t->programs[0], reduce(LAYER1, 0, 0))].scope = WEFT_SCOPE_NODE;
 }
 static void forward_of_what_is_not_live(team *t) {
-    drop_whole(t->programs[1], unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_PARAMETERS));
+    drop_whole(t->programs[1], unit(WEFT_INSTRUCTION_GATHER, LAYER1, WEFT_PAYLOAD_PARAMETERS));
 }
 static void forward_before_the_wait(team *t) {
     weft_program *p = t->programs[1];
-    const int32_t wait = wait_of(p, at(p, unit(WEFT_EVENT_GATHER, LAYER0, 0)));
-    move(p, wait, at(p, segment(WEFT_EVENT_FORWARD, ATTN0, NONE)));
+    const int32_t wait = wait_of(p, at(p, unit(WEFT_INSTRUCTION_GATHER, LAYER0, 0)));
+    move(p, wait, at(p, segment(WEFT_INSTRUCTION_FORWARD, ATTN0, NONE)));
 }
 static void used_after_release(team *t) {
     weft_program *p = t->programs[0];
-    move(p, at(p, unit(WEFT_EVENT_RELEASE, LAYER0, 0)), at(p, segment(WEFT_EVENT_FORWARD, MLP0, NONE)));
+    move(p, at(p, unit(WEFT_INSTRUCTION_RELEASE, LAYER0, 0)), at(p, segment(WEFT_INSTRUCTION_FORWARD, MLP0, NONE)));
 }
 static void gathered_twice(team *t) {
     weft_program *p = t->programs[0];
-    drop(p, unit(WEFT_EVENT_RELEASE, LAYER0, 0));
+    drop(p, unit(WEFT_INSTRUCTION_RELEASE, LAYER0, 0));
 }
 static void released_under_way(team *t) {
     weft_program *p = t->programs[1];
-    const int32_t gather = at(p, unit(WEFT_EVENT_GATHER, LAYER0, 0));
-    weft_event release = p->events[at(p, unit(WEFT_EVENT_RELEASE, LAYER0, 0))];
-    insert_event(p, gather + 1, release);
+    const int32_t gather = at(p, unit(WEFT_INSTRUCTION_GATHER, LAYER0, 0));
+    weft_instruction release = p->instructions[at(p, unit(WEFT_INSTRUCTION_RELEASE, LAYER0, 0))];
+    insert_instruction(p, gather + 1, release);
 }
 static void gathered_at_the_step(team *t) {
     weft_program *p = t->programs[0];
     int32_t last = -1;
-    for (int32_t i = 0; i < p->n_events; i++)
-        if (p->events[i].kind == WEFT_EVENT_RELEASE && p->events[i].unit == LAYER0) last = i;
-    remove_event(p, last);
+    for (int32_t i = 0; i < p->n_instructions; i++)
+        if (p->instructions[i].kind == WEFT_INSTRUCTION_RELEASE && p->instructions[i].unit == LAYER0) last = i;
+    remove_instruction(p, last);
 }
 static void stale_copy(team *t) {
-    drop_whole(t->programs[1], unit(WEFT_EVENT_REFRESH, LAYER1, 0));
+    drop_whole(t->programs[1], unit(WEFT_INSTRUCTION_REFRESH, LAYER1, 0));
 }
 static void refreshed_before_the_step(team *t) {
     weft_program *p = t->programs[1];
-    move(p, at(p, unit(WEFT_EVENT_REFRESH, ROOT, 0)), at(p, plain(WEFT_EVENT_STEP)));
+    move(p, at(p, unit(WEFT_INSTRUCTION_REFRESH, ROOT, 0)), at(p, plain(WEFT_INSTRUCTION_STEP)));
 }
 static void refreshed_in_another_order(team *t) {
     weft_program *p = t->programs[1];
-    p->events[at(p, unit(WEFT_EVENT_REFRESH, ROOT, 0))].unit = LAYER0;
-    p->events[at(p, unit(WEFT_EVENT_REFRESH, LAYER0, 0)) + 2].unit = ROOT;
+    p->instructions[at(p, unit(WEFT_INSTRUCTION_REFRESH, ROOT, 0))].unit = LAYER0;
+    p->instructions[at(p, unit(WEFT_INSTRUCTION_REFRESH, LAYER0, 0)) + 2].unit = ROOT;
 }
 static void not_sent(team *t) {
-    drop_whole(t->programs[0], transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 1));
+    drop_whole(t->programs[0], transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_CARRY, 1));
 }
 static void not_received(team *t) {
-    drop(t->programs[1], transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY, 1));
+    drop(t->programs[1], transfer(WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_CARRY, 1));
 }
 static void sent_to_another(team *t) {
-    t->programs[0]->events[at(t->programs[0], transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0))].peer = 2;
+    t->programs[0]->instructions[at(t->programs[0], transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_CARRY, 0))].peer = 2;
 }
 static void sent_before_it_is_made(team *t) {
     weft_program *p = t->programs[1];
-    move(p, at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0)), at(p, segment(WEFT_EVENT_FORWARD, MLP0, 0)));
+    move(p, at(p, transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_CARRY, 0)),
+         at(p, segment(WEFT_INSTRUCTION_FORWARD, MLP0, 0)));
 }
 static void received_late(team *t) {
     weft_program *p = t->programs[1];
-    move(p, at(p, transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY_GRADIENT, 0)),
-         at(p, segment(WEFT_EVENT_BACKWARD, MLP0, 0)));
+    move(p, at(p, transfer(WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_CARRY_GRADIENT, 0)),
+         at(p, segment(WEFT_INSTRUCTION_BACKWARD, MLP0, 0)));
 }
 static void part_not_received(team *t) {
-    drop(t->programs[0], transfer(WEFT_EVENT_RECV, WEFT_WHAT_LEAF_GRADIENT, 1));
+    drop(t->programs[0], transfer(WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, 1));
 }
 static void part_summed_where_it_is_made(team *t) {
     weft_program *p = t->programs[2];
-    const int32_t send = at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_LEAF_GRADIENT, 0));
-    weft_event sum = p->events[at(p, reduce(NORM_UNIT, 0, 0))];
+    const int32_t send = at(p, transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, 0));
+    weft_instruction sum = p->instructions[at(p, reduce(NORM_UNIT, 0, 0))];
     sum.unit = ROOT;
-    insert_event(p, send + 1, sum);
+    insert_instruction(p, send + 1, sum);
 }
 static void part_sent_before_it_is_whole(team *t) {
     weft_program *p = t->programs[2];
-    move(p, at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_LEAF_GRADIENT, 0)), at(p, segment(WEFT_EVENT_BACKWARD, HEAD, 0)));
+    move(p, at(p, transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, 0)),
+         at(p, segment(WEFT_INSTRUCTION_BACKWARD, HEAD, 0)));
 }
 static void sent_twice(team *t) {
     weft_program *p = t->programs[0];
-    const int32_t send = at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0));
-    insert_event(p, send + 1, p->events[send]);
+    const int32_t send = at(p, transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_CARRY, 0));
+    insert_instruction(p, send + 1, p->instructions[send]);
 }
 static void norm_of_a_sum_under_way(team *t) {
     weft_program *p = t->programs[1];
-    move(p, wait_of(p, at(p, unit(WEFT_EVENT_GATHER, LAYER1, WEFT_WHAT_SUM))), at(p, plain(WEFT_EVENT_NORM)));
+    move(p, wait_of(p, at(p, unit(WEFT_INSTRUCTION_GATHER, LAYER1, WEFT_PAYLOAD_SUM))),
+         at(p, plain(WEFT_INSTRUCTION_NORM)));
 }
 static void send_ends_in_its_place(team *t) {
     weft_program *p = t->programs[0];
-    const int32_t send = at(p, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY, 0));
-    remove_event(p, wait_of(p, send));
-    p->events[send].queue = 0;
+    const int32_t send = at(p, transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_CARRY, 0));
+    remove_instruction(p, wait_of(p, send));
+    p->instructions[send].queue = 0;
 }
 static void segment_of_another(team *t) {
-    weft_event forward = t->programs[0]->events[at(t->programs[0], segment(WEFT_EVENT_FORWARD, EMBED, 0))];
+    weft_instruction forward =
+        t->programs[0]->instructions[at(t->programs[0], segment(WEFT_INSTRUCTION_FORWARD, EMBED, 0))];
     forward.segment = ATTN0;
-    insert_event(t->programs[0], at(t->programs[0], segment(WEFT_EVENT_FORWARD, EMBED, 0)) + 1, forward);
+    insert_instruction(t->programs[0], at(t->programs[0], segment(WEFT_INSTRUCTION_FORWARD, EMBED, 0)) + 1, forward);
 }
-/* Rank 1 wants its gradient of leaf 0 to be taken before it makes that of leaf 1, which rank 0 takes first. */
+/* Rank 1 wants its gradient of micro-batch 0 to be taken before it makes that of micro-batch 1, which rank 0 takes
+ * first. */
 static void two_that_wait_for_each_other(team *t) {
     weft_program *p = t->programs[0], *q = t->programs[1];
-    const int32_t send = at(q, transfer(WEFT_EVENT_SEND, WEFT_WHAT_CARRY_GRADIENT, 0));
-    move(p, at(p, transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY_GRADIENT, 1)),
-         at(p, transfer(WEFT_EVENT_RECV, WEFT_WHAT_CARRY_GRADIENT, 0)));
+    const int32_t send = at(q, transfer(WEFT_INSTRUCTION_SEND, WEFT_PAYLOAD_CARRY_GRADIENT, 0));
+    move(p, at(p, transfer(WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_CARRY_GRADIENT, 1)),
+         at(p, transfer(WEFT_INSTRUCTION_RECV, WEFT_PAYLOAD_CARRY_GRADIENT, 0)));
     move(q, wait_of(q, send), send + 1);
 }
 
@@ -322,14 +332,15 @@ static void two_that_wait_for_each_other(team *t) {
 static void two_groups(team *t, uint32_t swapped) {
     for (int32_t rank = 0; rank < 4; rank++) {
         weft_program *p = t->programs[rank];
-        const int32_t gather = at(p, unit(WEFT_EVENT_GATHER, ROOT, WEFT_WHAT_SUM));
-        weft_event node = weft_event_of(WEFT_EVENT_GATHER), release = weft_event_of(WEFT_EVENT_RELEASE);
+        const int32_t gather = at(p, unit(WEFT_INSTRUCTION_GATHER, ROOT, WEFT_PAYLOAD_SUM));
+        weft_instruction node = weft_instruction_of(WEFT_INSTRUCTION_GATHER),
+                         release = weft_instruction_of(WEFT_INSTRUCTION_RELEASE);
         node.unit = release.unit = LAYER0;
-        node.what = WEFT_WHAT_PARAMETERS;
-        remove_event(p, wait_of(p, gather));
-        p->events[gather].queue = 0;
-        insert_event(p, gather + ((swapped >> rank & 1) != 0), node);
-        insert_event(p, gather + 2, release);
+        node.what = WEFT_PAYLOAD_PARAMETERS;
+        remove_instruction(p, wait_of(p, gather));
+        p->instructions[gather].queue = 0;
+        insert_instruction(p, gather + ((swapped >> rank & 1) != 0), node);
+        insert_instruction(p, gather + 2, release);
     }
 }
 static void groups_that_overlap(team *t) {
@@ -342,144 +353,154 @@ static const struct {
     void (*breaks)(team *t);
     const char *says[4]; /* parts of the sentence */
 } cases[] = {
-    {"one rank leaves an exchange out", DDP, exchange_left_out, {"rank 1, event", "layers.0", "no REDUCE for leaf 4"}},
-    {"one rank leaves NORM out", DDP, norm_left_out, {"rank 2, event", "STEP", "NORM must come before"}},
-    {"a leaf is run by two ranks",
+    {"one rank leaves an exchange out",
      DDP,
-     leaf_of_another,
-     {"rank 1, event", "FORWARD embed leaf 3", "rank 0 has run the segment"}},
-    {"a replica takes more leaves than its share",
+     exchange_left_out,
+     {"rank 1, instruction", "layers.0", "no REDUCE for micro-batch 4"}},
+    {"one rank leaves NORM out", DDP, norm_left_out, {"rank 2, instruction", "STEP", "NORM must come before"}},
+    {"a micro-batch is run by two ranks",
      DDP,
-     too_many_leaves,
-     {"rank 0, event", "FORWARD embed leaf 3", "has run 2 leaves already"}},
+     micro_batch_of_another,
+     {"rank 1, instruction", "FORWARD embed micro-batch 3", "rank 0 has run the segment"}},
+    {"a replica takes more micro-batches than its share",
+     DDP,
+     too_many_micro_batches,
+     {"rank 0, instruction", "FORWARD embed micro-batch 3", "has run 2 micro-batches already"}},
     {"units travel in another order on one rank",
      DDP,
      reduces_in_another_order,
-     {"rank 2, event", "REDUCE layers.1", "has had no BACKWARD for leaf 2 here"}},
-    {"an exchange has no WAIT", DDP, reduce_not_waited_for, {"rank 0, event", "REDUCE layers.1 all", "no"}},
-    {"a sum is not gathered", DDP, sum_not_gathered, {"rank 1, event", "NORM", "layers.1", "must GATHER it"}},
+     {"rank 2, instruction", "REDUCE layers.1", "has had no BACKWARD for micro-batch 2 here"}},
+    {"an exchange has no WAIT", DDP, reduce_not_waited_for, {"rank 0, instruction", "REDUCE layers.1 all", "no"}},
+    {"a sum is not gathered", DDP, sum_not_gathered, {"rank 1, instruction", "NORM", "layers.1", "must GATHER it"}},
     {"a sum is gathered before it is finished",
      DDP,
      sum_gathered_early,
-     {"rank 1, event", "GATHER layers.1 sum", "1 of the rank's 2 leaves"}},
+     {"rank 1, instruction", "GATHER layers.1 sum", "1 of the rank's 2 micro-batches"}},
     {"a sum of a frozen unit",
      DDP_FROZEN,
      sum_of_a_frozen_unit,
-     {"rank 1, event", "GATHER layers.0 sum", "the unit is frozen"}},
+     {"rank 1, instruction", "GATHER layers.0 sum", "the unit is frozen"}},
     {"a sum that is its owner's alone",
      PIPE,
      sum_of_an_owner,
-     {"rank 1, event", "GATHER layers.0 sum", "its owner's alone, rank 1"}},
+     {"rank 1, instruction", "GATHER layers.0 sum", "its owner's alone, rank 1"}},
     {"a REFRESH of a frozen unit",
      DDP_FROZEN,
      refresh_of_a_frozen_unit,
-     {"rank 0, event", "REFRESH layers.0", "no copy of this unit stale"}},
+     {"rank 0, instruction", "REFRESH layers.0", "no copy of this unit stale"}},
     {"two scopes for one unit",
      DDP,
      other_scope,
-     {"rank 1, event", "REDUCE norm rank leaf 1", "of rank 0, has scope all"}},
-    {"a scope that means no ranks", DDP, scope_of_no_group, {"rank 0, event", "REDUCE layers.1 node", "not sharded"}},
-    {"no second hop", DDP_LAST, no_second_hop, {"rank 1, event", "layers.0", "second hop"}},
-    {"a second hop before the last leaf",
+     {"rank 1, instruction", "REDUCE norm rank micro-batch 1", "of rank 0, has scope all"}},
+    {"a scope that means no ranks",
+     DDP,
+     scope_of_no_group,
+     {"rank 0, instruction", "REDUCE layers.1 node", "not sharded"}},
+    {"no second hop", DDP_LAST, no_second_hop, {"rank 1, instruction", "layers.0", "second hop"}},
+    {"a second hop before the last micro-batch",
      DDP_LAST,
      second_hop_early,
-     {"rank 0, event", "REDUCE layers.1 all", "1 of the rank's 2 leaves"}},
+     {"rank 0, instruction", "REDUCE layers.1 all", "1 of the rank's 2 micro-batches"}},
     {"a second hop on all ranks twice",
      DDP_LAST,
      second_hop_twice,
-     {"rank 0, event", "REDUCE layers.1 all", "the second hop, has taken what there is"}},
+     {"rank 0, instruction", "REDUCE layers.1 all", "the second hop, has taken what there is"}},
     {"a second hop after the sum is gathered",
      DDP_ALONE,
      second_hop_after_the_gather,
-     {"rank 0, event", "REDUCE layers.1 all", "gathered as finished"}},
-    {"a leaf between groups of ranks",
+     {"rank 0, instruction", "REDUCE layers.1 all", "gathered as finished"}},
+    {"a micro-batch between groups of ranks",
      HOPS,
      across_without_node,
-     {"rank 3, event", "REDUCE layers.1 across leaf", "names no leaf"}},
+     {"rank 3, instruction", "REDUCE layers.1 across micro-batch", "names no micro-batch"}},
     {"a segment reads what is not gathered",
      FULL,
      forward_of_what_is_not_live,
-     {"rank 1, event", "FORWARD layers.1.attn", "unit layers.1, which is not live"}},
+     {"rank 1, instruction", "FORWARD layers.1.attn", "unit layers.1, which is not live"}},
     {"a segment reads what is still being gathered",
      FULL,
      forward_before_the_wait,
-     {"rank 1, event", "FORWARD layers.0.attn", "unit layers.0", "has not been waited for"}},
+     {"rank 1, instruction", "FORWARD layers.0.attn", "unit layers.0", "has not been waited for"}},
     {"a segment reads what is released",
      FULL,
      used_after_release,
-     {"rank 0, event", "FORWARD layers.0.mlp", "unit layers.0, which is not live"}},
+     {"rank 0, instruction", "FORWARD layers.0.mlp", "unit layers.0, which is not live"}},
     {"a live unit is gathered again",
      FULL,
      gathered_twice,
-     {"rank 0, event", "GATHER layers.0", "has not been released"}},
+     {"rank 0, instruction", "GATHER layers.0", "has not been released"}},
     {"a RELEASE of what is still being gathered",
      FULL,
      released_under_way,
-     {"rank 1, event", "RELEASE layers.0", "is under way"}},
+     {"rank 1, instruction", "RELEASE layers.0", "is under way"}},
     {"a gathered copy outlives the update",
      FULL,
      gathered_at_the_step,
-     {"rank 0, event", "STEP", "unit layers.0 is still gathered"}},
+     {"rank 0, instruction", "STEP", "unit layers.0 is still gathered"}},
     {"a copy stays stale", GRADIENTS, stale_copy, {"rank 1", "without REFRESH layers.1", "stale"}},
     {"a copy is refreshed before the update",
      GRADIENTS,
      refreshed_before_the_step,
-     {"rank 1, event", "REFRESH root", "STEP must come before"}},
+     {"rank 1, instruction", "REFRESH root", "STEP must come before"}},
     {"exchanges in another order on one rank",
      GRADIENTS,
      refreshed_in_another_order,
-     {"REFRESH layers.0", "of these 2 ranks", "has event", "REFRESH root"}},
-    {"a carry is not sent", PIPE, not_sent, {"rank 0", "without SEND embed carry leaf 1 peer 1"}},
+     {"REFRESH layers.0", "of these 2 ranks", "has instruction", "REFRESH root"}},
+    {"a carry is not sent", PIPE, not_sent, {"rank 0", "without SEND embed carry micro-batch 1 peer 1"}},
     {"a carry is not received",
      PIPE,
      not_received,
-     {"rank 1, event", "FORWARD layers.0.attn leaf 1", "no RECV of it from rank 0"}},
+     {"rank 1, instruction", "FORWARD layers.0.attn micro-batch 1", "no RECV of it from rank 0"}},
     {"a carry goes to another rank",
      PIPE,
      sent_to_another,
-     {"rank 0, event", "SEND embed carry leaf 0 peer 2", "goes from rank 0 to rank 1"}},
+     {"rank 0, instruction", "SEND embed carry micro-batch 0 peer 2", "goes from rank 0 to rank 1"}},
     {"a carry is sent before it is made",
      PIPE,
      sent_before_it_is_made,
-     {"rank 1, event", "SEND layers.0.mlp carry leaf 0", "no FORWARD for leaf 0"}},
+     {"rank 1, instruction", "SEND layers.0.mlp carry micro-batch 0", "no FORWARD for micro-batch 0"}},
     {"a gradient comes after it is needed",
      PIPE,
      received_late,
-     {"rank 1, event", "BACKWARD layers.0.mlp leaf 0", "from rank 2, has ended"}},
+     {"rank 1, instruction", "BACKWARD layers.0.mlp micro-batch 0", "from rank 2, has ended"}},
     {"a tied part is not received",
      PIPE,
      part_not_received,
-     {"rank 0, event", "BACKWARD embed leaf 1", "part that rank 2 makes"}},
+     {"rank 0, instruction", "BACKWARD embed micro-batch 1", "part that rank 2 makes"}},
     {"a tied part is summed where it is made",
      PIPE,
      part_summed_where_it_is_made,
-     {"rank 2, event", "REDUCE root", "the unit's sum is rank 0's"}},
+     {"rank 2, instruction", "REDUCE root", "the unit's sum is rank 0's"}},
     {"a tied part is sent before it is whole",
      PIPE,
      part_sent_before_it_is_whole,
-     {"rank 2, event", "SEND root leaf gradient leaf 0",
-      "head reads unit root and has had no BACKWARD for leaf 0 here"}},
-    {"a carry is sent twice", PIPE, sent_twice, {"rank 0, event", "SEND embed carry leaf 0", "has done this already"}},
+     {"rank 2, instruction", "SEND root micro-batch gradient micro-batch 0",
+      "head reads unit root and has had no BACKWARD for micro-batch 0 here"}},
+    {"a carry is sent twice",
+     PIPE,
+     sent_twice,
+     {"rank 0, instruction", "SEND embed carry micro-batch 0", "has done this already"}},
     {"NORM reads a sum that is still under way",
      DDP,
      norm_of_a_sum_under_way,
-     {"rank 1, event", "NORM", "which exchanges the sum of unit layers.1, has not been waited for"}},
+     {"rank 1, instruction", "NORM", "which exchanges the sum of unit layers.1, has not been waited for"}},
     {"a SEND that ends in its place",
      PIPE,
      send_ends_in_its_place,
-     {"rank 0, event", "SEND embed carry leaf 0", "is of queue 1 to 3"}},
+     {"rank 0, instruction", "SEND embed carry micro-batch 0", "is of queue 1 to 3"}},
     {"a segment of another rank",
      PIPE,
      segment_of_another,
-     {"rank 0, event", "FORWARD layers.0.attn leaf 0", "belongs to rank 1"}},
+     {"rank 0, instruction", "FORWARD layers.0.attn micro-batch 0", "belongs to rank 1"}},
     {"two ranks wait for each other",
      GPIPE,
      two_that_wait_for_each_other,
-     {"rank 0, event", "RECV layers.0.mlp carry gradient leaf 1 peer 1", "2 of the 2 ranks never", "rank 1 stands in"}},
+     {"rank 0, instruction", "RECV layers.0.mlp carry gradient micro-batch 1 peer 1", "2 of the 2 ranks never",
+      "rank 1 stands in"}},
     {"four ranks of groups that overlap wait in a ring",
      HYBRID,
      groups_that_overlap,
-     {"rank 0, event", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 stands in"}},
+     {"rank 0, instruction", "GATHER layers.0", "4 of the 4 ranks never", "rank 1 stands in"}},
 };
 
 enum { N_CASES = sizeof cases / sizeof *cases };
@@ -505,8 +526,9 @@ START_TEST(without_tags_messages_are_taken_in_order) {
     static const struct {
         int32_t what;
         const char *says;
-    } rows[] = {{WEFT_WHAT_CARRY, "rank 0 sends this before SEND layers.0.mlp carry leaf 1 peer 1"},
-                {WEFT_WHAT_CARRY_GRADIENT, "rank 1 sends this before SEND layers.0.mlp carry gradient leaf 1 peer 0"}};
+    } rows[] = {{WEFT_PAYLOAD_CARRY, "rank 0 sends this before SEND layers.0.mlp carry micro-batch 1 peer 1"},
+                {WEFT_PAYLOAD_CARRY_GRADIENT,
+                 "rank 1 sends this before SEND layers.0.mlp carry gradient micro-batch 1 peer 0"}};
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
         weft_error err = WEFT_ERROR_INIT;
         weft_coverage coverage;
@@ -515,9 +537,9 @@ START_TEST(without_tags_messages_are_taken_in_order) {
         make(&ranks, GPIPE);
         ranks.job.spec.in_order = true;
         ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "gpipe itself: %s", err.text);
-        taker = ranks.programs[rows[row].what == WEFT_WHAT_CARRY ? 1 : 0];
-        move(taker, at(taker, transfer(WEFT_EVENT_RECV, rows[row].what, 1)),
-             at(taker, transfer(WEFT_EVENT_RECV, rows[row].what, 0)));
+        taker = ranks.programs[rows[row].what == WEFT_PAYLOAD_CARRY ? 1 : 0];
+        move(taker, at(taker, transfer(WEFT_INSTRUCTION_RECV, rows[row].what, 1)),
+             at(taker, transfer(WEFT_INSTRUCTION_RECV, rows[row].what, 0)));
         ck_assert_int_eq(team_check(&ranks, &coverage, &err), WEFT_E_PLUGIN);
         ck_assert_msg(strstr(err.text, rows[row].says) != NULL, "%s", err.text);
         ranks.job.spec.in_order = false;
@@ -620,7 +642,8 @@ END_TEST
 /* ---- sums that are not exact ---- */
 
 static void expect_why(const char *name, const char *keys, int32_t world, int32_t reduce, const char *says) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true, .world = world, .reduce = reduce};
+    const tiny_options options = {
+        .mode = WEFT_MODE_TRAIN, .micro_batches = 2, .tied = true, .world = world, .reduce = reduce};
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;
     strategy by;
@@ -639,20 +662,21 @@ START_TEST(what_is_not_covered_says_why_and_what_is) {
     expect_why("ddp", "reduce_at=last", 2, WEFT_REDUCE_ORDERED, "reduce_at = each, or reduce = tree, is covered");
     expect_why("ddp", "reduce_at=last", 3, WEFT_REDUCE_ORDERED, "reduce_at = each is covered");
     expect_why("ddp", "reduce_at=last", 3, WEFT_REDUCE_TREE, "on a power of two of replicas");
-    expect_why("fsdp", shared, 6, WEFT_REDUCE_TREE, "where the groups, and the leaves of a replica, are powers of two");
+    expect_why("fsdp", shared, 6, WEFT_REDUCE_TREE,
+               "where the groups, and the micro-batches of a replica, are powers of two");
 }
 END_TEST
 
-/* Leaves by another number on all ranks: each is there once, in another order. */
+/* Micro-batches by another number on all ranks: each is there once, in another order. */
 START_TEST(another_numbering_is_accepted_and_not_covered) {
     weft_error err = WEFT_ERROR_INIT;
     weft_coverage coverage;
     team ranks;
     make(&ranks, DDP);
     for (int32_t rank = 0; rank < 3; rank++)
-        for (int32_t i = 0; i < ranks.programs[rank]->n_events; i++) {
-            weft_event *event = &ranks.programs[rank]->events[i];
-            if (event->leaf >= 0) event->leaf = event->leaf / 3 + 2 * rank;
+        for (int32_t i = 0; i < ranks.programs[rank]->n_instructions; i++) {
+            weft_instruction *instruction = &ranks.programs[rank]->instructions[i];
+            if (instruction->micro_batch >= 0) instruction->micro_batch = instruction->micro_batch / 3 + 2 * rank;
         }
     ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s", err.text);
     ck_assert(!coverage.covered);

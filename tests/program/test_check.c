@@ -1,6 +1,6 @@
 /* tests/program/test_check.c: the checker accepts what strategies emit and refuses what is broken, by name.
  *
- * The job: embed, two layers of attn and mlp, head; two leaves; unit layers.0 frozen where a case says so. */
+ * The job: embed, two layers of attn and mlp, head; two micro-batches; unit layers.0 frozen where a case says so. */
 #include "mutants.h"
 #include "suite.h"
 
@@ -10,213 +10,216 @@ enum { NONE = -1 };
 enum { EMBED, ATTN0, MLP0, ATTN1, MLP1, HEAD };
 enum { ROOT, LAYER0, LAYER1, NORM_UNIT };
 
-static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .leaves = 2};
-static const tiny_options tied = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true};
-static const tiny_options frozen = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 1u << ROOT | 1u << LAYER0};
-static const tiny_options checkpointing = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .checkpointing = true};
-static const tiny_options evaluate = {.mode = WEFT_MODE_EVALUATE, .leaves = 1};
+static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2};
+static const tiny_options tied = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .tied = true};
+static const tiny_options frozen = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 1u << ROOT | 1u << LAYER0};
+static const tiny_options checkpointing = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .checkpointing = true};
+static const tiny_options evaluate = {.mode = WEFT_MODE_EVALUATE, .micro_batches = 1};
 
-static int32_t at(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
-    const int32_t i = find_event(program, kind, segment, unit, leaf);
-    ck_assert_msg(i >= 0, "the valid program has no %s", weft_event_kind_name(kind));
+static int32_t at(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t micro_batch) {
+    const int32_t i = find_instruction(program, kind, segment, unit, micro_batch);
+    ck_assert_msg(i >= 0, "the valid program has no %s", weft_instruction_kind_name(kind));
     return i;
 }
 
-static weft_event *event_of(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
-    return &program->events[at(program, kind, segment, unit, leaf)];
+static weft_instruction *instruction_of(weft_program *program, int32_t kind, int32_t segment, int32_t unit,
+                                        int32_t micro_batch) {
+    return &program->instructions[at(program, kind, segment, unit, micro_batch)];
 }
 
-static void drop(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
-    remove_event(program, at(program, kind, segment, unit, leaf));
+static void drop(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t micro_batch) {
+    remove_instruction(program, at(program, kind, segment, unit, micro_batch));
 }
 
-static void twice(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
-    const int32_t i = at(program, kind, segment, unit, leaf);
-    insert_event(program, i + 1, program->events[i]);
+static void twice(weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t micro_batch) {
+    const int32_t i = at(program, kind, segment, unit, micro_batch);
+    insert_instruction(program, i + 1, program->instructions[i]);
 }
 
 static void move(weft_program *program, int32_t from, int32_t to) {
-    const weft_event event = program->events[from];
-    remove_event(program, from);
-    insert_event(program, to, event);
+    const weft_instruction instruction = program->instructions[from];
+    remove_instruction(program, from);
+    insert_instruction(program, to, instruction);
 }
 
-static void add(weft_program *program, int32_t where, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
-    weft_event event = weft_event_of(kind);
-    event.segment = segment;
-    event.unit = unit;
-    event.leaf = leaf;
-    if (kind == WEFT_EVENT_GATHER) event.what = WEFT_WHAT_PARAMETERS;
-    if (kind == WEFT_EVENT_REDUCE) event.scope = WEFT_SCOPE_RANK;
-    if (kind == WEFT_EVENT_SEND || kind == WEFT_EVENT_RECV) {
-        event.what = WEFT_WHAT_CARRY;
-        event.peer = 0;
-        event.queue = 1;
+static void add(weft_program *program, int32_t where, int32_t kind, int32_t segment, int32_t unit,
+                int32_t micro_batch) {
+    weft_instruction instruction = weft_instruction_of(kind);
+    instruction.segment = segment;
+    instruction.unit = unit;
+    instruction.micro_batch = micro_batch;
+    if (kind == WEFT_INSTRUCTION_GATHER) instruction.what = WEFT_PAYLOAD_PARAMETERS;
+    if (kind == WEFT_INSTRUCTION_REDUCE) instruction.scope = WEFT_SCOPE_RANK;
+    if (kind == WEFT_INSTRUCTION_SEND || kind == WEFT_INSTRUCTION_RECV) {
+        instruction.what = WEFT_PAYLOAD_CARRY;
+        instruction.peer = 0;
+        instruction.queue = 1;
     }
-    insert_event(program, where, event);
+    insert_instruction(program, where, instruction);
 }
 
 /* The ways to break a program. */
 static void no_count(weft_program *p) {
-    drop(p, WEFT_EVENT_COUNT, NONE, NONE, NONE);
+    drop(p, WEFT_INSTRUCTION_COUNT, NONE, NONE, NONE);
 }
 static void count_twice(weft_program *p) {
-    twice(p, WEFT_EVENT_COUNT, NONE, NONE, NONE);
+    twice(p, WEFT_INSTRUCTION_COUNT, NONE, NONE, NONE);
 }
 static void count_late(weft_program *p) {
-    move(p, 0, at(p, WEFT_EVENT_BACKWARD, HEAD, NONE, 0));
+    move(p, 0, at(p, WEFT_INSTRUCTION_BACKWARD, HEAD, NONE, 0));
 }
 static void no_forward(weft_program *p) {
-    drop(p, WEFT_EVENT_FORWARD, MLP0, NONE, 1);
+    drop(p, WEFT_INSTRUCTION_FORWARD, MLP0, NONE, 1);
 }
 static void no_last_forward(weft_program *p) {
-    drop(p, WEFT_EVENT_FORWARD, HEAD, NONE, 1);
+    drop(p, WEFT_INSTRUCTION_FORWARD, HEAD, NONE, 1);
 }
 static void forward_twice(weft_program *p) {
-    twice(p, WEFT_EVENT_FORWARD, ATTN1, NONE, 0);
+    twice(p, WEFT_INSTRUCTION_FORWARD, ATTN1, NONE, 0);
 }
 static void forward_early(weft_program *p) {
-    const int32_t i = at(p, WEFT_EVENT_FORWARD, ATTN0, NONE, 1);
-    swap_events(p, i, i + 1);
+    const int32_t i = at(p, WEFT_INSTRUCTION_FORWARD, ATTN0, NONE, 1);
+    swap_instructions(p, i, i + 1);
 }
 static void no_backward(weft_program *p) {
-    drop(p, WEFT_EVENT_BACKWARD, ATTN1, NONE, 1);
+    drop(p, WEFT_INSTRUCTION_BACKWARD, ATTN1, NONE, 1);
 }
 static void no_lowest_backward(weft_program *p) {
-    drop(p, WEFT_EVENT_BACKWARD, EMBED, NONE, 0);
+    drop(p, WEFT_INSTRUCTION_BACKWARD, EMBED, NONE, 0);
 }
 static void backward_twice(weft_program *p) {
-    twice(p, WEFT_EVENT_BACKWARD, MLP1, NONE, 0);
+    twice(p, WEFT_INSTRUCTION_BACKWARD, MLP1, NONE, 0);
 }
 static void backward_upside_down(weft_program *p) {
-    const int32_t i = at(p, WEFT_EVENT_BACKWARD, MLP1, NONE, 0);
-    swap_events(p, i, i + 1);
+    const int32_t i = at(p, WEFT_INSTRUCTION_BACKWARD, MLP1, NONE, 0);
+    swap_instructions(p, i, i + 1);
 }
 static void backward_of_frozen(weft_program *p) {
-    add(p, at(p, WEFT_EVENT_BACKWARD, ATTN1, NONE, 0) + 1, WEFT_EVENT_BACKWARD, MLP0, NONE, 0);
+    add(p, at(p, WEFT_INSTRUCTION_BACKWARD, ATTN1, NONE, 0) + 1, WEFT_INSTRUCTION_BACKWARD, MLP0, NONE, 0);
 }
-static void backward_out_of_leaf_order(weft_program *p) {
-    const int32_t norm = at(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
+static void backward_out_of_micro_batch_order(weft_program *p) {
+    const int32_t norm = at(p, WEFT_INSTRUCTION_NORM, NONE, NONE, NONE);
     for (int32_t i = 0, end = norm; i < end;) { /* all REDUCEs last, in their order, so that they cannot be at fault */
-        if (p->events[i].kind != WEFT_EVENT_REDUCE) i++;
+        if (p->instructions[i].kind != WEFT_INSTRUCTION_REDUCE) i++;
         else move(p, i, norm - 1), end--;
     }
     for (int32_t i = 1; i < norm; i++)
-        if (p->events[i].kind != WEFT_EVENT_REDUCE) p->events[i].leaf = 1 - p->events[i].leaf;
+        if (p->instructions[i].kind != WEFT_INSTRUCTION_REDUCE)
+            p->instructions[i].micro_batch = 1 - p->instructions[i].micro_batch;
 }
 static void no_reduce(weft_program *p) {
-    drop(p, WEFT_EVENT_REDUCE, NONE, LAYER0, 1);
+    drop(p, WEFT_INSTRUCTION_REDUCE, NONE, LAYER0, 1);
 }
 static void reduce_twice(weft_program *p) {
-    twice(p, WEFT_EVENT_REDUCE, NONE, LAYER1, 0);
+    twice(p, WEFT_INSTRUCTION_REDUCE, NONE, LAYER1, 0);
 }
 static void reduce_early(weft_program *p) {
-    const int32_t i = at(p, WEFT_EVENT_REDUCE, NONE, LAYER1, 0);
-    swap_events(p, i - 1, i);
+    const int32_t i = at(p, WEFT_INSTRUCTION_REDUCE, NONE, LAYER1, 0);
+    swap_instructions(p, i - 1, i);
 }
 static void reduce_before_tied_user(weft_program *p) {
-    move(p, at(p, WEFT_EVENT_REDUCE, NONE, ROOT, 0), at(p, WEFT_EVENT_BACKWARD, HEAD, NONE, 0) + 1);
+    move(p, at(p, WEFT_INSTRUCTION_REDUCE, NONE, ROOT, 0), at(p, WEFT_INSTRUCTION_BACKWARD, HEAD, NONE, 0) + 1);
 }
 static void reduce_of_frozen(weft_program *p) {
-    add(p, at(p, WEFT_EVENT_NORM, NONE, NONE, NONE), WEFT_EVENT_REDUCE, NONE, LAYER0, 0);
+    add(p, at(p, WEFT_INSTRUCTION_NORM, NONE, NONE, NONE), WEFT_INSTRUCTION_REDUCE, NONE, LAYER0, 0);
 }
-static void reduce_out_of_leaf_order(weft_program *p) {
-    move(p, at(p, WEFT_EVENT_REDUCE, NONE, NORM_UNIT, 0), at(p, WEFT_EVENT_NORM, NONE, NONE, NONE) - 1);
+static void reduce_out_of_micro_batch_order(weft_program *p) {
+    move(p, at(p, WEFT_INSTRUCTION_REDUCE, NONE, NORM_UNIT, 0), at(p, WEFT_INSTRUCTION_NORM, NONE, NONE, NONE) - 1);
 }
 static void no_norm(weft_program *p) {
-    drop(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
+    drop(p, WEFT_INSTRUCTION_NORM, NONE, NONE, NONE);
 }
 static void norm_early(weft_program *p) {
-    const int32_t i = at(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
-    swap_events(p, i - 1, i);
+    const int32_t i = at(p, WEFT_INSTRUCTION_NORM, NONE, NONE, NONE);
+    swap_instructions(p, i - 1, i);
 }
 static void norm_twice(weft_program *p) {
-    twice(p, WEFT_EVENT_NORM, NONE, NONE, NONE);
+    twice(p, WEFT_INSTRUCTION_NORM, NONE, NONE, NONE);
 }
 static void no_step(weft_program *p) {
-    drop(p, WEFT_EVENT_STEP, NONE, NONE, NONE);
+    drop(p, WEFT_INSTRUCTION_STEP, NONE, NONE, NONE);
 }
 static void step_twice(weft_program *p) {
-    twice(p, WEFT_EVENT_STEP, NONE, NONE, NONE);
+    twice(p, WEFT_INSTRUCTION_STEP, NONE, NONE, NONE);
 }
 static void step_early(weft_program *p) {
-    const int32_t i = at(p, WEFT_EVENT_STEP, NONE, NONE, NONE);
-    swap_events(p, i - 1, i);
+    const int32_t i = at(p, WEFT_INSTRUCTION_STEP, NONE, NONE, NONE);
+    swap_instructions(p, i - 1, i);
 }
-static void leaf_too_large(weft_program *p) {
-    event_of(p, WEFT_EVENT_FORWARD, EMBED, NONE, 1)->leaf = 2;
+static void micro_batch_too_large(weft_program *p) {
+    instruction_of(p, WEFT_INSTRUCTION_FORWARD, EMBED, NONE, 1)->micro_batch = 2;
 }
 static void segment_unknown(weft_program *p) {
-    event_of(p, WEFT_EVENT_BACKWARD, HEAD, NONE, 0)->segment = 6;
+    instruction_of(p, WEFT_INSTRUCTION_BACKWARD, HEAD, NONE, 0)->segment = 6;
 }
 static void unit_unknown(weft_program *p) {
-    event_of(p, WEFT_EVENT_REDUCE, NONE, LAYER0, 0)->unit = 4;
+    instruction_of(p, WEFT_INSTRUCTION_REDUCE, NONE, LAYER0, 0)->unit = 4;
 }
 static void unit_on_forward(weft_program *p) {
-    event_of(p, WEFT_EVENT_FORWARD, ATTN0, NONE, 0)->unit = 1;
+    instruction_of(p, WEFT_INSTRUCTION_FORWARD, ATTN0, NONE, 0)->unit = 1;
 }
-static void leaf_on_step(weft_program *p) {
-    event_of(p, WEFT_EVENT_STEP, NONE, NONE, NONE)->leaf = 0;
+static void micro_batch_on_step(weft_program *p) {
+    instruction_of(p, WEFT_INSTRUCTION_STEP, NONE, NONE, NONE)->micro_batch = 0;
 }
 static void peer_on_reduce(weft_program *p) {
-    event_of(p, WEFT_EVENT_REDUCE, NONE, ROOT, 0)->peer = 0;
+    instruction_of(p, WEFT_INSTRUCTION_REDUCE, NONE, ROOT, 0)->peer = 0;
 }
 static void gather(weft_program *p) {
-    add(p, 1, WEFT_EVENT_GATHER, NONE, LAYER0, NONE);
+    add(p, 1, WEFT_INSTRUCTION_GATHER, NONE, LAYER0, NONE);
 }
 static void release(weft_program *p) {
-    add(p, 3, WEFT_EVENT_RELEASE, NONE, LAYER0, NONE);
+    add(p, 3, WEFT_INSTRUCTION_RELEASE, NONE, LAYER0, NONE);
 }
 static void send_to_itself(weft_program *p) {
-    add(p, 3, WEFT_EVENT_SEND, ATTN0, NONE, 0);
+    add(p, 3, WEFT_INSTRUCTION_SEND, ATTN0, NONE, 0);
 }
 static void recv_from_itself(weft_program *p) {
-    add(p, 3, WEFT_EVENT_RECV, ATTN0, NONE, 0);
+    add(p, 3, WEFT_INSTRUCTION_RECV, ATTN0, NONE, 0);
 }
 static void wait_for_nothing(weft_program *p) {
-    add(p, 3, WEFT_EVENT_WAIT, NONE, NONE, NONE);
+    add(p, 3, WEFT_INSTRUCTION_WAIT, NONE, NONE, NONE);
 }
 static void refresh(weft_program *p) {
-    add(p, p->n_events, WEFT_EVENT_REFRESH, NONE, LAYER0, NONE);
+    add(p, p->n_instructions, WEFT_INSTRUCTION_REFRESH, NONE, LAYER0, NONE);
 }
 static void kind_unknown(weft_program *p) {
-    p->events[5].kind = 14;
+    p->instructions[5].kind = 14;
 }
 static void other_queue(weft_program *p) {
-    event_of(p, WEFT_EVENT_REDUCE, NONE, LAYER1, 0)->queue = 1;
+    instruction_of(p, WEFT_INSTRUCTION_REDUCE, NONE, LAYER1, 0)->queue = 1;
 }
 static void waits_for_itself(weft_program *p) {
-    p->events[5].kind = WEFT_EVENT_WAIT;
-    p->events[5].waits = 5;
-    p->events[5].segment = p->events[5].leaf = -1;
+    p->instructions[5].kind = WEFT_INSTRUCTION_WAIT;
+    p->instructions[5].waits = 5;
+    p->instructions[5].segment = p->instructions[5].micro_batch = -1;
 }
 static void flags_set(weft_program *p) {
-    p->events[5].flags = 1;
+    p->instructions[5].flags = 1;
 }
-static void event_cut_short(weft_program *p) {
-    p->events[5].struct_size = 8;
+static void instruction_cut_short(weft_program *p) {
+    p->instructions[5].struct_size = 8;
 }
 static void recompute_without_checkpointing(weft_program *p) {
-    add(p, at(p, WEFT_EVENT_BACKWARD, MLP1, NONE, 0), WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0);
+    add(p, at(p, WEFT_INSTRUCTION_BACKWARD, MLP1, NONE, 0), WEFT_INSTRUCTION_RECOMPUTE, MLP1, NONE, 0);
 }
 static void recompute_twice(weft_program *p) {
-    twice(p, WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0);
+    twice(p, WEFT_INSTRUCTION_RECOMPUTE, MLP1, NONE, 0);
 }
 static void recompute_late(weft_program *p) {
-    const int32_t i = at(p, WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0);
-    swap_events(p, i, i + 1);
+    const int32_t i = at(p, WEFT_INSTRUCTION_RECOMPUTE, MLP1, NONE, 0);
+    swap_instructions(p, i, i + 1);
 }
 static void recompute_early(weft_program *p) {
-    move(p, at(p, WEFT_EVENT_RECOMPUTE, MLP1, NONE, 0), 1);
+    move(p, at(p, WEFT_INSTRUCTION_RECOMPUTE, MLP1, NONE, 0), 1);
 }
 static void empty(weft_program *p) {
-    p->n_events = 0;
+    p->n_instructions = 0;
 }
 static void evaluation_counts(weft_program *p) {
-    add(p, 0, WEFT_EVENT_COUNT, NONE, NONE, NONE);
+    add(p, 0, WEFT_INSTRUCTION_COUNT, NONE, NONE, NONE);
 }
 static void evaluation_without_head(weft_program *p) {
-    drop(p, WEFT_EVENT_FORWARD, HEAD, NONE, 0);
+    drop(p, WEFT_INSTRUCTION_FORWARD, HEAD, NONE, 0);
 }
 
 static const struct {
@@ -225,79 +228,103 @@ static const struct {
     void (*breaks)(weft_program *program);
     const char *says[3]; /* parts of the sentence */
 } cases[] = {
-    {"COUNT is missing", &plain, no_count, {"event 6, BACKWARD head leaf 0", "COUNT must come before"}},
-    {"COUNT comes twice", &plain, count_twice, {"event 1, COUNT", "event 0 has done this already"}},
-    {"COUNT comes after a BACKWARD", &plain, count_late, {"BACKWARD head leaf 0", "COUNT must come before"}},
-    {"a FORWARD is missing", &plain, no_forward, {"FORWARD layers.1.attn leaf 1", "layers.0.mlp", "no FORWARD"}},
-    {"the last FORWARD is missing", &plain, no_last_forward, {"BACKWARD head leaf 1", "there is no tape"}},
-    {"a FORWARD comes twice", &plain, forward_twice, {"FORWARD layers.1.attn leaf 0", "event 4 has done this"}},
-    {"a FORWARD before the one below", &plain, forward_early, {"FORWARD layers.0.mlp leaf 1", "layers.0.attn"}},
-    {"a BACKWARD is missing", &plain, no_backward, {"REDUCE layers.1 rank leaf 1", "layers.1.attn"}},
-    {"the lowest BACKWARD is missing", &plain, no_lowest_backward, {"REDUCE root rank leaf 0", "segment embed reads"}},
-    {"a BACKWARD comes twice", &plain, backward_twice, {"BACKWARD layers.1.mlp leaf 0", "already"}},
+    {"COUNT is missing", &plain, no_count, {"instruction 6, BACKWARD head micro-batch 0", "COUNT must come before"}},
+    {"COUNT comes twice", &plain, count_twice, {"instruction 1, COUNT", "instruction 0 has done this already"}},
+    {"COUNT comes after a BACKWARD", &plain, count_late, {"BACKWARD head micro-batch 0", "COUNT must come before"}},
+    {"a FORWARD is missing", &plain, no_forward, {"FORWARD layers.1.attn micro-batch 1", "layers.0.mlp", "no FORWARD"}},
+    {"the last FORWARD is missing", &plain, no_last_forward, {"BACKWARD head micro-batch 1", "there is no tape"}},
+    {"a FORWARD comes twice",
+     &plain,
+     forward_twice,
+     {"FORWARD layers.1.attn micro-batch 0", "instruction 4 has done this"}},
+    {"a FORWARD before the one below", &plain, forward_early, {"FORWARD layers.0.mlp micro-batch 1", "layers.0.attn"}},
+    {"a BACKWARD is missing", &plain, no_backward, {"REDUCE layers.1 rank micro-batch 1", "layers.1.attn"}},
+    {"the lowest BACKWARD is missing",
+     &plain,
+     no_lowest_backward,
+     {"REDUCE root rank micro-batch 0", "segment embed reads"}},
+    {"a BACKWARD comes twice", &plain, backward_twice, {"BACKWARD layers.1.mlp micro-batch 0", "already"}},
     {"a BACKWARD before the one above",
      &plain,
      backward_upside_down,
-     {"BACKWARD layers.1.attn leaf 0", "layers.1.mlp"}},
-    {"a BACKWARD below what is trained", &frozen, backward_of_frozen, {"BACKWARD layers.0.mlp leaf 0", "no BACKWARD"}},
-    {"BACKWARDs out of leaf order",
+     {"BACKWARD layers.1.attn micro-batch 0", "layers.1.mlp"}},
+    {"a BACKWARD below what is trained",
+     &frozen,
+     backward_of_frozen,
+     {"BACKWARD layers.0.mlp micro-batch 0", "no BACKWARD"}},
+    {"BACKWARDs out of micro-batch order",
      &plain,
-     backward_out_of_leaf_order,
-     {"BACKWARD head leaf 0", "BACKWARD for leaf 1", "leaf order"}},
-    {"a REDUCE is missing", &plain, no_reduce, {"NORM", "layers.0", "no REDUCE for leaf 1"}},
-    {"a REDUCE comes twice", &plain, reduce_twice, {"REDUCE layers.1 rank leaf 0", "already"}},
-    {"a REDUCE before a BACKWARD that writes", &plain, reduce_early, {"REDUCE layers.1 rank leaf 0", "layers.1.attn"}},
-    {"a REDUCE before the tied user", &tied, reduce_before_tied_user, {"REDUCE root rank leaf 0", "segment embed"}},
-    {"a REDUCE of a frozen unit", &frozen, reduce_of_frozen, {"REDUCE layers.0 rank leaf 0", "frozen"}},
-    {"REDUCEs out of leaf order",
+     backward_out_of_micro_batch_order,
+     {"BACKWARD head micro-batch 0", "BACKWARD for micro-batch 1", "micro-batch order"}},
+    {"a REDUCE is missing", &plain, no_reduce, {"NORM", "layers.0", "no REDUCE for micro-batch 1"}},
+    {"a REDUCE comes twice", &plain, reduce_twice, {"REDUCE layers.1 rank micro-batch 0", "already"}},
+    {"a REDUCE before a BACKWARD that writes",
      &plain,
-     reduce_out_of_leaf_order,
-     {"REDUCE norm rank leaf 0", "leaf 1 of this unit", "in their order"}},
+     reduce_early,
+     {"REDUCE layers.1 rank micro-batch 0", "layers.1.attn"}},
+    {"a REDUCE before the tied user",
+     &tied,
+     reduce_before_tied_user,
+     {"REDUCE root rank micro-batch 0", "segment embed"}},
+    {"a REDUCE of a frozen unit", &frozen, reduce_of_frozen, {"REDUCE layers.0 rank micro-batch 0", "frozen"}},
+    {"REDUCEs out of micro-batch order",
+     &plain,
+     reduce_out_of_micro_batch_order,
+     {"REDUCE norm rank micro-batch 0", "micro-batch 1 of this unit", "in their order"}},
     {"NORM is missing", &plain, no_norm, {"STEP", "NORM must come before"}},
-    {"NORM before the last REDUCE", &plain, norm_early, {"NORM", "root", "no REDUCE for leaf 1"}},
+    {"NORM before the last REDUCE", &plain, norm_early, {"NORM", "root", "no REDUCE for micro-batch 1"}},
     {"NORM comes twice", &plain, norm_twice, {"NORM", "already"}},
     {"STEP is missing", &plain, no_step, {"ends after", "without STEP"}},
     {"STEP comes twice", &plain, step_twice, {"STEP", "it follows STEP"}},
     {"STEP before NORM", &plain, step_early, {"STEP", "NORM must come before"}},
-    {"a leaf that there is not", &plain, leaf_too_large, {"FORWARD embed leaf 2", "its leaf is 2", "has 2"}},
-    {"a segment that there is not", &plain, segment_unknown, {"BACKWARD segment 6 leaf 0", "its segment is 6"}},
-    {"a unit that there is not", &plain, unit_unknown, {"REDUCE unit 4 rank leaf 0", "its unit is 4"}},
+    {"a micro-batch that there is not",
+     &plain,
+     micro_batch_too_large,
+     {"FORWARD embed micro-batch 2", "its micro-batch is 2", "has 2"}},
+    {"a segment that there is not", &plain, segment_unknown, {"BACKWARD segment 6 micro-batch 0", "its segment is 6"}},
+    {"a unit that there is not", &plain, unit_unknown, {"REDUCE unit 4 rank micro-batch 0", "its unit is 4"}},
     {"a unit on a FORWARD", &plain, unit_on_forward, {"FORWARD layers.0.attn", "its unit is 1", "must be -1"}},
-    {"a leaf on STEP", &plain, leaf_on_step, {"STEP leaf 0", "must be -1"}},
-    {"a peer on REDUCE", &plain, peer_on_reduce, {"REDUCE root rank leaf 0 peer 0", "its peer is 0"}},
-    {"a needless GATHER", &plain, gather, {"event 1, GATHER layers.0", "not sharded"}},
+    {"a micro-batch on STEP", &plain, micro_batch_on_step, {"STEP micro-batch 0", "must be -1"}},
+    {"a peer on REDUCE", &plain, peer_on_reduce, {"REDUCE root rank micro-batch 0 peer 0", "its peer is 0"}},
+    {"a needless GATHER", &plain, gather, {"instruction 1, GATHER layers.0", "not sharded"}},
     {"a RELEASE of nothing", &plain, release, {"RELEASE layers.0", "no gathered copy here"}},
-    {"a SEND to itself", &plain, send_to_itself, {"SEND layers.0.attn carry leaf 0 peer 0", "is a replica"}},
-    {"a RECV from itself", &plain, recv_from_itself, {"RECV layers.0.attn carry leaf 0 peer 0", "is a replica"}},
-    {"a WAIT for nothing", &plain, wait_for_nothing, {"event 3, WAIT", "its waits is -1"}},
+    {"a SEND to itself", &plain, send_to_itself, {"SEND layers.0.attn carry micro-batch 0 peer 0", "is a replica"}},
+    {"a RECV from itself", &plain, recv_from_itself, {"RECV layers.0.attn carry micro-batch 0 peer 0", "is a replica"}},
+    {"a WAIT for nothing", &plain, wait_for_nothing, {"instruction 3, WAIT", "its waits is -1"}},
     {"a REFRESH of no copies", &plain, refresh, {"REFRESH layers.0", "no copy of this unit stale"}},
-    {"a kind that there is not", &plain, kind_unknown, {"event 5", "unknown kind 14", "no such kind"}},
-    {"a queue for exchanges", &plain, other_queue, {"REDUCE layers.1 rank leaf 1", "event", "has not been waited for"}},
-    {"an event that waits for itself",
+    {"a kind that there is not", &plain, kind_unknown, {"instruction 5", "unknown kind 14", "no such kind"}},
+    {"a queue for exchanges",
+     &plain,
+     other_queue,
+     {"REDUCE layers.1 rank micro-batch 1", "instruction", "has not been waited for"}},
+    {"an instruction that waits for itself",
      &plain,
      waits_for_itself,
-     {"event 5, WAIT for event 5", "its waits is 5", "has 5, numbered"}},
-    {"flags that mean nothing", &plain, flags_set, {"event 5", "its flags are 1"}},
-    {"an event cut short", &plain, event_cut_short, {"event 5", "struct_size is 8"}},
+     {"instruction 5, WAIT for instruction 5", "its waits is 5", "has 5, numbered"}},
+    {"flags that mean nothing", &plain, flags_set, {"instruction 5", "its flags are 1"}},
+    {"an instruction cut short", &plain, instruction_cut_short, {"instruction 5", "struct_size is 8"}},
     {"a RECOMPUTE without checkpointing",
      &plain,
      recompute_without_checkpointing,
-     {"RECOMPUTE layers.1.mlp leaf 0", "checkpointing is off"}},
-    {"a RECOMPUTE twice", &checkpointing, recompute_twice, {"RECOMPUTE layers.1.mlp leaf 0", "already"}},
+     {"RECOMPUTE layers.1.mlp micro-batch 0", "checkpointing is off"}},
+    {"a RECOMPUTE twice", &checkpointing, recompute_twice, {"RECOMPUTE layers.1.mlp micro-batch 0", "already"}},
     {"a RECOMPUTE after its BACKWARD",
      &checkpointing,
      recompute_late,
-     {"RECOMPUTE layers.1.mlp leaf 0", "has already run"}},
+     {"RECOMPUTE layers.1.mlp micro-batch 0", "has already run"}},
     {"a RECOMPUTE before its FORWARD",
      &checkpointing,
      recompute_early,
-     {"RECOMPUTE layers.1.mlp leaf 0", "its FORWARD for leaf 0 must come before"}},
-    {"no event at all", &plain, empty, {"rank 0", "ends after 0 events", "FORWARD embed for 0 leaves"}},
+     {"RECOMPUTE layers.1.mlp micro-batch 0", "its FORWARD for micro-batch 0 must come before"}},
+    {"no instruction at all",
+     &plain,
+     empty,
+     {"rank 0", "ends after 0 instructions", "FORWARD embed for 0 micro-batches"}},
     {"a COUNT in evaluation",
      &evaluate,
      evaluation_counts,
-     {"event 0, COUNT", "evaluation and generation run FORWARDs"}},
-    {"evaluation without the head", &evaluate, evaluation_without_head, {"without FORWARD head leaf 0"}},
+     {"instruction 0, COUNT", "evaluation and generation run FORWARDs"}},
+    {"evaluation without the head", &evaluate, evaluation_without_head, {"without FORWARD head micro-batch 0"}},
 };
 
 enum { N_CASES = sizeof cases / sizeof *cases };
@@ -325,7 +352,7 @@ START_TEST(every_program_of_single_is_accepted) {
     int32_t n = 0;
     for (int32_t bits = 0; bits < 3 * 3 * 16 * 4; bits++) {
         const tiny_options options = {.mode = bits % 3,
-                                      .leaves = 1 + bits / 3 % 3,
+                                      .micro_batches = 1 + bits / 3 % 3,
                                       .tied = bits / 9 % 2 != 0,
                                       .frozen = (uint32_t)(bits / 18 % 16),
                                       .checkpointing = bits / 288 % 2 != 0};
@@ -347,16 +374,16 @@ START_TEST(another_right_order_is_accepted) {
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     weft_program *program = tiny_program(&job, &plain);
-    for (int32_t to = 1, i = 0; i < program->n_events; i++)
-        if (program->events[i].kind == WEFT_EVENT_FORWARD) move(program, i, to++);
-    ck_assert_int_eq(program->events[TINY_SEGMENTS + 1].leaf, 1);
+    for (int32_t to = 1, i = 0; i < program->n_instructions; i++)
+        if (program->instructions[i].kind == WEFT_INSTRUCTION_FORWARD) move(program, i, to++);
+    ck_assert_int_eq(program->instructions[TINY_SEGMENTS + 1].micro_batch, 1);
     ck_assert_msg(check_one(program, &job, &err) == WEFT_OK, "%s", err.text);
     weft_program_destroy(program);
 }
 END_TEST
 
 START_TEST(nothing_trained_is_the_users_mistake) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 1, .frozen = 15};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1, .frozen = 15};
     tiny_job job;
     weft_error err = WEFT_ERROR_INIT;
     tiny_make(&job, &options);
@@ -423,15 +450,15 @@ static weft_status bad_place(const weft_host *host, const void *config, const we
 static weft_status bad_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
                                const weft_emitter *emitter, weft_error *err) {
     struct {
-        weft_event known;
+        weft_instruction known;
         int64_t more; /* as a later SDK may have it */
-    } event = {weft_event_of(WEFT_EVENT_RECOMPUTE), answer_more};
+    } instruction = {weft_instruction_of(WEFT_INSTRUCTION_RECOMPUTE), answer_more};
     (void)host, (void)config, (void)job, (void)rank, (void)err;
-    event.known.struct_size = (uint32_t)sizeof event;
-    event.known.segment = 1;
-    event.known.leaf = 0;
-    ck_assert_int_eq(emitter->emit(emitter->program, &event.known), 0);
-    ck_assert_int_eq(emitter->emit(emitter->program, &event.known), 1);
+    instruction.known.struct_size = (uint32_t)sizeof instruction;
+    instruction.known.segment = 1;
+    instruction.known.micro_batch = 0;
+    ck_assert_int_eq(emitter->emit(emitter->program, &instruction.known), 0);
+    ck_assert_int_eq(emitter->emit(emitter->program, &instruction.known), 1);
     return WEFT_OK;
 }
 
@@ -461,10 +488,10 @@ START_TEST(wrong_answers_of_a_strategy_are_refused) {
     answer_owner = 1;
     expect_blame("unit root to rank 1");
     answer_owner = 0;
-    expect_blame("event 0, RECOMPUTE layers.0.attn leaf 0: a strategy emits no RECOMPUTE");
+    expect_blame("instruction 0, RECOMPUTE layers.0.attn micro-batch 0: a strategy emits no RECOMPUTE");
     answer_more = 1;
-    expect_blame(
-        "event 0, RECOMPUTE layers.0.attn leaf 0: the strategy plugin says something in it behind the 48 bytes");
+    expect_blame("instruction 0, RECOMPUTE layers.0.attn micro-batch 0: the strategy plugin says something in it "
+                 "behind the 48 bytes");
     answer_status = WEFT_E_PLUGIN;
     expect_blame("failed in its replicas and does not say why");
 }
@@ -475,9 +502,9 @@ START_TEST(checkpointing_adds_a_recompute_where_the_tape_would_wait) {
     weft_program *program = tiny_program(&job, &checkpointing);
     for (int32_t m = 0; m < 2; m++)
         for (int32_t s = 0; s < TINY_SEGMENTS; s++) {
-            const int32_t again = find_event(program, WEFT_EVENT_RECOMPUTE, s, NONE, m);
+            const int32_t again = find_instruction(program, WEFT_INSTRUCTION_RECOMPUTE, s, NONE, m);
             if (s == HEAD) ck_assert_int_eq(again, -1); /* its BACKWARD follows its FORWARD at once */
-            else ck_assert_int_eq(again + 1, at(program, WEFT_EVENT_BACKWARD, s, NONE, m));
+            else ck_assert_int_eq(again + 1, at(program, WEFT_INSTRUCTION_BACKWARD, s, NONE, m));
         }
     weft_program_destroy(program);
 }
@@ -498,14 +525,16 @@ START_TEST(checkpointing_keeps_what_waits_for_what) {
     ranks.job.spec.activation_checkpointing = true;
     for (int32_t rank = 0; rank < 2; rank++)
         ck_assert_int_eq(weft_program_checkpoint(ranks.programs[rank], &ranks.job.spec, &err), WEFT_OK);
-    ck_assert_int_gt(ranks.programs[0]->n_events, program->n_events);
-    for (int32_t i = 0, was = 0; i < ranks.programs[0]->n_events; i++) {
-        const weft_event *event = &ranks.programs[0]->events[i], *before = &program->events[was];
-        if (event->kind == WEFT_EVENT_RECOMPUTE) continue;
-        ck_assert_int_eq(event->kind, before->kind);
-        if (event->kind == WEFT_EVENT_WAIT) {
-            const weft_event *now = &ranks.programs[0]->events[event->waits], *then = &program->events[before->waits];
-            ck_assert(now->kind == then->kind && now->unit == then->unit && now->leaf == then->leaf);
+    ck_assert_int_gt(ranks.programs[0]->n_instructions, program->n_instructions);
+    for (int32_t i = 0, was = 0; i < ranks.programs[0]->n_instructions; i++) {
+        const weft_instruction *instruction = &ranks.programs[0]->instructions[i],
+                               *before = &program->instructions[was];
+        if (instruction->kind == WEFT_INSTRUCTION_RECOMPUTE) continue;
+        ck_assert_int_eq(instruction->kind, before->kind);
+        if (instruction->kind == WEFT_INSTRUCTION_WAIT) {
+            const weft_instruction *now = &ranks.programs[0]->instructions[instruction->waits],
+                                   *then = &program->instructions[before->waits];
+            ck_assert(now->kind == then->kind && now->unit == then->unit && now->micro_batch == then->micro_batch);
             waits++;
         }
         was++;

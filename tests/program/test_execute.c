@@ -1,20 +1,23 @@
-/* tests/program/test_execute.c: events run in their order with their slots; the trace says what happened and what was
- * used. */
+/* tests/program/test_execute.c: instructions run in their order with their slots; the trace says what happened and
+ * what was used. */
 #include "simulate.h"
 #include "suite.h"
 
-static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 0, .checkpointing = false};
-static const tiny_options checkpointing = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 0, .checkpointing = true};
-static const tiny_options one_leaf = {.mode = WEFT_MODE_TRAIN, .leaves = 1, .frozen = 0, .checkpointing = false};
-static const tiny_options generate = {.mode = WEFT_MODE_GENERATE, .leaves = 1, .frozen = 0, .checkpointing = false};
+static const tiny_options plain = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 0, .checkpointing = false};
+static const tiny_options checkpointing = {
+    .mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 0, .checkpointing = true};
+static const tiny_options one_micro_batch = {
+    .mode = WEFT_MODE_TRAIN, .micro_batches = 1, .frozen = 0, .checkpointing = false};
+static const tiny_options generate = {
+    .mode = WEFT_MODE_GENERATE, .micro_batches = 1, .frozen = 0, .checkpointing = false};
 
 /* A run that writes down what it is asked, and uses a share of each slot. */
 typedef struct recorder {
     weft_trace *trace;
     const weft_program *program;
-    weft_event seen[256];
+    weft_instruction seen[256];
     int32_t n_seen;
-    int64_t percent;   /* of each slot's bytes that an event uses */
+    int64_t percent;   /* of each slot's bytes that an instruction uses */
     int32_t wide_slot; /* its use is one row (64 bytes) too large; -1: none */
     int32_t fail_at;   /* the call that fails; -1: none */
     const char *fail_text;
@@ -26,13 +29,14 @@ static void use(recorder *r, int32_t slot) {
     weft_trace_use(r->trace, slot, r->program->slots[slot].bytes * r->percent / 100 + (slot == r->wide_slot ? 64 : 0));
 }
 
-static weft_status record(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+static weft_status record(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
+                          weft_error *err) {
     recorder *r = context;
     const int32_t call = r->n_seen;
-    r->seen[r->n_seen++] = *event;
+    r->seen[r->n_seen++] = *instruction;
     if (slots != NULL) {
-        const int32_t all[] = {slots->leaf, slots->carry_in,    slots->carry_out, slots->tape,
-                               slots->work, slots->d_carry_out, slots->d_carry_in};
+        const int32_t all[] = {slots->micro_batch, slots->carry_in,    slots->carry_out, slots->tape,
+                               slots->work,        slots->d_carry_out, slots->d_carry_in};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++) use(r, all[i]);
         for (int32_t u = 0; u < TINY_UNITS; u++) use(r, slots->gradients[u]);
     }
@@ -52,7 +56,7 @@ typedef struct bench {
 static void bench_open(bench *b, const tiny_options *options, int32_t capacity) {
     const weft_error empty = WEFT_ERROR_INIT;
     weft_exec_table table = {.context = &b->recorder};
-    for (int32_t kind = WEFT_EVENT_COUNT; kind <= WEFT_EVENT_REFRESH; kind++) table.run[kind] = record;
+    for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++) table.run[kind] = record;
     memset(b, 0, sizeof *b);
     b->err = empty;
     b->program = tiny_program(&b->job, options);
@@ -75,34 +79,34 @@ static void bench_close(bench *b) {
     weft_trace_destroy(b->trace);
 }
 
-START_TEST(events_run_once_each_in_their_order) {
+START_TEST(instructions_run_once_each_in_their_order) {
     bench b;
     bench_open(&b, &checkpointing, 100);
     ck_assert_msg(run(&b, 1) == WEFT_OK, "%s", b.err.text);
-    ck_assert_int_eq(b.recorder.n_seen, b.program->n_events);
-    for (int32_t i = 0; i < b.program->n_events; i++)
-        ck_assert_mem_eq(&b.recorder.seen[i], &b.program->events[i], sizeof(weft_event));
+    ck_assert_int_eq(b.recorder.n_seen, b.program->n_instructions);
+    for (int32_t i = 0; i < b.program->n_instructions; i++)
+        ck_assert_mem_eq(&b.recorder.seen[i], &b.program->instructions[i], sizeof(weft_instruction));
     bench_close(&b);
 }
 END_TEST
 
-START_TEST(the_trace_holds_every_event_with_its_times) {
+START_TEST(the_trace_holds_every_instruction_with_its_times) {
     bench b;
     uint64_t before = 0;
     bench_open(&b, &plain, 100);
     ck_assert_int_eq(run(&b, 7), WEFT_OK);
-    ck_assert_int_eq(weft_trace_count(b.trace), b.program->n_events);
-    for (int32_t i = 0; i < b.program->n_events; i++) {
+    ck_assert_int_eq(weft_trace_count(b.trace), b.program->n_instructions);
+    for (int32_t i = 0; i < b.program->n_instructions; i++) {
         const weft_trace_entry *entry = weft_trace_entry_at(b.trace, i);
-        const weft_event *event = &b.program->events[i];
-        ck_assert_int_eq(entry->event, i);
+        const weft_instruction *instruction = &b.program->instructions[i];
+        ck_assert_int_eq(entry->instruction, i);
         ck_assert_uint_eq(entry->step, 7);
-        ck_assert(entry->kind == event->kind && entry->unit == event->unit && entry->segment == event->segment &&
-                  entry->leaf == event->leaf);
+        ck_assert(entry->kind == instruction->kind && entry->unit == instruction->unit &&
+                  entry->segment == instruction->segment && entry->micro_batch == instruction->micro_batch);
         ck_assert(entry->start_ns >= before && entry->end_ns >= entry->start_ns && entry->start_ns > 0);
         before = entry->end_ns;
     }
-    ck_assert_ptr_null(weft_trace_entry_at(b.trace, b.program->n_events));
+    ck_assert_ptr_null(weft_trace_entry_at(b.trace, b.program->n_instructions));
     ck_assert_ptr_null(weft_trace_entry_at(b.trace, -1));
     bench_close(&b);
 }
@@ -114,14 +118,14 @@ START_TEST(the_ring_keeps_the_newest) {
     for (uint64_t step = 1; step <= 3; step++) ck_assert_int_eq(run(&b, step), WEFT_OK);
     ck_assert_int_eq(weft_trace_count(b.trace), 10);
     for (int32_t i = 0; i < 10; i++) {
-        ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->event, b.program->n_events - 10 + i);
+        ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->instruction, b.program->n_instructions - 10 + i);
         ck_assert_uint_eq(weft_trace_entry_at(b.trace, i)->step, 3);
     }
     bench_close(&b);
 }
 END_TEST
 
-/* Bytes of slots with storage that have been used by event i and are not yet dead, by the definition. */
+/* Bytes of slots with storage that have been used by instruction i and are not yet dead, by the definition. */
 static int64_t live_by_hand(const bench *b, int32_t i, int64_t percent) {
     int64_t sum = 0;
     for (int32_t k = 0; k < b->program->n_slots; k++) {
@@ -133,13 +137,13 @@ static int64_t live_by_hand(const bench *b, int32_t i, int64_t percent) {
 }
 
 START_TEST(what_is_used_in_full_reaches_the_planned_peak) {
-    const tiny_options *jobs[] = {&plain, &checkpointing, &one_leaf, &generate};
+    const tiny_options *jobs[] = {&plain, &checkpointing, &one_micro_batch, &generate};
     bench b;
     bench_open(&b, jobs[_i], 100);
     ck_assert_int_eq(run(&b, 1), WEFT_OK);
     ck_assert_int_eq(weft_trace_high_water(b.trace), b.program->peak);
-    ck_assert_int_eq(weft_trace_entry_at(b.trace, b.program->peak_event)->live, b.program->peak);
-    for (int32_t i = 0; i < b.program->n_events; i++)
+    ck_assert_int_eq(weft_trace_entry_at(b.trace, b.program->peak_instruction)->live, b.program->peak);
+    for (int32_t i = 0; i < b.program->n_instructions; i++)
         ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->live, live_by_hand(&b, i, 100));
     bench_close(&b);
 }
@@ -151,7 +155,7 @@ START_TEST(the_high_water_mark_is_of_what_was_used) {
     bench_open(&b, &plain, 100);
     b.recorder.percent = 40;
     ck_assert_int_eq(run(&b, 1), WEFT_OK);
-    for (int32_t i = 0; i < b.program->n_events; i++) {
+    for (int32_t i = 0; i < b.program->n_instructions; i++) {
         const int64_t live = live_by_hand(&b, i, 40);
         ck_assert_int_eq(weft_trace_entry_at(b.trace, i)->live, live);
         if (live > most) most = live;
@@ -183,10 +187,11 @@ START_TEST(an_unused_slot_never_counts) {
 END_TEST
 
 /* Index of a slot; the caller knows that it is there. */
-static int32_t slot_of(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t leaf) {
+static int32_t slot_of(const weft_program *program, int32_t kind, int32_t segment, int32_t unit, int32_t micro_batch) {
     for (int32_t k = 0; k < program->n_slots; k++) {
         const weft_slot *slot = &program->slots[k];
-        if (slot->kind == kind && slot->segment == segment && slot->unit == unit && slot->leaf == leaf) return k;
+        if (slot->kind == kind && slot->segment == segment && slot->unit == unit && slot->micro_batch == micro_batch)
+            return k;
     }
     ck_abort_msg("no such slot");
     return -1;
@@ -200,9 +205,10 @@ START_TEST(a_slot_one_row_too_small_is_caught) {
     b.program->slots[tape].bytes -= 64;
     b.recorder.wide_slot = tape; /* the work still needs what it needs */
     ck_assert_int_eq(run(&b, 5), WEFT_E_HOST);
-    ck_assert_str_eq(b.err.text,
-                     "step 5, event 20, FORWARD layers.1.attn leaf 1: it touches 1344 bytes of slot 32 (tape), "
-                     "which has 1280");
+    ck_assert_str_eq(
+        b.err.text,
+        "step 5, instruction 20, FORWARD layers.1.attn micro-batch 1: it touches 1344 bytes of slot 32 (tape), "
+        "which has 1280");
     ck_assert_int_eq(b.recorder.n_seen, 21); /* nothing ran after it */
     bench_close(&b);
 }
@@ -225,9 +231,10 @@ START_TEST(every_slot_too_small_is_caught) {
 }
 END_TEST
 
-static weft_status touch_dead(void *context, const weft_event *event, const weft_event_slots *slots, weft_error *err) {
+static weft_status touch_dead(void *context, const weft_instruction *instruction, const weft_instruction_slots *slots,
+                              weft_error *err) {
     recorder *r = context;
-    (void)event, (void)slots, (void)err;
+    (void)instruction, (void)slots, (void)err;
     weft_trace_use(r->trace, slot_of(r->program, WEFT_SLOT_TAPE, 3, -1, 0), 64);
     return WEFT_OK;
 }
@@ -235,30 +242,31 @@ static weft_status touch_dead(void *context, const weft_event *event, const weft
 START_TEST(a_dead_slot_is_not_touched) {
     bench b;
     bench_open(&b, &plain, 100);
-    b.table.run[WEFT_EVENT_NORM] = touch_dead;
+    b.table.run[WEFT_INSTRUCTION_NORM] = touch_dead;
     ck_assert_int_eq(run(&b, 2), WEFT_E_HOST);
-    ck_assert_msg(strstr(b.err.text, "event 33, NORM: it touches slot") != NULL &&
-                      strstr(b.err.text, "(tape), which lives from event 4 to event 10 only") != NULL,
+    ck_assert_msg(strstr(b.err.text, "instruction 33, NORM: it touches slot") != NULL &&
+                      strstr(b.err.text, "(tape), which lives from instruction 4 to instruction 10 only") != NULL,
                   "%s", b.err.text);
     bench_close(&b);
 }
 END_TEST
 
-START_TEST(a_failure_is_given_step_and_event) {
+START_TEST(a_failure_is_given_step_and_instruction) {
     bench b;
     bench_open(&b, &plain, 100);
     b.recorder.fail_at = 9;
     b.recorder.fail_text = "NaN in the gradient";
     b.recorder.fail_status = WEFT_E_NUMERIC;
     ck_assert_int_eq(run(&b, 12), WEFT_E_NUMERIC);
-    ck_assert_str_eq(b.err.text, "step 12, event 9, BACKWARD layers.1.mlp leaf 0: NaN in the gradient");
+    ck_assert_str_eq(b.err.text, "step 12, instruction 9, BACKWARD layers.1.mlp micro-batch 0: NaN in the gradient");
     ck_assert_int_eq(b.recorder.n_seen, 10);
-    ck_assert_int_eq(weft_trace_entry_at(b.trace, weft_trace_count(b.trace) - 1)->event, 9);
+    ck_assert_int_eq(weft_trace_entry_at(b.trace, weft_trace_count(b.trace) - 1)->instruction, 9);
     b.err.text[0] = '\0';
     b.recorder.fail_text = NULL;
     b.recorder.fail_status = WEFT_E_STOPPED;
     ck_assert_int_eq(run(&b, 13), WEFT_E_STOPPED);
-    ck_assert_str_eq(b.err.text, "step 13, event 9, BACKWARD layers.1.mlp leaf 0: failed without saying why");
+    ck_assert_str_eq(b.err.text,
+                     "step 13, instruction 9, BACKWARD layers.1.mlp micro-batch 0: failed without saying why");
     bench_close(&b);
 }
 END_TEST
@@ -280,11 +288,11 @@ END_TEST
 START_TEST(the_table_and_the_slots_must_be_there) {
     bench b;
     bench_open(&b, &checkpointing, 100);
-    b.table.run[WEFT_EVENT_RECOMPUTE] = NULL;
+    b.table.run[WEFT_INSTRUCTION_RECOMPUTE] = NULL;
     ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
     ck_assert_msg(strstr(b.err.text, "nothing is there to run a RECOMPUTE") != NULL, "%s", b.err.text);
     ck_assert_int_eq(b.recorder.n_seen, 0);
-    b.table.run[WEFT_EVENT_RECOMPUTE] = record;
+    b.table.run[WEFT_INSTRUCTION_RECOMPUTE] = record;
     weft_program_unplace(b.program);
     ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
     ck_assert_msg(strstr(b.err.text, "place it") != NULL, "%s", b.err.text);
@@ -292,18 +300,18 @@ START_TEST(the_table_and_the_slots_must_be_there) {
 }
 END_TEST
 
-START_TEST(a_single_leaf_gradient_is_the_sum_itself) {
+START_TEST(a_single_micro_batch_gradient_is_the_sum_itself) {
     bench b;
     int32_t slot = 0;
-    bench_open(&b, &one_leaf, 100);
-    slot = slot_of(b.program, WEFT_SLOT_LEAF_GRADIENT, -1, 1, 0);
+    bench_open(&b, &one_micro_batch, 100);
+    slot = slot_of(b.program, WEFT_SLOT_MICRO_BATCH_GRADIENT, -1, 1, 0);
     ck_assert_int_eq(b.program->slots[slot].offset, -1);
     ck_assert_int_eq(b.program->slots[slot].bytes, 2112); /* 2064 */
     b.recorder.wide_slot = slot;                          /* it has no storage here, and yet an end */
     ck_assert_int_eq(run(&b, 1), WEFT_E_HOST);
     bench_close(&b);
     bench_open(&b, &plain, 100);
-    ck_assert_int_ge(b.program->slots[slot_of(b.program, WEFT_SLOT_LEAF_GRADIENT, -1, 1, 0)].offset, 0);
+    ck_assert_int_ge(b.program->slots[slot_of(b.program, WEFT_SLOT_MICRO_BATCH_GRADIENT, -1, 1, 0)].offset, 0);
     bench_close(&b);
 }
 END_TEST
@@ -314,61 +322,63 @@ START_TEST(slots_live_as_the_header_says) {
     const weft_slot *slot = NULL;
     bench_open(&b, &checkpointing, 100);
     p = b.program;
-    slot = &p->slots[slot_of(p, WEFT_SLOT_LEAF, -1, -1, 1)];
-    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_FORWARD, 0, -1, 1));
-    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 0, -1, 1));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_MICRO_BATCH, -1, -1, 1)];
+    ck_assert_int_eq(slot->first, find_instruction(p, WEFT_INSTRUCTION_FORWARD, 0, -1, 1));
+    ck_assert_int_eq(slot->last, find_instruction(p, WEFT_INSTRUCTION_BACKWARD, 0, -1, 1));
     slot = &p->slots[slot_of(p, WEFT_SLOT_CARRY, 2, -1, 0)];
-    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_FORWARD, 2, -1, 0));
-    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 3, -1, 0));
+    ck_assert_int_eq(slot->first, find_instruction(p, WEFT_INSTRUCTION_FORWARD, 2, -1, 0));
+    ck_assert_int_eq(slot->last, find_instruction(p, WEFT_INSTRUCTION_BACKWARD, 3, -1, 0));
     slot = &p->slots[slot_of(p, WEFT_SLOT_CARRY, TINY_DEAF - 1, -1, 0)];
-    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_RECOMPUTE, TINY_DEAF, -1, 0));
+    ck_assert_int_eq(slot->last, find_instruction(p, WEFT_INSTRUCTION_RECOMPUTE, TINY_DEAF, -1, 0));
     slot = &p->slots[slot_of(p, WEFT_SLOT_TAPE, 2, -1, 0)];
-    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_RECOMPUTE, 2, -1, 0));
-    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 2, -1, 0));
+    ck_assert_int_eq(slot->first, find_instruction(p, WEFT_INSTRUCTION_RECOMPUTE, 2, -1, 0));
+    ck_assert_int_eq(slot->last, find_instruction(p, WEFT_INSTRUCTION_BACKWARD, 2, -1, 0));
     slot = &p->slots[slot_of(p, WEFT_SLOT_TAPE, 5, -1, 0)]; /* never recomputed */
-    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_FORWARD, 5, -1, 0));
+    ck_assert_int_eq(slot->first, find_instruction(p, WEFT_INSTRUCTION_FORWARD, 5, -1, 0));
     slot = &p->slots[slot_of(p, WEFT_SLOT_CARRY_GRADIENT, 2, -1, 0)];
-    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_BACKWARD, 3, -1, 0));
-    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_BACKWARD, 2, -1, 0));
-    slot = &p->slots[slot_of(p, WEFT_SLOT_LEAF_GRADIENT, -1, 2, 1)];
-    ck_assert_int_eq(slot->first, find_event(p, WEFT_EVENT_BACKWARD, 4, -1, 1));
-    ck_assert_int_eq(slot->last, find_event(p, WEFT_EVENT_REDUCE, -1, 2, 1));
+    ck_assert_int_eq(slot->first, find_instruction(p, WEFT_INSTRUCTION_BACKWARD, 3, -1, 0));
+    ck_assert_int_eq(slot->last, find_instruction(p, WEFT_INSTRUCTION_BACKWARD, 2, -1, 0));
+    slot = &p->slots[slot_of(p, WEFT_SLOT_MICRO_BATCH_GRADIENT, -1, 2, 1)];
+    ck_assert_int_eq(slot->first, find_instruction(p, WEFT_INSTRUCTION_BACKWARD, 4, -1, 1));
+    ck_assert_int_eq(slot->last, find_instruction(p, WEFT_INSTRUCTION_REDUCE, -1, 2, 1));
     bench_close(&b);
     bench_open(&b, &plain, 100);
     slot = &b.program->slots[slot_of(b.program, WEFT_SLOT_CARRY, TINY_DEAF - 1, -1, 0)];
-    ck_assert_int_eq(slot->last, find_event(b.program, WEFT_EVENT_FORWARD, TINY_DEAF, -1, 0));
-    ck_assert_int_eq(b.program->event_slots[find_event(b.program, WEFT_EVENT_BACKWARD, TINY_DEAF, -1, 0)].carry_in, -1);
+    ck_assert_int_eq(slot->last, find_instruction(b.program, WEFT_INSTRUCTION_FORWARD, TINY_DEAF, -1, 0));
+    ck_assert_int_eq(
+        b.program->instruction_slots[find_instruction(b.program, WEFT_INSTRUCTION_BACKWARD, TINY_DEAF, -1, 0)].carry_in,
+        -1);
     bench_close(&b);
 }
 END_TEST
 
 static int64_t work_of(const weft_program *program, int32_t kind, int32_t segment) {
-    const int32_t i = find_event(program, kind, segment, -1, 0);
-    return program->slots[program->event_slots[i].work].bytes;
+    const int32_t i = find_instruction(program, kind, segment, -1, 0);
+    return program->slots[program->instruction_slots[i].work].bytes;
 }
 
 START_TEST(each_pass_over_a_segment_has_its_own_scratch) {
     bench b;
     bench_open(&b, &checkpointing, 100);
-    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_FORWARD, 1), 512);   /* 510, without a tape */
-    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_RECOMPUTE, 1), 256); /* 210 */
-    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_BACKWARD, 1), 768);  /* 710 */
+    ck_assert_int_eq(work_of(b.program, WEFT_INSTRUCTION_FORWARD, 1), 512);   /* 510, without a tape */
+    ck_assert_int_eq(work_of(b.program, WEFT_INSTRUCTION_RECOMPUTE, 1), 256); /* 210 */
+    ck_assert_int_eq(work_of(b.program, WEFT_INSTRUCTION_BACKWARD, 1), 768);  /* 710 */
     bench_close(&b);
     bench_open(&b, &plain, 100);
-    ck_assert_int_eq(work_of(b.program, WEFT_EVENT_FORWARD, 1), 320); /* 310 */
+    ck_assert_int_eq(work_of(b.program, WEFT_INSTRUCTION_FORWARD, 1), 320); /* 310 */
     bench_close(&b);
 }
 END_TEST
 
 START_TEST(checkpointing_and_freezing_save_memory) {
-    const tiny_options half_frozen = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .frozen = 3, .checkpointing = false};
+    const tiny_options half_frozen = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .frozen = 3, .checkpointing = false};
     bench dear, cheap, frozen;
     bench_open(&dear, &plain, 100);
     bench_open(&cheap, &checkpointing, 100);
     bench_open(&frozen, &half_frozen, 100);
     ck_assert_int_lt(cheap.program->arena, dear.program->arena);
     ck_assert_int_lt(frozen.program->arena, dear.program->arena);
-    ck_assert_int_eq(find_event(frozen.program, WEFT_EVENT_BACKWARD, 2, -1, 0), -1);
+    ck_assert_int_eq(find_instruction(frozen.program, WEFT_INSTRUCTION_BACKWARD, 2, -1, 0), -1);
     bench_close(&dear);
     bench_close(&cheap);
     bench_close(&frozen);
@@ -382,8 +392,8 @@ START_TEST(the_price_adds_up) {
     bench_open(&b, &checkpointing, 100);
     weft_program_price(&price, b.program);
     ck_assert_int_eq(price.arena, b.program->arena);
-    ck_assert_int_eq(price.peak, live_by_hand(&b, price.peak_event, 100));
-    for (int32_t i = 0; i < b.program->n_events; i++) ck_assert_int_le(live_by_hand(&b, i, 100), price.peak);
+    ck_assert_int_eq(price.peak, live_by_hand(&b, price.peak_instruction, 100));
+    for (int32_t i = 0; i < b.program->n_instructions; i++) ck_assert_int_le(live_by_hand(&b, i, 100), price.peak);
     for (int c = 0; c < WEFT_N_MEMORY_CATEGORIES; c++) sum += price.category[c];
     ck_assert_int_eq(sum, price.peak);
     ck_assert(price.category[WEFT_MEMORY_GRADIENTS] > 0 && price.category[WEFT_MEMORY_WORKSPACE] > 0);
@@ -407,22 +417,22 @@ START_TEST(programs_and_traces_are_printed_by_name) {
     bench b;
     char *text = NULL;
     int lines = 0;
-    bench_open(&b, &one_leaf, 100);
+    bench_open(&b, &one_micro_batch, 100);
     text = text_of(&b, false);
     for (const char *at = text; *at != '\0'; at++) lines += *at == '\n';
-    ck_assert_int_eq(lines, b.program->n_events + 2);
+    ck_assert_int_eq(lines, b.program->n_instructions + 2);
     ck_assert_msg(strstr(text, "    0      0  COUNT\n") != NULL, "%s", text);
-    ck_assert_ptr_nonnull(strstr(text, "BACKWARD layers.1.attn leaf 0  leaf 256@"));
+    ck_assert_ptr_nonnull(strstr(text, "BACKWARD layers.1.attn micro-batch 0  micro-batch 256@"));
     ck_assert_ptr_nonnull(strstr(text, "layers.1 2176@sum"));
     free(text);
     ck_assert_int_eq(run(&b, 3), WEFT_OK);
     text = text_of(&b, true);
-    ck_assert_ptr_nonnull(strstr(text, "REDUCE layers.1 rank leaf 0"));
+    ck_assert_ptr_nonnull(strstr(text, "REDUCE layers.1 rank micro-batch 0"));
     ck_assert_ptr_nonnull(strstr(text, "high water"));
     free(text);
     weft_program_unplace(b.program);
     text = text_of(&b, false);
-    ck_assert_ptr_nonnull(strstr(text, "FORWARD head leaf 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, "FORWARD head micro-batch 0\n"));
     free(text);
     bench_close(&b);
 }
@@ -432,8 +442,8 @@ int main(void) {
     Suite *suite = suite_create("execute");
     TCase *cases = tcase_create("programs");
     tcase_set_timeout(cases, 120);
-    tcase_add_test(cases, events_run_once_each_in_their_order);
-    tcase_add_test(cases, the_trace_holds_every_event_with_its_times);
+    tcase_add_test(cases, instructions_run_once_each_in_their_order);
+    tcase_add_test(cases, the_trace_holds_every_instruction_with_its_times);
     tcase_add_test(cases, the_ring_keeps_the_newest);
     tcase_add_loop_test(cases, what_is_used_in_full_reaches_the_planned_peak, 0, 4);
     tcase_add_test(cases, the_high_water_mark_is_of_what_was_used);
@@ -441,10 +451,10 @@ int main(void) {
     tcase_add_test(cases, a_slot_one_row_too_small_is_caught);
     tcase_add_test(cases, every_slot_too_small_is_caught);
     tcase_add_test(cases, a_dead_slot_is_not_touched);
-    tcase_add_test(cases, a_failure_is_given_step_and_event);
+    tcase_add_test(cases, a_failure_is_given_step_and_instruction);
     tcase_add_test(cases, a_run_after_a_failure_starts_afresh);
     tcase_add_test(cases, the_table_and_the_slots_must_be_there);
-    tcase_add_test(cases, a_single_leaf_gradient_is_the_sum_itself);
+    tcase_add_test(cases, a_single_micro_batch_gradient_is_the_sum_itself);
     tcase_add_test(cases, slots_live_as_the_header_says);
     tcase_add_test(cases, each_pass_over_a_segment_has_its_own_scratch);
     tcase_add_test(cases, checkpointing_and_freezing_save_memory);

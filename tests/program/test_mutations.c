@@ -36,7 +36,8 @@ static void judge(void *context, const mutant *m) {
                          m->field == NULL ? "" : m->field);
         }
         /* Without its RECOMPUTE a segment keeps its tape from FORWARD on: dearer, and the same. */
-        ck_assert(m->how != MUTATION_DELETION || b->valid->events[m->event].kind == WEFT_EVENT_RECOMPUTE);
+        ck_assert(m->how != MUTATION_DELETION ||
+                  b->valid->instructions[m->instruction].kind == WEFT_INSTRUCTION_RECOMPUTE);
         into->equal++;
     }
     weft_program_destroy(m->program);
@@ -74,7 +75,7 @@ START_TEST(every_mutant_is_refused_or_computes_the_same) {
     for (int32_t i = 0; i < 3 * 2 * 4 * 2 + 2; i++) {
         const bool inference = i >= 48;
         const tiny_options options = {.mode = inference ? i - 47 : WEFT_MODE_TRAIN,
-                                      .leaves = inference ? 1 : 1 + i % 3,
+                                      .micro_batches = inference ? 1 : 1 + i % 3,
                                       .tied = i / 3 % 2 != 0,
                                       .frozen = frozen[i / 6 % 4],
                                       .checkpointing = i / 24 % 2 != 0};
@@ -107,25 +108,25 @@ static weft_program *placed_valid(bench *b) {
     return program;
 }
 
-/* Two events with their slots, which then live throughout as far as the executor knows. */
+/* Two instructions with their slots, which then live throughout as far as the executor knows. */
 static void swap_placed(weft_program *program, int32_t i, int32_t j) {
-    const weft_event_slots slots = program->event_slots[i];
+    const weft_instruction_slots slots = program->instruction_slots[i];
     for (int32_t k = 0; k < program->n_slots; k++) {
         program->slots[k].first = 0;
-        program->slots[k].last = program->n_events - 1;
+        program->slots[k].last = program->n_instructions - 1;
     }
-    swap_events(program, i, j);
-    program->event_slots[i] = program->event_slots[j];
-    program->event_slots[j] = slots;
+    swap_instructions(program, i, j);
+    program->instruction_slots[i] = program->instruction_slots[j];
+    program->instruction_slots[j] = slots;
 }
 
 START_TEST(the_simulation_sees_another_order_of_the_sum) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2};
     bench b;
     weft_program *program = NULL;
     bench_open(&b, &options);
     program = placed_valid(&b);
-    program->events[find_event(program, WEFT_EVENT_REDUCE, -1, 1, 0)].leaf = 1;
+    program->instructions[find_instruction(program, WEFT_INSTRUCTION_REDUCE, -1, 1, 0)].micro_batch = 1;
     ck_assert(simulate(program, &b.job.spec, b.trace, NULL) != b.hash);
     weft_program_destroy(program);
     bench_close(&b);
@@ -133,13 +134,13 @@ START_TEST(the_simulation_sees_another_order_of_the_sum) {
 END_TEST
 
 START_TEST(the_simulation_sees_a_norm_that_comes_too_early) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 1};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1};
     bench b;
     weft_program *program = NULL;
     bench_open(&b, &options);
     program = placed_valid(&b);
-    swap_placed(program, program->n_events - 3, program->n_events - 2);
-    ck_assert_int_eq(program->events[program->n_events - 3].kind, WEFT_EVENT_NORM);
+    swap_placed(program, program->n_instructions - 3, program->n_instructions - 2);
+    ck_assert_int_eq(program->instructions[program->n_instructions - 3].kind, WEFT_INSTRUCTION_NORM);
     ck_assert(simulate(program, &b.job.spec, b.trace, NULL) != b.hash);
     weft_program_destroy(program);
     bench_close(&b);
@@ -147,7 +148,7 @@ START_TEST(the_simulation_sees_a_norm_that_comes_too_early) {
 END_TEST
 
 START_TEST(the_simulation_sees_every_slot_that_is_moved_onto_a_live_one) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true, .checkpointing = true};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .tied = true, .checkpointing = true};
     bench b;
     weft_program *program = NULL;
     int32_t seen = 0;

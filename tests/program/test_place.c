@@ -146,9 +146,9 @@ START_TEST(small_cases_are_as_good_as_trying_everything) {
 END_TEST
 
 /* What a training step looks like: tapes nest, carries chain, each moment has its own work. */
-static int32_t step_like(weft_interval *items, int32_t segments, int32_t leaves) {
+static int32_t step_like(weft_interval *items, int32_t segments, int32_t micro_batches) {
     int32_t n = 0;
-    for (int32_t m = 0; m < leaves; m++) {
+    for (int32_t m = 0; m < micro_batches; m++) {
         const int32_t begin = m * 2 * segments, end = begin + 2 * segments - 1;
         for (int32_t s = 0; s < segments; s++) {
             const weft_interval tape = {s % 2 ? 50000 + 64 * s : 90000, begin + s, end - s, -1};
@@ -173,7 +173,8 @@ START_TEST(a_training_step_wastes_next_to_nothing) {
     const int32_t n = step_like(items, 66, 8);
     place(items, &out, n);
     ck_assert(sound(items, n, out.arena));
-    printf("a step of 66 segments and 8 leaves: peak %lld, arena %lld\n", (long long)out.peak, (long long)out.arena);
+    printf("a step of 66 segments and 8 micro-batches: peak %lld, arena %lld\n", (long long)out.peak,
+           (long long)out.arena);
     ck_assert((double)out.arena <= 1.01 * (double)out.peak);
     free(items);
 }

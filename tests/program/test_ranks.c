@@ -56,12 +56,12 @@ static void set_up(team *out, const setting *how, const tiny_options *options) {
     team_make(out, &own, &by);
 }
 
-/* What one rank makes of so many leaves. */
-static outcome alone(const tiny_options *options, int32_t leaves) {
+/* What one rank makes of so many micro-batches. */
+static outcome alone(const tiny_options *options, int32_t micro_batches) {
     tiny_options own = *options;
     team one;
     outcome out;
-    own.leaves = leaves;
+    own.micro_batches = micro_batches;
     own.prefetch = 0;
     own.checkpointing = false;
     set_up(&one, &settings[0], &own);
@@ -76,12 +76,12 @@ static void expect_valid(const setting *how, const tiny_options *options) {
     weft_coverage coverage;
     team ranks;
     outcome found, expected;
-    int32_t leaves = 0;
+    int32_t micro_batches = 0;
     bool covered = false;
     set_up(&ranks, how, options);
-    leaves = weft_job_spec_leaves(&ranks.job.spec);
-    covered = options->mode != WEFT_MODE_TRAIN || leaves == 1 ||
-              (!fast && (!how->two_hops || options->reduce == WEFT_REDUCE_TREE || options->leaves == 1));
+    micro_batches = weft_job_spec_micro_batches(&ranks.job.spec);
+    covered = options->mode != WEFT_MODE_TRAIN || micro_batches == 1 ||
+              (!fast && (!how->two_hops || options->reduce == WEFT_REDUCE_TREE || options->micro_batches == 1));
     ck_assert_msg(team_check(&ranks, &coverage, &err) == WEFT_OK, "%s %s, %d ranks: %s", how->name, how->keys,
                   (int)how->world, err.text);
     ck_assert_msg(coverage.covered == covered, "%s %s, %d ranks: %s", how->name, how->keys, (int)how->world,
@@ -90,7 +90,7 @@ static void expect_valid(const setting *how, const tiny_options *options) {
     found = play_team(&ranks);
     ck_assert_msg(!found.stuck && found.torn == 0, "%s %s, %d ranks: stuck or torn", how->name, how->keys,
                   (int)how->world);
-    expected = alone(options, leaves);
+    expected = alone(options, micro_batches);
     if (covered || fast) ck_assert_msg(found.parameters == expected.parameters, "%s %s", how->name, how->keys);
     else ck_assert_msg(found.parameters != expected.parameters, "%s %s is exact after all", how->name, how->keys);
     team_free(&ranks);
@@ -102,7 +102,7 @@ START_TEST(programs_of_every_strategy_are_accepted_and_come_to_what_one_rank_doe
         const uint32_t frozen[] = {0, 2, 3, 6};
         const tiny_options options = {.mode = bits % 2 == 0 ? WEFT_MODE_TRAIN : WEFT_MODE_EVALUATE,
                                       .reduce = bits / 2 % 3,
-                                      .leaves = bits % 2 == 0 ? 1 + bits / 6 % 3 : 1,
+                                      .micro_batches = bits % 2 == 0 ? 1 + bits / 6 % 3 : 1,
                                       .frozen = frozen[bits / 18 % 4],
                                       .tied = bits / 72 % 2 == 0,
                                       .checkpointing = bits / 144 != 0,
@@ -143,11 +143,11 @@ static void judge(void *context, const mutant *m) {
             coverage.covered != b->coverage.covered) {
             weft_program_print(m->program, &b->ranks.job.spec, stdout);
             fflush(stdout);
-            ck_abort_msg("accepted on rank %d, and %s: %s of event %d %s", (int)b->rank,
+            ck_abort_msg("accepted on rank %d, and %s: %s of instruction %d %s", (int)b->rank,
                          found.stuck       ? "never ends"
                          : found.torn != 0 ? "reads what is being written"
                                            : "comes to something else",
-                         mutation_names[m->how], (int)m->event, m->field == NULL ? "" : m->field);
+                         mutation_names[m->how], (int)m->instruction, m->field == NULL ? "" : m->field);
         }
         into->equal++;
     }
@@ -156,9 +156,9 @@ static void judge(void *context, const mutant *m) {
 }
 
 static void print_counts(const bench *b, const setting *how) {
-    printf("%s %s, rank %d of %d, %d events:", how->name == NULL ? "stages" : how->name,
+    printf("%s %s, rank %d of %d, %d instructions:", how->name == NULL ? "stages" : how->name,
            how->keys == NULL ? "" : how->keys, (int)b->rank, (int)how->world,
-           (int)b->ranks.programs[b->rank]->n_events);
+           (int)b->ranks.programs[b->rank]->n_instructions);
     for (int i = 0; i < N_MUTATIONS; i++)
         printf("%s %lld %s refused, %lld equal", i == 0 ? "" : ";", (long long)b->counts[i].refused, mutation_names[i],
                (long long)b->counts[i].equal);
@@ -190,12 +190,12 @@ START_TEST(every_mutant_of_one_rank_is_refused_or_comes_to_the_same) {
     const uint32_t all = most | 1u << MUTATION_MOVE;
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
                                   .reduce = _i % 3 == 0 || how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
-                                  .leaves = 2,
+                                  .micro_batches = 2,
                                   .frozen = _i % 4 == 1 ? 2 : 0,
                                   .tied = true,
                                   .checkpointing = _i % 2 != 0,
                                   .prefetch = _i % 3};
-    const tiny_options evaluate = {.mode = WEFT_MODE_EVALUATE, .leaves = 1, .tied = true, .prefetch = _i % 3};
+    const tiny_options evaluate = {.mode = WEFT_MODE_EVALUATE, .micro_batches = 1, .tied = true, .prefetch = _i % 3};
     for (int32_t rank = 0; rank < how->world; rank++) {
         mutate(how, &options, rank, rank == _i % how->world ? all : most);
         mutate(how, &evaluate, rank, most);
@@ -209,7 +209,8 @@ enum { DRAWS = 600, DRAWS_OF_FULL = 6000 };
 
 /* A change that may be none; a field's value is one that may mean something. */
 static mutant draw_mutant(const team *ranks, uint64_t *state) {
-    static const char *const fields[] = {"kind", "unit", "segment", "leaf", "peer", "queue", "waits", "what", "scope"};
+    static const char *const fields[] = {"kind",  "unit",  "segment", "micro-batch", "peer",
+                                         "queue", "waits", "what",    "scope"};
     uint32_t bits[4];
     mutant m = {0};
     for (int i = 0; i < 4; i++) {
@@ -217,8 +218,8 @@ static mutant draw_mutant(const team *ranks, uint64_t *state) {
         bits[i] = (uint32_t)(*state >> 33);
     }
     m.how = (mutation)(bits[0] % N_MUTATIONS);
-    m.event = (int32_t)(bits[1] % (uint32_t)ranks->programs[0]->n_events);
-    m.to = (int32_t)(bits[2] % (uint32_t)ranks->programs[0]->n_events);
+    m.instruction = (int32_t)(bits[1] % (uint32_t)ranks->programs[0]->n_instructions);
+    m.to = (int32_t)(bits[2] % (uint32_t)ranks->programs[0]->n_instructions);
     if (m.how == MUTATION_DELETION) m.to = -1;
     if (m.how != MUTATION_OPERAND) return m;
     m.field = fields[bits[3] % (sizeof fields / sizeof *fields)];
@@ -243,7 +244,7 @@ static bool change(team *ranks, const mutant *m, int32_t only) {
 
 static bool too_long(const team *ranks) {
     for (int32_t rank = 0; rank < ranks->world; rank++)
-        if (ranks->programs[rank]->n_events > PLAY_EVENTS) return true;
+        if (ranks->programs[rank]->n_instructions > PLAY_INSTRUCTIONS) return true;
     return false;
 }
 
@@ -266,11 +267,11 @@ static void judge_changes(team *ranks, const bench *valid, uint64_t *state, coun
         for (int32_t rank = 0; rank < ranks->world; rank++)
             weft_program_print(ranks->programs[rank], &ranks->job.spec, stdout);
         fflush(stdout);
-        ck_abort_msg("accepted, and %s; the last change: %s of event %d %s",
+        ck_abort_msg("accepted, and %s; the last change: %s of instruction %d %s",
                      found.stuck       ? "never ends"
                      : found.torn != 0 ? "reads what is being written"
                                        : "comes to something else",
-                     mutation_names[m.how], (int)m.event, m.field == NULL ? "" : m.field);
+                     mutation_names[m.how], (int)m.instruction, m.field == NULL ? "" : m.field);
     }
     into->equal++;
 }
@@ -279,7 +280,7 @@ START_TEST(changes_of_all_ranks_and_several_are_refused_or_come_to_the_same) {
     const setting *how = &settings[_i];
     const tiny_options options = {.mode = WEFT_MODE_TRAIN,
                                   .reduce = how->two_hops ? WEFT_REDUCE_TREE : WEFT_REDUCE_ORDERED,
-                                  .leaves = 2,
+                                  .micro_batches = 2,
                                   .frozen = _i % 4 == 2 ? 2 : 0,
                                   .tied = _i % 3 != 0,
                                   .checkpointing = _i % 2 == 0,
@@ -309,7 +310,7 @@ END_TEST
 /* ---- what play.h sees ---- */
 
 START_TEST(the_play_sees_what_the_checker_is_there_for) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 2, .tied = true};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 2, .tied = true};
     team ranks;
     outcome expected, found;
     weft_program *program = NULL;
@@ -317,23 +318,24 @@ START_TEST(the_play_sees_what_the_checker_is_there_for) {
     expected = play_team(&ranks);
     program = ranks.programs[1];
     /* a sum in another order */
-    for (int32_t i = 0; i < program->n_events; i++)
-        if (program->events[i].leaf >= 0) program->events[i].leaf = 4 - program->events[i].leaf;
+    for (int32_t i = 0; i < program->n_instructions; i++)
+        if (program->instructions[i].micro_batch >= 0)
+            program->instructions[i].micro_batch = 4 - program->instructions[i].micro_batch;
     found = play_team(&ranks);
     ck_assert(found.parameters != expected.parameters);
     team_free(&ranks);
     /* a WAIT that is missing */
     set_up(&ranks, &settings[2], &options);
     program = ranks.programs[1];
-    for (int32_t i = program->n_events - 1; program->n_events > 0; i--)
-        if (program->events[i].kind == WEFT_EVENT_WAIT) {
-            remove_event(program, i);
+    for (int32_t i = program->n_instructions - 1; program->n_instructions > 0; i--)
+        if (program->instructions[i].kind == WEFT_INSTRUCTION_WAIT) {
+            remove_instruction(program, i);
             break;
         }
     found = play_team(&ranks);
     ck_assert(found.parameters != expected.parameters || found.torn > 0);
     /* an exchange that one rank leaves out */
-    remove_event(program, find_event(program, WEFT_EVENT_NORM, -1, -1, -1));
+    remove_instruction(program, find_instruction(program, WEFT_INSTRUCTION_NORM, -1, -1, -1));
     ck_assert(play_team(&ranks).stuck);
     team_free(&ranks);
 }

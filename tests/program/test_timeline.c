@@ -1,6 +1,6 @@
 /* tests/program/test_timeline.c: programs played by the clock take the time that pencil and paper give.
  *
- * Programs of a few events are written here; those of pipelines come from strategies. Costs are whole seconds. */
+ * Programs of a few instructions are written here; those of pipelines come from strategies. Costs are whole seconds. */
 #include "suite.h"
 
 #include "program/timeline.h"
@@ -8,19 +8,19 @@
 
 enum { MOST = 128 };
 
-/* Ranks of ddp whose events the test writes. */
+/* Ranks of ddp whose instructions the test writes. */
 typedef struct written {
     tiny_job job;
     int32_t world;
     weft_program *programs[TEAM_MAX];
-    weft_event_cost costs[TEAM_MAX][MOST];
+    weft_instruction_cost costs[TEAM_MAX][MOST];
     weft_simulation_spec spec;
     weft_rank_time times[TEAM_MAX];
     double seconds;
 } written;
 
 static void begin(written *w, int32_t world) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = 1, .world = world};
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = 1, .world = world};
     weft_error err = WEFT_ERROR_INIT;
     strategy by;
     memset(w, 0, sizeof *w);
@@ -39,36 +39,37 @@ static void end(written *w) {
     for (int32_t r = 0; r < w->world; r++) weft_program_destroy(w->programs[r]);
 }
 
-/* Appends an event that is a copy of this one; of: its unit or segment. */
-static int32_t say(written *w, int32_t rank, int32_t kind, int32_t of, int32_t queue, weft_event_cost cost) {
-    const bool unit = kind == WEFT_EVENT_REDUCE;
-    weft_event event = {
-        (uint32_t)sizeof event, 0, kind, unit ? of : -1, unit ? -1 : of, rank, -1, queue, -1, -1, -1, 0};
+/* Appends an instruction that is a copy of this one; of: its unit or segment. */
+static int32_t say(written *w, int32_t rank, int32_t kind, int32_t of, int32_t queue, weft_instruction_cost cost) {
+    const bool unit = kind == WEFT_INSTRUCTION_REDUCE;
+    weft_instruction instruction = {
+        (uint32_t)sizeof instruction, 0, kind, unit ? of : -1, unit ? -1 : of, rank, -1, queue, -1, -1, -1, 0};
     int32_t at = -1;
-    if (unit) event.scope = WEFT_SCOPE_ALL;
-    at = weft_program_emit(w->programs[rank], &event);
+    if (unit) instruction.scope = WEFT_SCOPE_ALL;
+    at = weft_program_emit(w->programs[rank], &instruction);
     ck_assert(at >= 0 && at < MOST);
     w->costs[rank][at] = cost;
     return at;
 }
 
 static void wait_for(written *w, int32_t rank, int32_t what) {
-    const weft_event event = {(uint32_t)sizeof event, 0, WEFT_EVENT_WAIT, -1, -1, -1, -1, 0, what, -1, -1, 0};
-    ck_assert_int_ge(weft_program_emit(w->programs[rank], &event), 0);
+    const weft_instruction instruction = {
+        (uint32_t)sizeof instruction, 0, WEFT_INSTRUCTION_WAIT, -1, -1, -1, -1, 0, what, -1, -1, 0};
+    ck_assert_int_ge(weft_program_emit(w->programs[rank], &instruction), 0);
 }
 
-static weft_event_cost works(double seconds) {
-    const weft_event_cost cost = {.own = {seconds, seconds}};
+static weft_instruction_cost works(double seconds) {
+    const weft_instruction_cost cost = {.own = {seconds, seconds}};
     return cost;
 }
 
-static weft_event_cost travels(double seconds, double after) {
-    const weft_event_cost cost = {.travel = seconds, .after = {after, after}};
+static weft_instruction_cost travels(double seconds, double after) {
+    const weft_instruction_cost cost = {.travel = seconds, .after = {after, after}};
     return cost;
 }
 
 static void play(written *w) {
-    const weft_event_cost *costs[TEAM_MAX];
+    const weft_instruction_cost *costs[TEAM_MAX];
     weft_error err = WEFT_ERROR_INIT;
     for (int32_t r = 0; r < w->world; r++) costs[r] = w->costs[r];
     w->spec.programs = (const weft_program *const *)w->programs;
@@ -89,9 +90,9 @@ static void two_backwards(written *w, int32_t queue, double travel) {
     begin(w, 2);
     for (int32_t r = 0; r < 2; r++) {
         int32_t reduce = -1;
-        (void)say(w, r, WEFT_EVENT_BACKWARD, 1, 0, works(1));
-        reduce = say(w, r, WEFT_EVENT_REDUCE, 1, queue, travels(travel, 1));
-        (void)say(w, r, WEFT_EVENT_BACKWARD, 0, 0, works(4));
+        (void)say(w, r, WEFT_INSTRUCTION_BACKWARD, 1, 0, works(1));
+        reduce = say(w, r, WEFT_INSTRUCTION_REDUCE, 1, queue, travels(travel, 1));
+        (void)say(w, r, WEFT_INSTRUCTION_BACKWARD, 0, 0, works(4));
         if (queue > 0) wait_for(w, r, reduce);
     }
 }
@@ -153,9 +154,9 @@ START_TEST(one_ranks_exchanges_travel_one_after_the_other) {
     begin(&w, 2);
     w.spec.own_progress = true;
     for (int32_t r = 0; r < 2; r++) {
-        reduces[r][0] = say(&w, r, WEFT_EVENT_REDUCE, 1, 1, travels(3, 0));
-        reduces[r][1] = say(&w, r, WEFT_EVENT_REDUCE, 2, 2, travels(3, 0));
-        (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, works(1));
+        reduces[r][0] = say(&w, r, WEFT_INSTRUCTION_REDUCE, 1, 1, travels(3, 0));
+        reduces[r][1] = say(&w, r, WEFT_INSTRUCTION_REDUCE, 2, 2, travels(3, 0));
+        (void)say(&w, r, WEFT_INSTRUCTION_BACKWARD, 0, 0, works(1));
         for (int32_t i = 0; i < 2; i++) wait_for(&w, r, reduces[r][i]);
     }
     play(&w);
@@ -169,9 +170,9 @@ START_TEST(who_comes_first_waits) {
     written w;
     begin(&w, 3);
     for (int32_t r = 0; r < 3; r++) {
-        (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, works(1 + r));
-        (void)say(&w, r, WEFT_EVENT_REDUCE, 0, 0, travels(2, 0));
-        (void)say(&w, r, WEFT_EVENT_BACKWARD, 1, 0, works(r == 0 ? 5 : 1));
+        (void)say(&w, r, WEFT_INSTRUCTION_BACKWARD, 0, 0, works(1 + r));
+        (void)say(&w, r, WEFT_INSTRUCTION_REDUCE, 0, 0, travels(2, 0));
+        (void)say(&w, r, WEFT_INSTRUCTION_BACKWARD, 1, 0, works(r == 0 ? 5 : 1));
     }
     play(&w);
     ck_assert_double_eq_tol(w.seconds, 10, 1e-9);
@@ -184,11 +185,11 @@ END_TEST
 
 /* What takes 1 s alone and 2 s beside the other: rank 1 works for 1 s, rank 0 for 3 s' worth. */
 START_TEST(ranks_at_work_slow_each_other_down) {
-    const weft_event_cost slow = {.own = {1, 2}}, long_one = {.own = {3, 6}};
+    const weft_instruction_cost slow = {.own = {1, 2}}, long_one = {.own = {3, 6}};
     written w;
     begin(&w, 2);
-    (void)say(&w, 0, WEFT_EVENT_BACKWARD, 0, 0, long_one);
-    (void)say(&w, 1, WEFT_EVENT_BACKWARD, 0, 0, slow);
+    (void)say(&w, 0, WEFT_INSTRUCTION_BACKWARD, 0, 0, long_one);
+    (void)say(&w, 1, WEFT_INSTRUCTION_BACKWARD, 0, 0, slow);
     play(&w);
     holds(&w, 1, 2, 0, 2);
     holds(&w, 0, 4, 0, 0); /* a third of it in the 2 s beside rank 1, and 2 s alone */
@@ -200,7 +201,7 @@ START_TEST(ranks_without_processors_of_their_own_share) {
     written w;
     begin(&w, 4);
     w.spec.together = w.spec.room = 2;
-    for (int32_t r = 0; r < 4; r++) (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, works(3));
+    for (int32_t r = 0; r < 4; r++) (void)say(&w, r, WEFT_INSTRUCTION_BACKWARD, 0, 0, works(3));
     play(&w);
     ck_assert_double_eq_tol(w.seconds, 6, 1e-9);
     w.spec.ranks_per_node = 2; /* on two machines */
@@ -212,11 +213,11 @@ END_TEST
 
 /* The measuring shared processors, too: what was measured has that in it already. */
 START_TEST(what_was_measured_crowded_is_not_slowed_down_twice) {
-    const weft_event_cost crowded = {.own = {1, 2}};
+    const weft_instruction_cost crowded = {.own = {1, 2}};
     written w;
     begin(&w, 4);
     w.spec.room = 2;
-    for (int32_t r = 0; r < 4; r++) (void)say(&w, r, WEFT_EVENT_BACKWARD, 0, 0, crowded);
+    for (int32_t r = 0; r < 4; r++) (void)say(&w, r, WEFT_INSTRUCTION_BACKWARD, 0, 0, crowded);
     play(&w);
     ck_assert_double_eq_tol(w.seconds, 2, 1e-9);
     w.spec.ranks_per_node = 2;
@@ -231,17 +232,17 @@ END_TEST
 /* forward and backward of each segment, and what a carry takes. */
 static void price(written *w, double forward, double backward, double travel) {
     for (int32_t r = 0; r < w->world; r++)
-        for (int32_t i = 0; i < w->programs[r]->n_events; i++) {
-            const int32_t kind = w->programs[r]->events[i].kind;
+        for (int32_t i = 0; i < w->programs[r]->n_instructions; i++) {
+            const int32_t kind = w->programs[r]->instructions[i].kind;
             ck_assert_int_lt(i, MOST);
-            if (kind == WEFT_EVENT_FORWARD) w->costs[r][i] = works(forward);
-            if (kind == WEFT_EVENT_BACKWARD) w->costs[r][i] = works(backward);
-            if (kind == WEFT_EVENT_SEND || kind == WEFT_EVENT_RECV) w->costs[r][i] = travels(travel, 0);
+            if (kind == WEFT_INSTRUCTION_FORWARD) w->costs[r][i] = works(forward);
+            if (kind == WEFT_INSTRUCTION_BACKWARD) w->costs[r][i] = works(backward);
+            if (kind == WEFT_INSTRUCTION_SEND || kind == WEFT_INSTRUCTION_RECV) w->costs[r][i] = travels(travel, 0);
         }
 }
 
-static void compile(written *w, strategy *by, int32_t world, int32_t leaves) {
-    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .leaves = leaves, .world = world};
+static void compile(written *w, strategy *by, int32_t world, int32_t micro_batches) {
+    const tiny_options options = {.mode = WEFT_MODE_TRAIN, .micro_batches = micro_batches, .world = world};
     memset(w, 0, sizeof *w);
     tiny_make(&w->job, &options);
     place_job(&w->job, by);
@@ -251,19 +252,19 @@ static void compile(written *w, strategy *by, int32_t world, int32_t leaves) {
     w->spec.ranks_per_node = w->spec.together = w->spec.room = world;
 }
 
-/* gpipe of S even stages and M leaves idles (S - 1) of M + S - 1 parts of its time. */
+/* gpipe of S even stages and M micro-batches idles (S - 1) of M + S - 1 parts of its time. */
 START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
     static const struct {
         const char *firsts;
         int32_t stages;
     } cuts[] = {{"0 3", 2}, {"0 2 4", 3}, {"0 1 2 3 4 5", 6}};
     for (int c = 0; c < 3; c++)
-        for (int32_t leaves = 1; leaves <= 4; leaves++) {
-            const double depth = cuts[c].stages, slots = leaves + depth - 1;
+        for (int32_t micro_batches = 1; micro_batches <= 4; micro_batches++) {
+            const double depth = cuts[c].stages, slots = micro_batches + depth - 1;
             strategy by;
             written w;
             load_stages(&by, cuts[c].firsts, true, true);
-            compile(&w, &by, cuts[c].stages, leaves);
+            compile(&w, &by, cuts[c].stages, micro_batches);
             price(&w, 1, 2, 0);
             play(&w);
             ck_assert_double_eq_tol(w.seconds, slots * 3 * TINY_SEGMENTS / depth, 1e-9);
@@ -274,7 +275,7 @@ START_TEST(the_bubble_of_gpipe_is_the_one_of_the_books) {
 }
 END_TEST
 
-/* One leaf after the other: one rank works at a time, and every carry is waited for. */
+/* One micro-batch after the other: one rank works at a time, and every carry is waited for. */
 START_TEST(stages_one_after_the_other_add_up) {
     strategy by;
     written w;
@@ -284,7 +285,7 @@ START_TEST(stages_one_after_the_other_add_up) {
     play(&w);
     ck_assert_double_ge(w.seconds, 2 * (TINY_SEGMENTS * 3 + 2));
     holds(&w, 1, 18, w.times[1].exposed, w.seconds - 18 - w.times[1].exposed);
-    ck_assert_double_eq_tol(w.times[1].exposed, 2 + 2, 1e-9); /* a carry comes, a gradient goes, of each leaf */
+    ck_assert_double_eq_tol(w.times[1].exposed, 2 + 2, 1e-9); /* a carry comes, a gradient goes, of each micro-batch */
     ck_assert_double_ge(w.times[1].idle, 18);
     end(&w);
 }
@@ -305,12 +306,12 @@ END_TEST
 
 /* Programs that wait for one another are not played for ever. */
 START_TEST(a_program_without_its_other_half_is_refused) {
-    const weft_event_cost *costs[2];
+    const weft_instruction_cost *costs[2];
     weft_error err = WEFT_ERROR_INIT;
     written w;
     begin(&w, 2);
-    (void)say(&w, 0, WEFT_EVENT_REDUCE, 0, 0, travels(1, 0));
-    (void)say(&w, 1, WEFT_EVENT_BACKWARD, 0, 0, works(1));
+    (void)say(&w, 0, WEFT_INSTRUCTION_REDUCE, 0, 0, travels(1, 0));
+    (void)say(&w, 1, WEFT_INSTRUCTION_BACKWARD, 0, 0, works(1));
     for (int32_t r = 0; r < 2; r++) costs[r] = w.costs[r];
     w.spec.programs = (const weft_program *const *)w.programs;
     w.spec.costs = costs;

@@ -55,7 +55,7 @@ static weft_status matmul(weft_device *device, weft_stream *s, const weft_matmul
     return status;
 }
 
-/* Once per optimizer step: the first leaf of the next one has nothing to be added onto. */
+/* Once per optimizer step: the first micro-batch of the next one has nothing to be added onto. */
 static weft_status clip(weft_device *device, weft_stream *s, const weft_clip *args, weft_error *err) {
     for (int i = 0; i < n_shapes; i++) memset(shapes[i].older, 0, (size_t)(shapes[i].m * shapes[i].n) * sizeof(float));
     return real.clip(device, s, args, err);

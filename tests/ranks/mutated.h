@@ -1,10 +1,11 @@
 /* tests/ranks/mutated.h: one rank of those that train mutants of their programs, for test_mutants.c.
  *
- * Between the strategy and the checker one event of one rank's program is changed, or the same event of all ranks. What
- * the checker lets through is placed and run by the engine with the real communicator, two optimizer steps from the
- * same start, in memory of poison; what the rank then has of parameters and optimizer states, and each step's loss and
- * norm, make its hash. All ranks go through the same mutants in the same order and tell one another their hashes after
- * each, so that none begins the next before all have ended. One that does not get there in time says at which. */
+ * Between the strategy and the checker one instruction of one rank's program is changed, or the same instruction of
+ * all ranks. What the checker lets through is placed and run by the engine with the real communicator, two optimizer
+ * steps from the same start, in memory of poison; what the rank then has of parameters and optimizer states, and
+ * each step's loss and norm, make its hash. All ranks go through the same mutants in the same order and tell one
+ * another their hashes after each, so that none begins the next before all have ended. One that does not get there
+ * in time says at which. */
 #ifndef WEFT_TESTS_RANKS_MUTATED_H
 #define WEFT_TESTS_RANKS_MUTATED_H
 
@@ -23,7 +24,7 @@ enum { RANKS_MAX = 4, STEPS = 2, ROOM = 4, SHORT = 5, LONG = 8, VOCABULARY = 23 
 typedef struct setting {
     enum { QUICK, FULL } suite;
     const char *name;
-    int32_t world, leaves;
+    int32_t world, micro_batches;
     const char *keys[6];
 } setting;
 
@@ -133,7 +134,7 @@ static uint64_t train(bench *b) {
 /* The engine with other programs, of which this rank has its own. [collective] */
 static outcome run(bench *b) {
     weft_engine *engine = b->rig.engine;
-    const weft_stage own = engine->plan.train;
+    const weft_mode_plan own = engine->plan.train;
     weft_program *program = copy_program(b->mutant[b->rank]);
     weft_error err = WEFT_ERROR_INIT;
     outcome out = {{0}};
@@ -152,8 +153,9 @@ static outcome run(bench *b) {
                   err.text);
     (void)alarm((unsigned)patience);
     hash = train(b);
-    ck_assert_msg(weft_platform_share(engine->ranks.platform, out.hash, &hash, sizeof hash, &err) == WEFT_OK, "%s",
-                  err.text);
+    ck_assert_msg(weft_process_context_share(engine->ranks.process_context, out.hash, &hash, sizeof hash, &err) ==
+                      WEFT_OK,
+                  "%s", err.text);
     (void)alarm(0);
     weft_stepper_destroy(b->rig.stepper);
     b->rig.stepper = NULL;
@@ -171,12 +173,14 @@ static outcome run(bench *b) {
 /* ---- mutants ---- */
 
 static void describe(const bench *b, const mutant *m) {
-    char event[160], who[24] = "all ranks";
+    char instruction[160], who[24] = "all ranks";
     const weft_job_spec *job = &b->rig.engine->plan.train.job->spec;
-    weft_event_describe(event, sizeof event, &b->valid[b->changed < 0 ? 0 : b->changed]->events[m->event], job);
+    weft_instruction_describe(instruction, sizeof instruction,
+                              &b->valid[b->changed < 0 ? 0 : b->changed]->instructions[m->instruction], job);
     if (b->changed >= 0) (void)snprintf(who, sizeof who, "rank %d", (int)b->changed);
-    (void)snprintf(under_way, sizeof under_way, "%s, %s, %s of event %d, %s, %s %d", b->how->name, who,
-                   mutation_names[m->how], (int)m->event, event, m->field == NULL ? "to" : m->field, (int)m->to);
+    (void)snprintf(under_way, sizeof under_way, "%s, %s, %s of instruction %d, %s, %s %d", b->how->name, who,
+                   mutation_names[m->how], (int)m->instruction, instruction, m->field == NULL ? "to" : m->field,
+                   (int)m->to);
 }
 
 /* True if no program like it was run before. */
@@ -248,16 +252,17 @@ static void judge_all_ranks(void *context, const mutant *m) {
 
 static void compile_all(bench *b) {
     const weft_run *run_of = b->rig.run;
-    const weft_stage *stage = &b->rig.engine->plan.train;
+    const weft_mode_plan *mode_plan = &b->rig.engine->plan.train;
     weft_error err = WEFT_ERROR_INIT;
     for (int32_t rank = 0; rank < b->how->world; rank++) {
-        ck_assert_msg(
-            weft_program_compile(&b->valid[rank], run_of->host, weft_run_table(run_of, WEFT_PART_STRATEGY, strategy),
-                                 run_of->parts[WEFT_PART_STRATEGY].config, &stage->job->spec, rank, &err) == WEFT_OK,
-            "%s", err.text);
+        ck_assert_msg(weft_program_compile(&b->valid[rank], run_of->host,
+                                           weft_run_table(run_of, WEFT_PART_STRATEGY, strategy),
+                                           run_of->parts[WEFT_PART_STRATEGY].config, &mode_plan->job->spec, rank,
+                                           &err) == WEFT_OK,
+                      "%s", err.text);
         b->mutant[rank] = b->valid[rank];
     }
-    ck_assert_uint_eq(weft_programs_identity(b->mutant, &stage->job->spec), stage->identity);
+    ck_assert_uint_eq(weft_programs_identity(b->mutant, &mode_plan->job->spec), mode_plan->identity);
 }
 
 static void take_room(bench *b, weft_slot_ref *out, int64_t bytes, int32_t line) {
@@ -265,24 +270,24 @@ static void take_room(bench *b, weft_slot_ref *out, int64_t bytes, int32_t line)
     ck_assert_msg(weft_account_take(&b->rig.engine->account, out, bytes, line, &err) == WEFT_OK, "%s", err.text);
 }
 
-static void bench_open(bench *b, const setting *how, const char *model, weft_platform *platform) {
+static void bench_open(bench *b, const setting *how, const char *model, weft_process_context *process_context) {
     const char *keys[16] = {"model.start=fresh", "device.threads=1", "comm.plugin=mpi-mpich", "optimizer.plugin=adamw"};
-    const weft_seat seat = weft_platform_seat(platform);
+    const weft_rank_span rank_span = weft_process_context_rank_span(process_context);
     const ragged_data data = {SHORT, LONG, VOCABULARY};
     weft_plan_spec spec = {
-        .training = true, .leaves = how->leaves, .rows = 1, .n_lengths = 2, .lengths = {SHORT, LONG}};
+        .training = true, .micro_batches = how->micro_batches, .rows = 1, .n_lengths = 2, .lengths = {SHORT, LONG}};
     weft_engine *engine = NULL;
     weft_error err = WEFT_ERROR_INIT;
     size_t n = 4;
     memset(b, 0, sizeof *b);
     b->how = how;
     b->data = data;
-    b->rank = weft_platform_rank(platform);
+    b->rank = weft_process_context_rank(process_context);
     while (n < 10 && how->keys[n - 4] != NULL) {
         keys[n] = how->keys[n - 4];
         n++;
     }
-    train_rig_open_at(&b->rig, &seat, model, NULL, keys, n);
+    train_rig_open_at(&b->rig, &rank_span, model, NULL, keys, n);
     b->rig.data_plugin = &ragged_data_plugin;
     b->rig.data = (weft_data *)(void *)&b->data;
     train_rig_start(&b->rig, &spec);

@@ -10,8 +10,8 @@ sed 's/^    sgd_hp \*out = hp;/&\
 #include <unistd.h>' "$WEFT_SOURCE"/plugins/optimizer/sgd/sgd.c >leaver.c
 build optimizer leaver "${CC:-cc}" -std=gnu11 leaver.c
 
-ended='rank [01] was ended by optimizer:leaver in its prepare, with status 0, in step 2, at event [0-9]+, STEP'
-unseen='rank [01] is gone without a word, .* while optimizer:leaver was in its prepare, in step 2, at event [0-9]+, STEP'
+ended='rank [01] was ended by optimizer:leaver in its prepare, with status 0, in step 2, at instruction [0-9]+, STEP'
+unseen='rank [01] is gone without a word, .* while optimizer:leaver was in its prepare, in step 2, at instruction [0-9]+, STEP'
 tried=
 for id in mpich openmpi; do
     has "$id" || continue

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 
 /* As many as there are settings for, none equal to another. */
-static weft_grid_spec spec_of(int32_t world, int32_t leaves, bool at_last) {
-    weft_grid_spec spec = {.world = world, .leaves = leaves, .segments = 8, .n_policies = WEFT_GRID_POLICIES};
+static weft_grid_spec spec_of(int32_t world, int32_t micro_batches, bool at_last) {
+    weft_grid_spec spec = {
+        .world = world, .micro_batches = micro_batches, .segments = 8, .n_policies = WEFT_GRID_POLICIES};
     static const char *const policies[WEFT_GRID_POLICIES] = {"block", "whole", "size 10", "class Linear"};
     for (int i = 0; i < WEFT_GRID_POLICIES; i++)
         (void)snprintf(spec.policies[i].label, sizeof spec.policies[i].label, "%s", policies[i]);
@@ -16,8 +17,8 @@ static weft_grid_spec spec_of(int32_t world, int32_t leaves, bool at_last) {
     return spec;
 }
 
-static weft_grid grid_of(int32_t world, int32_t leaves, bool at_last) {
-    const weft_grid_spec spec = spec_of(world, leaves, at_last);
+static weft_grid grid_of(int32_t world, int32_t micro_batches, bool at_last) {
+    const weft_grid_spec spec = spec_of(world, micro_batches, at_last);
     weft_grid grid;
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(weft_grid_create(&grid, &spec, &err) == WEFT_OK, "%s", err.text);
@@ -29,7 +30,7 @@ START_TEST(numbers) {
     /* single 4 x 2; on 2, 3 and 4 ranks: mp 3 x 8, ddp 8, fsdp 8 + 8 + 3 x 8; on 4 hybrid 3 x 8. */
     weft_grid ordered = grid_of(4, 12, false), tree = grid_of(4, 8, true), alone = grid_of(1, 12, false);
     ck_assert_int_eq(ordered.n, 8 + 3 * (24 + 8 + 8 + 8 + 24) + 24);
-    /* 3 ranks do not share 8 leaves; what is reduced may be so at each micro-step or at the last. */
+    /* 3 ranks do not share 8 micro-batches; what is reduced may be so at each micro-step or at the last. */
     ck_assert_int_eq(tree.n, 8 + 3 * 24 + 2 * 2 * (8 + 8 + 8 + 24) + 2 * 24);
     ck_assert_int_eq(alone.n, 8);
     ck_assert_str_eq(ordered.cells[0].strategy, "single");
@@ -89,8 +90,8 @@ static bool has_pair(const weft_grid *grid, const weft_cell *cell, int a, int b)
     return false;
 }
 
-static void check_cover(int32_t world, int32_t leaves, bool at_last, int32_t most) {
-    weft_grid full = grid_of(world, leaves, at_last), small = grid_of(world, leaves, at_last);
+static void check_cover(int32_t world, int32_t micro_batches, bool at_last, int32_t most) {
+    weft_grid full = grid_of(world, micro_batches, at_last), small = grid_of(world, micro_batches, at_last);
     weft_error err = WEFT_ERROR_INIT;
     ck_assert_msg(weft_grid_cover(&small, &err) == WEFT_OK, "%s", err.text);
     ck_assert_msg(small.n <= most, "%d cells", (int)small.n);

@@ -2,12 +2,12 @@
  * the maps that it refuses.
  *
  * A cell is a launch of this program under MPICH, whose ranks train a small model for a few steps; rank 0 prints a hash
- * of all parameters and optimizer states, and an evaluation's loss. Leaves differ in length. */
+ * of all parameters and optimizer states, and an evaluation's loss. Micro-batches differ in length. */
 #include "run/checkpoint.h"
 #include "launch/find.h"
 #include "report/stages.h"
 #include "suite.h"
-#include "report/survey.h"
+#include "report/all_rank_plan.h"
 #include "train_rig.h"
 #include "run/opening.h"
 
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SHORT = 8, LONG = 20, LEAVES = 6, STEPS = 3, VOCABULARY = 61, LAYERS = 3, ARGS = 24 };
+enum { SHORT = 8, LONG = 20, MICRO_BATCHES = 6, STEPS = 3, VOCABULARY = 61, LAYERS = 3, ARGS = 24 };
 
 static char self_path[4096];
 static const char *cell_model;
@@ -25,21 +25,25 @@ static size_t n_cell_args;
 /* ---- a rank ---- */
 
 static weft_plan_spec cell_spec(void) {
-    const weft_plan_spec spec = {
-        .training = true, .evaluate_rows = 1, .leaves = LEAVES, .rows = 1, .n_lengths = 2, .lengths = {SHORT, LONG}};
+    const weft_plan_spec spec = {.training = true,
+                                 .evaluate_rows = 1,
+                                 .micro_batches = MICRO_BATCHES,
+                                 .rows = 1,
+                                 .n_lengths = 2,
+                                 .lengths = {SHORT, LONG}};
     return spec;
 }
 
 /* What the others plan for this rank is what it has planned and taken itself. */
-static void check_survey(const weft_engine *engine) {
+static void check_all_rank_plan(const weft_engine *engine) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_survey *survey = NULL;
+    weft_all_rank_plan *all_rank_plan = NULL;
     const weft_plan_bytes *bytes = NULL;
-    ck_assert_msg(weft_survey_create(&survey, &engine->plan, &err) == WEFT_OK, "%s", err.text);
-    bytes = &survey->ranks[engine->ranks.rank].bytes;
+    ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &engine->plan, &err) == WEFT_OK, "%s", err.text);
+    bytes = &all_rank_plan->ranks[engine->ranks.rank].bytes;
     ck_assert_int_eq(memcmp(bytes, &engine->plan.bytes, sizeof *bytes), 0);
     ck_assert_int_eq(engine->account.most, bytes->total);
-    weft_survey_destroy(survey);
+    weft_all_rank_plan_destroy(all_rank_plan);
 }
 
 START_TEST(rank) {
@@ -56,7 +60,7 @@ START_TEST(rank) {
     train_rig_steps(&rig, STEPS);
     loss = train_rig_evaluate(&rig);
     ck_assert_msg(weft_engine_hash(hex, rig.engine, &err) == WEFT_OK, "%s", err.text);
-    check_survey(rig.engine);
+    check_all_rank_plan(rig.engine);
     if (rig.engine->ranks.rank == 0) printf("cell %s %a\n", hex, loss);
     train_rig_close(&rig);
 }
@@ -248,8 +252,8 @@ END_TEST
 
 /* ---- the report ---- */
 
-static void check_sum(const weft_stages *stages, const weft_survey *survey, int32_t r) {
-    const weft_plan_bytes *b = &survey->ranks[r].bytes;
+static void check_sum(const weft_stages *stages, const weft_all_rank_plan *all_rank_plan, int32_t r) {
+    const weft_plan_bytes *b = &all_rank_plan->ranks[r].bytes;
     int64_t sum = b->spare;
     for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++) {
         if (i != WEFT_MEMORY_DATA) ck_assert_int_gt(b->category[i], 0); /* these plans read no data */
@@ -264,15 +268,15 @@ static void plan_map(weft_stages *out, const fresh_model *model, const char *map
     const weft_plan_spec spec = cell_spec();
     const char *overrides[] = {"strategy.plugin=mp", "model.start=fresh", map};
     weft_error err = WEFT_ERROR_INIT;
-    weft_survey *survey = NULL;
+    weft_all_rank_plan *all_rank_plan = NULL;
     train_rig rig;
     weft_launch_want(WEFT_RANKS_PLANNED, 2);
     train_rig_open(&rig, model->path, NULL, overrides, 3);
     ck_assert_msg(weft_opening_prepare(rig.engine, &spec, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_survey_create(&survey, &rig.engine->plan, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_stages_make(out, &rig.engine->plan, survey, &err) == WEFT_OK, "%s", err.text);
-    for (int32_t r = 0; r < out->n; r++) check_sum(out, survey, r);
-    weft_survey_destroy(survey);
+    ck_assert_msg(weft_all_rank_plan_create(&all_rank_plan, &rig.engine->plan, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_stages_make(out, &rig.engine->plan, all_rank_plan, &err) == WEFT_OK, "%s", err.text);
+    for (int32_t r = 0; r < out->n; r++) check_sum(out, all_rank_plan, r);
+    weft_all_rank_plan_destroy(all_rank_plan);
     train_rig_close(&rig);
 }
 

@@ -2,9 +2,9 @@
  *
  * Every single deletion, duplication (to any place), swap of neighbours, move (to any place) and changed operand of
  * every rank's program, and the same of all ranks at once where their programs are alike, is refused with a sentence
- * that names the event, or run by the real engine with a real communicator (mutated.h) to the hash of the unchanged
- * programs. The counts are printed for each strategy. The same is done on names instead of numbers, for many more jobs,
- * in tests/program/test_ranks.c.
+ * that names the instruction, or run by the real engine with a real communicator (mutated.h) to the hash of the
+ * unchanged programs. The counts are printed for each strategy. The same is done on names instead of numbers, for many
+ * more jobs, in tests/program/test_ranks.c.
  *
  * The ranks are launches of this program under MPICH. */
 #include "mutated.h"
@@ -28,7 +28,7 @@ static const setting settings[] = {
     {FULL, "fsdp gradients", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=gradients", "strategy.reduce=tree"}},
     {QUICK, "fsdp full", 2, 4, {"strategy.plugin=fsdp", "strategy.shard=full", "strategy.prefetch=1"}},
     {FULL, "mp naive", 2, 2, {"strategy.plugin=mp", "strategy.schedule=naive"}},
-    {QUICK, "mp, one leaf", 2, 1, {"strategy.plugin=mp"}},
+    {QUICK, "mp, one micro-batch", 2, 1, {"strategy.plugin=mp"}},
     {QUICK, "mp gpipe", 2, 2, {"strategy.plugin=mp", "strategy.schedule=gpipe", "train.activation_checkpointing=yes"}},
     {FULL, "mp 1f1b", 2, 2, {"strategy.plugin=mp", "strategy.schedule=1f1b"}},
     {FULL, "ddp", 3, 3, {"strategy.plugin=ddp"}},
@@ -61,9 +61,9 @@ static void mutate(bench *b) {
     ck_assert(b->tally.refused > 0 && b->tally.equal > 0);
 }
 
-static weft_event *find(weft_program *program, int32_t kind) {
-    for (int32_t i = 0; i < program->n_events; i++)
-        if (program->events[i].kind == kind) return &program->events[i];
+static weft_instruction *find(weft_program *program, int32_t kind) {
+    for (int32_t i = 0; i < program->n_instructions; i++)
+        if (program->instructions[i].kind == kind) return &program->instructions[i];
     ck_abort();
     return NULL;
 }
@@ -74,12 +74,14 @@ static void plant(bench *b) {
     weft_program *of = b->valid[1];
     (void)snprintf(under_way, sizeof under_way, "planted");
     patience = 2;
-    if (strcmp(rank_does, "standstill") == 0) remove_event(of, (int32_t)(find(of, WEFT_EVENT_NORM) - of->events));
+    if (strcmp(rank_does, "standstill") == 0)
+        remove_instruction(of, (int32_t)(find(of, WEFT_INSTRUCTION_NORM) - of->instructions));
     else
-        for (int32_t rank = 0; rank < b->how->world; rank++)
-            for (int32_t i = 0; i < b->valid[rank]->n_events; i++) /* leaves 1 and 2 change places, and rounds */
-                if (b->valid[rank]->events[i].leaf == 1 || b->valid[rank]->events[i].leaf == 2)
-                    b->valid[rank]->events[i].leaf = 3 - b->valid[rank]->events[i].leaf;
+        for (int32_t rank = 0; rank < b->how->world; rank++) /* micro-batches 1 and 2 change places, and rounds */
+            for (int32_t i = 0; i < b->valid[rank]->n_instructions; i++)
+                if (b->valid[rank]->instructions[i].micro_batch == 1 ||
+                    b->valid[rank]->instructions[i].micro_batch == 2)
+                    b->valid[rank]->instructions[i].micro_batch = 3 - b->valid[rank]->instructions[i].micro_batch;
     expect_equal(b, &coverage);
 }
 
@@ -104,22 +106,24 @@ START_TEST(rank) {
     const bool plants = strcmp(rank_does, "mutants") != 0;
     weft_error err = WEFT_ERROR_INIT;
     weft_run *run_of = NULL;
-    weft_platform *platform = NULL;
+    weft_process_context *process_context = NULL;
     char path[4200];
     const char *all[] = {path, keys[0], keys[1], keys[2], keys[3], keys[4]};
     install_give_up();
     (void)snprintf(path, sizeof path, "model.path=%s", rank_model);
     ck_assert_msg(weft_run_open(&run_of, NULL, all, 6, needs, &err) == WEFT_OK, "%s", err.text);
-    ck_assert_msg(weft_platform_open(&platform, run_of, &err) == WEFT_OK, "%s", err.text);
+    ck_assert_msg(weft_process_context_open(&process_context, run_of, &err) == WEFT_OK, "%s", err.text);
     for (size_t i = 0; i < (plants ? 1 : N_SETTINGS); i++) {
         bench b;
-        if (settings[i].world != weft_platform_size(platform) || (settings[i].suite == FULL && !is_full())) continue;
-        bench_open(&b, &settings[i], rank_model, platform);
+        if (settings[i].world != weft_process_context_size(process_context) ||
+            (settings[i].suite == FULL && !is_full()))
+            continue;
+        bench_open(&b, &settings[i], rank_model, process_context);
         if (plants) plant(&b);
         else mutate(&b);
         bench_close(&b);
     }
-    weft_platform_close(platform, false);
+    weft_process_context_close(process_context, false);
     weft_run_close(run_of);
 }
 END_TEST

@@ -83,7 +83,7 @@ grep -Eqx '\[Non-FSDP Mode\] Model Layer: model.layers.2.mlp.up_proj.weight, Tot
 "$weft" plan one.ini --diff other.ini --ranks 3 strategy.reduce=tree >diff.txt || failed "a difference"
 grep -Eq '^strategy.plugin +ddp +fsdp$' diff.txt || failed "the key that differs"
 grep -Eq '^memory optimizer +[0-9,]+ +[0-9,]+ +-[0-9.]+ %$' diff.txt || failed "less memory under fsdp"
-grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ ' diff.txt || failed "more gathers"
+grep -Eq '^instructions GATHER +[0-9,]+ +[0-9,]+ ' diff.txt || failed "more gathers"
 prints "$weft" plan run.ini --diff run.ini --ranks 3 strategy.plugin=ddp
 grep -qx "nothing differs" printed || failed "one file twice" printed
 for pair in "one.ini odd.ini" "odd.ini one.ini"; do
@@ -103,7 +103,7 @@ grep -q '^sums .*not covered' printed || failed "not covered" printed
 prints "$weft" plan run.ini strategy.plugin=ddp --ranks 3
 grep -q '^sums .*; covered by the contract' printed || failed "covered" printed
 prints "$weft" plan run.ini
-grep -qx 'batch       12 rows = 12 leaves of 1 row x 32 places' printed || failed "one row is no rows" printed
+grep -qx 'batch       12 rows = 12 micro-batches of 1 row x 32 places' printed || failed "one row is no rows" printed
 # A replicated root is held whole and refreshed, not gathered.
 for rest in "" "strategy.shard=hybrid strategy.shard_group=2"; do
     # shellcheck disable=SC2086  # words on purpose
@@ -112,8 +112,8 @@ for rest in "" "strategy.shard=hybrid strategy.shard_group=2"; do
     "$weft" plan whole.ini --ranks 4 strategy.plugin=fsdp $rest --print-sharding --rank 3 >sharding.txt || failed "sharding $rest"
     grep -Eq '^\[Non-FSDP Mode\] Unit: root, Total Parameter Count: [0-9]+$' sharding.txt || failed "the root is not held whole $rest" sharding.txt
     grep -Eq '^\[FSDP Mode\] Unit: model.layers.0, .* \([2-5][0-9]\.[0-9]+%\)$' sharding.txt || failed "the root alone is held whole $rest" sharding.txt
-    grep -Eq '^events GATHER +[0-9,]+ +[0-9,]+ +-' diff.txt || failed "a root held whole is not gathered $rest" diff.txt
-    grep -Eq '^events REFRESH +0 +4$' diff.txt || failed "a root held whole is made whole again $rest" diff.txt
+    grep -Eq '^instructions GATHER +[0-9,]+ +[0-9,]+ +-' diff.txt || failed "a root held whole is not gathered $rest" diff.txt
+    grep -Eq '^instructions REFRESH +0 +4$' diff.txt || failed "a root held whole is made whole again $rest" diff.txt
 done
 while read -r stage name; do # DeepSpeed's numbers are names of the same
     "$weft" plan run.ini --ranks 4 strategy.plugin=fsdp strategy.shard="$stage" --json >stage.json || failed "stage $stage" stage.json
@@ -127,9 +127,9 @@ ROWS
 refused "4 ranks cannot lie on 3 nodes" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 3
 refused "shard = 4 is not one of: optimizer,gradients,full,hybrid,1,2,3" "$weft" plan run.ini strategy.plugin=fsdp strategy.shard=4
 grep -q "did you mean" log && failed "4 is taken for another number" log
-refused "12 leaves, which 5 replicas cannot share evenly: start 1, 2, 3, 4, 6 or 12 ranks, which keeps the batch; a global_batch" \
+refused "12 micro-batches, which 5 replicas cannot share evenly: start 1, 2, 3, 4, 6 or 12 ranks, which keeps the batch; a global_batch" \
     "$weft" plan run.ini strategy.plugin=ddp --ranks 5
-refused "is 1 leaf, which 2 replicas cannot share evenly: start 1 rank, which keeps the batch; a global_batch that is a multiple of 2 is another batch" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=1
+refused "is 1 micro-batch, which 2 replicas cannot share evenly: start 1 rank, which keeps the batch; a global_batch that is a multiple of 2 is another batch" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=1
 # What is advised first keeps the batch, and works.
 refused "start 1 rank, or set micro_batch = 3, which keeps the batch" "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=6 train.micro_batch=6
 prints "$weft" plan run.ini strategy.plugin=ddp --ranks 2 train.global_batch=6 train.micro_batch=3

@@ -18,7 +18,7 @@ for ranks in 1 2 3 4; do
     grep -q "^ *$ranks  " out || fail "a cell on $ranks ranks"
 done
 
-# With a tree of 8 leaves, so are those that reduce at the last micro-step, and in two hops.
+# With a tree of 8 micro-batches, so are those that reduce at the last micro-step, and in two hops.
 if is_full; then
     prove 0 --ranks 4 --grid full --steps 3 strategy.reduce=tree train.global_batch=16
     says out "295 cells of 3 steps with reduce = tree: 295 equal, 0 not covered, 0 different"
@@ -68,7 +68,7 @@ grep "ddp" out | grep -q DIFFERENT && fail "ddp has the whole gradient on each r
 grep "fsdp" out | grep -q equal && fail "fsdp clips by the norm of a part"
 prove 1 --ranks 4 --steps 2 device.plugin="$faults/weft-device-inside.so"
 says out "DIFFERENT from step 1 on: exp_avg of model.layers.0.mlp"
-grep "ddp\|fsdp" out | grep -q equal && fail "a rank that takes other leaves adds onto other sums"
+grep "ddp\|fsdp" out | grep -q equal && fail "a rank that takes other micro-batches adds onto other sums"
 
 # A strategy of one's own is left out where it refuses the number of ranks, with the reason; it has to take one cell.
 archive=$WEFT_SOURCE/tests/archive/sdk-1.0/weft-strategy-archive.so
@@ -77,7 +77,7 @@ says out " equal, 0 not covered, 0 different"
 grep -q "^ *2  archive .*equal" out || fail "the own strategy has no cell on 2 ranks"
 says out "left out: 8 of "
 says out "strategy archive on 3 ranks: "
-says out "4 leaves, which 3 replicas cannot share evenly"
+says out "4 micro-batches, which 3 replicas cannot share evenly"
 prove 1 --ranks 3 --steps 2 strategy.plugin="$archive" train.global_batch=2
 says err "strategy archive refuses each of its 16 cells, on 2, 3 ranks"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # `weft prove` on a model of each family: what sets it apart from LLaMA (slices of fused weights, norms after, windows,
-# caps, biases) changes no bit between strategies and numbers of ranks, on the CPU and on the CUDA double. ctest sets WEFT_BUILD and WEFT_SOURCE.
+# caps, biases) changes no bit between strategies and numbers of ranks, on the CPU and on the CUDA emulator. ctest sets WEFT_BUILD and WEFT_SOURCE.
 set -eu
 # shellcheck source=tests/common/shell.sh
 . "$WEFT_SOURCE/tests/common/shell.sh"
@@ -31,7 +31,7 @@ if is_full; then
         prove "$family" --ranks 4 --steps 3
         prove "$family" --ranks 3 --steps 2 train.precision=bf16
     done
-    # and on the CUDA double, whose ranks share the card
+    # and on the CUDA emulator, whose ranks share the card
     if [ -e "$WEFT_BUILD/tests/cuda/weft-device-cuda.so" ]; then
         export WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/cuda:$WEFT_BUILD/plugins"
         sed -i '/^\[device/,$d' configs/prove.ini

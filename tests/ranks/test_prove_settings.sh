@@ -53,9 +53,9 @@ says out "left out: mp, ddp, fsdp: they take several ranks, and one was asked fo
 prove 0 --steps 1 comm.plugin=self
 says out "left out: mp, ddp, fsdp: [comm] plugin = self is a world of one rank; take it out, or set it to mpi"
 prove 0 --ranks 4 --steps 1 train.global_batch=4
-says out "left out: ddp, fsdp on 3, 4 ranks: 2 leaves a step cannot be shared evenly by so many; for N ranks set"
+says out "left out: ddp, fsdp on 3, 4 ranks: 2 micro-batches a step cannot be shared evenly by so many; for N ranks set"
 prove 0 --ranks 4 --steps 1 train.global_batch=4 --json
-says out '"ddp, fsdp on 3, 4 ranks: 2 leaves a step'
+says out '"ddp, fsdp on 3, 4 ranks: 2 micro-batches a step'
 mkdir -p lone/plugins # a build without MPI
 cp "$weft" lone/weft
 cp -r "$WEFT_BUILD/libexec" lone/ # a link would lead back to the build's own plugins

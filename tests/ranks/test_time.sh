@@ -62,8 +62,8 @@ priced() { # priced FILE ELEMENT EXCHANGE: the same rates, where an exchange tak
         price != "" && /^ *[0-9][-+.0-9e]*,?$/ { place++; if (!pairs || place == 2) sub(/[0-9][-+.0-9e]*/, price) }
         { print }' "$1"
 }
-events() { # events KIND: of rank 0, in program.json
-    grep -c "\"event\": \"$1[ \"]" program.json || true
+instructions() { # instructions KIND: of rank 0, in program.json
+    grep -c "\"instruction\": \"$1[ \"]" program.json || true
 }
 value() { # value NAME [N]: the N-th of that name in paper.json
     awk -v name="\"$1\":" -v n="${2:-1}" '$1 == name && ++found == n { sub(/,$/, "", $2); print $2 }' paper.json
@@ -92,9 +92,9 @@ is_sound 1 again.json
 "$weft" plan run.ini --rates one.json train.activation_checkpointing=yes --json >slower.json
 priced one.json 0.001 1000 >priced.json
 on_paper priced.json
-[ "$(events BACKWARD)" = 96 ] || failed "12 leaves of 8 segments have no 96 backwards" program.json
+[ "$(instructions BACKWARD)" = 96 ] || failed "12 micro-batches of 8 segments have no 96 backwards" program.json
 padded=$(calculate "$(value trained) + $(value padding_bytes) / 4") # as they lie
-work="$(events FORWARD) + 2 * $(events BACKWARD) + $padded * (0.001 + 11 * 0.002 + 0.004) + $(value trained) * 0.008"
+work="$(instructions FORWARD) + 2 * $(instructions BACKWARD) + $padded * (0.001 + 11 * 0.002 + 0.004) + $(value trained) * 0.008"
 is_near "one rank's step" "$(calculate "$work")" "$(value step_seconds)"
 is_near "what one rank computes" "$(value step_seconds)" "$(value compute)"
 awk '/step_seconds/ { if (NR == FNR) a = $2 + 0; else b = $2 + 0 } END { exit !(b > a) }' one.json slower.json ||
@@ -104,7 +104,7 @@ awk '/step_seconds/ { if (NR == FNR) a = $2 + 0; else b = $2 + 0 } END { exit !(
 refused "--time measures and --rates reads" "$weft" plan run.ini --time --rates one.json
 refused "--nodes says where they would be" "$weft" plan run.ini strategy.plugin=ddp --ranks 4 --nodes 2 --time
 refused "leave --rates out" "$weft" plan run.ini --rates one.json --diff run.ini
-refused "leaves of 1 x 32 places in fp32, and this run's have 2 x 32" "$weft" plan run.ini --rates one.json train.micro_batch=2
+refused "micro-batches of 1 x 32 places in fp32, and this run's have 2 x 32" "$weft" plan run.ini --rates one.json train.micro_batch=2
 refused "of optimizer adamw and trainable = all, and this run has sgd and all" \
     "$weft" plan run.ini --rates one.json optimizer.plugin=sgd
 refused "this run has adamw and last:1" "$weft" plan run.ini --rates one.json train.trainable=last:1
@@ -123,15 +123,15 @@ if has mpich; then
     predicts 2 $MPI strategy.plugin=ddp
     cp time.json two.json
     priced two.json 0.001 1000 >priced.json
-    # Each of two has half of the leaves, adds up half of the numbers and updates all. It waits for its exchanges alone:
-    # those of its events, and the losses, which go round with the norm.
+    # Each of two has half of the micro-batches, adds up half of the numbers and updates all. It waits for its exchanges alone:
+    # those of its instructions, and the losses, which go round with the norm.
     on_paper priced.json $MPI strategy.plugin=ddp --ranks 2
-    [ "$(events BACKWARD)" = 48 ] || failed "6 leaves of 8 segments have no 48 backwards" program.json
+    [ "$(instructions BACKWARD)" = 48 ] || failed "6 micro-batches of 8 segments have no 48 backwards" program.json
     shared=$(calculate "$(value trained) + $(value padding_bytes 2) / 4") # as they are cut in two
     for rank in 1 2; do
-        work="$(events FORWARD) + 2 * $(events BACKWARD) + $shared / 2 * (0.001 + 11 * 0.002) + $padded * 0.004"
+        work="$(instructions FORWARD) + 2 * $(instructions BACKWARD) + $shared / 2 * (0.001 + 11 * 0.002) + $padded * 0.004"
         is_near "what one of two computes" "$(calculate "$work + $(value trained) * 0.008")" "$(value compute $rank)"
-        exchanges="$(events REDUCE) + $(events GATHER) + 1"
+        exchanges="$(instructions REDUCE) + $(instructions GATHER) + 1"
         is_near "what it waits for" "$(calculate "1000 * ($exchanges)")" "$(value exposed $rank)"
     done
     is_near "the step of both" "$(calculate "$(value compute) + $(value exposed)")" "$(value step_seconds)"

@@ -86,7 +86,7 @@ near "$(field one.csv 1 checkpoint_seconds)" "($(sed 's/.*"took": \([^,]*\),.*/\
 near "$(field one.csv 1 loss)" "$(record one metrics.jsonl loss)"
 near "$(field one.csv 1 eval_loss)" "$(record one evaluations.jsonl loss)"
 near "$(field one.csv 1 resident_bytes)" "$(record one phases.jsonl resident_peak | tr -d ']')"
-for pair in steps=6 ranks=1 global_batch=12 micro_batch=1 leaves=12 replicas=1 lr=0.01 strategy=single precision=fp32 \
+for pair in steps=6 ranks=1 global_batch=12 micro_batch=1 micro_batches=12 replicas=1 lr=0.01 strategy=single precision=fp32 \
     "planned_bytes=$(sed -n 's/.*"planned": \[{"first": 0, "last": 0, "total": \([0-9]*\).*/\1/p' one/starts.jsonl)"; do
     [ "$(field one.csv 1 "${pair%%=*}")" = "${pair#*=}" ] || failed "not $pair" one.csv
 done

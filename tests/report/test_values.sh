@@ -1,4 +1,4 @@
-# `weft train --print-values N`: the values of N steps and of no more, of every leaf, and a run of the same bits.
+# `weft train --print-values N`: the values of N steps and of no more, of every micro-batch, and a run of the same bits.
 . "$WEFT_SOURCE/tests/common/shell.sh"
 make_run <<'INI'
 steps = 3
@@ -14,31 +14,31 @@ count() { # count WANTED PATTERN
     n=$(grep -cE "$2" printed)
     [ "$n" = "$1" ] || failed "$2: $n lines in place of $1" printed
 }
-count 4 '^step [12]  FORWARD embed leaf [01]  +carry  '
-count 4 '^step [12]  BACKWARD head leaf [01]  +loss  '
-count 4 '^step [12]  BACKWARD layers.0.attn leaf [01]  +model.layers.0.self_attn.q_proj.weight, gradient  .*\.\.\. of 1600$'
+count 4 '^step [12]  FORWARD embed micro-batch [01]  +carry  '
+count 4 '^step [12]  BACKWARD head micro-batch [01]  +loss  '
+count 4 '^step [12]  BACKWARD layers.0.attn micro-batch [01]  +model.layers.0.self_attn.q_proj.weight, gradient  .*\.\.\. of 1600$'
 count 2 '^step [12]  STEP  +model.layers.0.mlp.up_proj.weight, exp_avg_sq  '
 count 2 '^step [12]  NORM  +norm  '
 count 0 '^step 3  '
 
-# A loss is the sum over the targets of its leaf: those of a step's leaves over its targets are what the run records.
+# A loss is the sum over the targets of its micro-batch: those of a step's micro-batches over its targets are what the run records.
 awk -F '  +' '/^step 1  BACKWARD head.*  loss  / { sum += $4 } /^step 1  NORM  +targets/ { n = $4 } END { printf "%.4f\n", sum / n }' printed >mean
 loss=$(head -1 told/metrics.jsonl | sed 's/.*"loss": *\([0-9.]*\).*/\1/')
-[ "$(cat mean)" = "$(printf '%.4f' "$loss")" ] || failed "the leaves' losses give $(cat mean), the run has $loss"
+[ "$(cat mean)" = "$(printf '%.4f' "$loss")" ] || failed "the micro-batches' losses give $(cat mean), the run has $loss"
 
-# On a device that replays recorded steps, those that are followed are run event by event.
+# On a device that replays recorded steps, those that are followed are run instruction by instruction.
 if [ -d "$WEFT_BUILD/tests/late" ]; then
     export WEFT_LATE_MODE=last WEFT_PLUGIN_PATH="$WEFT_BUILD/tests/late"
     prints "$weft" train run.ini run.out=late train.steps=6
     prints "$weft" train run.ini run.out=late_told train.steps=6 --print-values 5
-    count 10 '^step [1-5]  BACKWARD head leaf [01]  +loss  '
+    count 10 '^step [1-5]  BACKWARD head micro-batch [01]  +loss  '
     cmp -s late/model/model.safetensors late_told/model/model.safetensors || failed "values changed a replayed run"
     unset WEFT_LATE_MODE WEFT_PLUGIN_PATH
 fi
 
 # In bf16 a carry is stored in two bytes.
 prints "$weft" train run.ini run.out=half train.precision=bf16 --print-values 1
-count 2 '^step 1  FORWARD embed leaf [01]  +carry  '
+count 2 '^step 1  FORWARD embed micro-batch [01]  +carry  '
 
 refused "--print-values follows one rank, and --ranks asks for 2" "$weft" train run.ini run.out=two --ranks 2 --print-values 1
 if has mpich; then # ranks of a launcher are not asked for by a flag

@@ -21,7 +21,7 @@
 #include <weft/adapter.h>
 #include <weft/policy.h>
 #include <weft/random.h>
-#include <weft/roof.h>
+#include <weft/roofline.h>
 #include <weft/team.h>
 #include <weft/tokenizer.h>
 #include <weft/transfer.h>

@@ -108,12 +108,12 @@ static weft_status download(weft_device *device, weft_stream *s, void *to, weft_
     (void)device, (void)s, (void)to, (void)from, (void)bytes, (void)err;
     return WEFT_OK;
 }
-static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
-    (void)device, (void)mark, (void)err;
+static int32_t reached(weft_device *device, weft_event *event, weft_error *err) {
+    (void)device, (void)event, (void)err;
     return 1;
 }
-static weft_status await(weft_device *device, weft_mark *mark, weft_error *err) {
-    (void)device, (void)mark, (void)err;
+static weft_status await(weft_device *device, weft_event *event, weft_error *err) {
+    (void)device, (void)event, (void)err;
     return WEFT_OK;
 }
 

@@ -100,8 +100,8 @@ START_TEST(the_cache_changes_no_logits) {
 }
 END_TEST
 
-/* A leaf of the generator's ids in one document, of which the last place of the first row alone counts. */
-static void write_leaf(const rig *r, const int32_t *ids, int32_t target) {
+/* A micro-batch of the generator's ids in one document, of which the last place of the first row alone counts. */
+static void write_micro_batch(const rig *r, const int32_t *ids, int32_t target) {
     int32_t places[ROWS * LENGTH], starts[ROWS * LENGTH] = {0}, targets[ROWS * LENGTH];
     float weights[ROWS * LENGTH] = {0.0f};
     for (int32_t i = 0; i < ROWS * LENGTH; i++) places[i] = i % LENGTH, targets[i] = target;
@@ -129,7 +129,7 @@ START_TEST(logits_are_those_of_the_loss) {
     }
     generate(&all, LENGTH, 0);
     logits = rig_floats(&r, all.logits.ref, ROWS * V);
-    write_leaf(&r, ids, 5);
+    write_micro_batch(&r, ids, 5);
     rig_chain_open(&chain, &r, WEFT_MODE_EVALUATE, 0, 3);
     for (int32_t v = 0; v < V; v++) sum += exp((double)logits[v] - (double)logits[5]);
     ck_assert_double_eq_tol(rig_chain_objective(&chain), log(sum), 1e-5);

@@ -55,11 +55,11 @@ END_TEST
 
 /* The slots of a run by name, for tests that go through all of them. */
 enum { N_SLOTS = 12 };
-static const char *const slot_names[N_SLOTS] = {"the leaf's ids",
-                                                "the leaf's targets",
-                                                "the leaf's weights",
-                                                "the leaf's document starts",
-                                                "the leaf's positions",
+static const char *const slot_names[N_SLOTS] = {"the micro-batch's ids",
+                                                "the micro-batch's targets",
+                                                "the micro-batch's weights",
+                                                "the micro-batch's document starts",
+                                                "the micro-batch's positions",
                                                 "the carry that comes in",
                                                 "the carry that goes out",
                                                 "the carry gradient from above",
@@ -534,7 +534,7 @@ static weft_value failing(const rig *r, uint32_t s, weft_graph *g, const weft_op
     return none;
 }
 
-/* Whether it may be recorded (host/run/recorder.h) is the operator's word. */
+/* Whether it may be recorded (host/run/graph_capture.h) is the operator's word. */
 static weft_value queueing(const rig *r, uint32_t s, weft_graph *g, const weft_ops *ops, weft_value carry) {
     static const weft_custom_op op = {.struct_size = (uint32_t)sizeof op,
                                       .flags = WEFT_CUSTOM_QUEUES,

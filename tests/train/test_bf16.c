@@ -6,7 +6,7 @@
 #include "suite.h"
 #include "run/generate.h"
 #include "run/opening.h"
-#include "run/platform.h"
+#include "run/process_context.h"
 #include "train_rig.h"
 
 #include <check.h>
@@ -57,14 +57,14 @@ END_TEST
 
 /* Between opening and preparing: from here on the engine runs on the reference device. */
 static void take_reference(weft_engine *engine) {
-    weft_platform *platform = engine->own_platform;
+    weft_process_context *process_context = engine->own_process_context;
     weft_error err = WEFT_ERROR_INIT;
-    platform->kernels->destroy(platform->device);
-    platform->device = NULL;
-    platform->kernels = engine->kernels = engine->account.kernels = &weft_reference_device;
-    ck_assert_msg(engine->kernels->create(&platform->device, engine->plan.run->host, NULL, 0, &err) == WEFT_OK, "%s",
-                  err.text);
-    engine->device = engine->account.device = platform->device;
+    process_context->kernels->destroy(process_context->device);
+    process_context->device = NULL;
+    process_context->kernels = engine->kernels = engine->account.kernels = &weft_reference_device;
+    ck_assert_msg(engine->kernels->create(&process_context->device, engine->plan.run->host, NULL, 0, &err) == WEFT_OK,
+                  "%s", err.text);
+    engine->device = engine->account.device = process_context->device;
 }
 
 /* An evaluation and a step: losses, norm, gradients. */
@@ -88,7 +88,7 @@ static void take_gradients(outcome *out, const weft_engine *engine) {
     }
 }
 
-static outcome run(const char *model, const char *precision, bool reference, int32_t leaves) {
+static outcome run(const char *model, const char *precision, bool reference, int32_t micro_batches) {
     const char *overrides[] = {ADAMW, precision};
     row_data data;
     train_rig rig;
@@ -96,7 +96,7 @@ static outcome run(const char *model, const char *precision, bool reference, int
     weft_step_result result;
     outcome out = {0};
     row_data_golden(&data, model);
-    spec = train_rig_spec(&data, leaves, true);
+    spec = train_rig_spec(&data, micro_batches, true);
     train_rig_open(&rig, model, &data, overrides, 3);
     if (reference) take_reference(rig.engine);
     train_rig_start(&rig, &spec);
@@ -282,7 +282,7 @@ START_TEST(activations_and_operands_take_half_the_bytes) {
            "%lld in bf16; in all %lld and %lld\n",
            (long long)activations[0], (long long)activations[1], (long long)(4 * matrices), (long long)copy,
            (long long)wide.total, (long long)narrow.total);
-    ck_assert_int_le(100 * activations[1], 51 * activations[0]); /* rstd, lse and the leaf stay whole */
+    ck_assert_int_le(100 * activations[1], 51 * activations[0]); /* rstd, lse and the micro-batch stay whole */
     ck_assert_int_ge(2 * activations[1], activations[0]);
     ck_assert_int_eq(copy, 2 * matrices); /* shapes that lie on the grid */
     ck_assert_int_eq(narrow.line[WEFT_ACCOUNT_GRADIENTS], wide.line[WEFT_ACCOUNT_GRADIENTS]);

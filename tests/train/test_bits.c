@@ -1,8 +1,8 @@
 /* tests/train/test_bits.c: what a training's numbers depend on, and what they do not.
  *
  * Threads (the device's and OpenMP's own), targets of weight zero and padding change no bit. How rows are cut into
- * leaves and documents into rows changes which kernels run over how many rows, and so last bits: there the numbers
- * agree within a tolerance. */
+ * micro-batches and documents into rows changes which kernels run over how many rows, and so last bits: there the
+ * numbers agree within a tolerance. */
 #include "golden.h"
 #include "instruction_set.h"
 #include "suite.h"
@@ -29,11 +29,11 @@ typedef struct trained {
     double loss, norm; /* of the last step */
 } trained;
 
-static trained train_with(const char *model, row_data *data, int32_t leaves, const char *threads, const char *precision,
-                          uint64_t steps) {
+static trained train_with(const char *model, row_data *data, int32_t micro_batches, const char *threads,
+                          const char *precision, uint64_t steps) {
     const char *overrides[] = {ADAMW, threads, precision,
                                model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
-    const weft_plan_spec spec = train_rig_spec(data, leaves, false);
+    const weft_plan_spec spec = train_rig_spec(data, micro_batches, false);
     weft_step_result last = {0};
     trained out = {0};
     train_rig rig;
@@ -57,13 +57,13 @@ enum { STEPS = 5 };
 enum { STEPS = 20 };
 #endif
 
-static void same_for_all_threads(const char *model, row_data *data, int32_t leaves, const char *precision) {
+static void same_for_all_threads(const char *model, row_data *data, int32_t micro_batches, const char *precision) {
     static const char *const threads[] = {"device.threads=1", "device.threads=2", "device.threads=3",
                                           "device.threads=8"};
-    const trained one = train_with(model, data, leaves, threads[0], precision, STEPS);
+    const trained one = train_with(model, data, micro_batches, threads[0], precision, STEPS);
     ck_assert(isfinite(one.norm) && one.norm > 0.0);
     for (int i = 1; i < 4; i++) {
-        const trained more = train_with(model, data, leaves, threads[i], precision, STEPS);
+        const trained more = train_with(model, data, micro_batches, threads[i], precision, STEPS);
         ck_assert_msg(same_floats(one.parameters, more.parameters, one.n) && one.loss == more.loss &&
                           one.norm == more.norm,
                       "%s, %s: other bits with %s", model, precision, threads[i]);
@@ -86,7 +86,7 @@ END_TEST
 typedef struct cut_case {
     const char *cuts;
     fresh_shape shape;
-    int32_t rows, length, leaves;
+    int32_t rows, length, micro_batches;
 } cut_case;
 
 static const cut_case cut_cases[] = {
@@ -110,7 +110,7 @@ START_TEST(threads_change_no_bit_of_a_larger_model) {
     row_data data;
     fresh_model_make(&model, &c->shape);
     row_data_random(&data, c->rows, c->length, c->shape.vocabulary, 11);
-    same_for_all_threads(model.path, &data, c->leaves, precisions[_i % N_PRECISIONS]);
+    same_for_all_threads(model.path, &data, c->micro_batches, precisions[_i % N_PRECISIONS]);
     row_data_free(&data);
     fresh_model_remove(&model);
 }
@@ -148,7 +148,7 @@ static int team_of_device(void) {
 
 static void train_and_tell(int to, const char *model, const cut_case *c, row_data *data, const char *threads,
                            const char *precision) {
-    const trained t = train_with(model, data, c->leaves, threads, precision, 5);
+    const trained t = train_with(model, data, c->micro_batches, threads, precision, 5);
     digest d;
     memset(&d, 0, sizeof d);
     d.parameters = hash_floats(t.parameters, t.n);
@@ -275,12 +275,12 @@ START_TEST(the_wrap_policy_changes_no_bit) {
 }
 END_TEST
 
-/* ---- leaves and rows ---- */
+/* ---- micro-batches and rows ---- */
 
-/* Loss, COUNT and gradients of one step over all rows, with `leaves` leaves. The engine stays open. */
-static weft_step_result one_step(train_rig *rig, const char *model, row_data *data, int32_t leaves) {
+/* Loss, COUNT and gradients of one step over all rows, with `micro_batches` micro-batches. The engine stays open. */
+static weft_step_result one_step(train_rig *rig, const char *model, row_data *data, int32_t micro_batches) {
     const char *overrides[] = {ADAMW};
-    const weft_plan_spec spec = train_rig_spec(data, leaves, true);
+    const weft_plan_spec spec = train_rig_spec(data, micro_batches, true);
     train_rig_open(rig, model, data, overrides, 2);
     train_rig_start(rig, &spec);
     return train_rig_step(rig, 1);
@@ -305,7 +305,7 @@ static void results_agree(const weft_step_result *a, const weft_step_result *b) 
     ck_assert_double_lt(fabs(a->norm / b->norm - 1.0), 1e-5);
 }
 
-START_TEST(leaves_of_one_row_agree_with_one_leaf_of_all) {
+START_TEST(micro_batches_of_one_row_agree_with_one_micro_batch_of_all) {
     row_data data;
     train_rig whole, parts;
     weft_step_result a, b;
@@ -427,7 +427,7 @@ END_TEST
 
 /* ---- data ---- */
 
-START_TEST(each_leaf_is_fetched_once_a_step) {
+START_TEST(each_micro_batch_is_fetched_once_a_step) {
     const char *overrides[] = {ADAMW,
                                _i == 0 ? "train.activation_checkpointing=no" : "train.activation_checkpointing=yes"};
     row_data data;
@@ -437,12 +437,12 @@ START_TEST(each_leaf_is_fetched_once_a_step) {
     spec = train_rig_spec(&data, 3, true);
     train_rig_open(&rig, "llama-tied", &data, overrides, 3);
     train_rig_start(&rig, &spec);
-    ck_assert_int_eq(data.leaves, 0);
+    ck_assert_int_eq(data.micro_batches, 0);
     train_rig_steps(&rig, 4);
-    ck_assert_int_eq(data.leaves, 12);
+    ck_assert_int_eq(data.micro_batches, 12);
     ck_assert_int_eq(data.shapes, 12);
     (void)train_rig_evaluate(&rig);
-    ck_assert_int_eq(data.leaves, 13);
+    ck_assert_int_eq(data.micro_batches, 13);
     train_rig_close(&rig);
     row_data_free(&data);
 }
@@ -461,11 +461,11 @@ int main(void) {
     tcase_add_loop_test(threads, threads_change_no_bit_of_a_larger_model, 0, N_CUT_CASES * N_PRECISIONS);
     tcase_add_loop_test(threads, threads_of_openmp_change_no_bit, 0, N_CUT_CASES * N_PRECISIONS);
     tcase_add_loop_test(tests, the_wrap_policy_changes_no_bit, 0, (int)(sizeof wrapped / sizeof wrapped[0]));
-    tcase_add_loop_test(tests, leaves_of_one_row_agree_with_one_leaf_of_all, 0, N_GOLDEN);
+    tcase_add_loop_test(tests, micro_batches_of_one_row_agree_with_one_micro_batch_of_all, 0, N_GOLDEN);
     tcase_add_test(tests, packed_documents_agree_with_separate_ones);
     tcase_add_loop_test(tests, targets_of_weight_zero_and_padding_change_no_bit, 0, N_GOLDEN * N_PRECISIONS);
     tcase_add_test(tests, weights_scale_the_loss_and_not_the_count);
-    tcase_add_loop_test(tests, each_leaf_is_fetched_once_a_step, 0, 2);
+    tcase_add_loop_test(tests, each_micro_batch_is_fetched_once_a_step, 0, 2);
     suite_add_tcase(suite, threads);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

@@ -18,10 +18,11 @@ static const fresh_shape shapes[] = {
 static const char *const precisions[] = {"train.precision=fp32", "train.precision=bf16"};
 enum { N_SHAPES = 3, N_PRECISIONS = 2, N_CASES = N_SHAPES * N_PRECISIONS };
 
-/* Rows of one length, in one leaf, with AdamW and without activation checkpointing. */
+/* Rows of one length, in one micro-batch, with AdamW and without activation checkpointing. */
 static void plan_open(train_rig *rig, const fresh_shape *shape, int32_t rows, int32_t length, const char *precision) {
     const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", "device.threads=2", precision};
-    const weft_plan_spec spec = {.training = true, .leaves = 1, .rows = rows, .n_lengths = 1, .lengths = {length}};
+    const weft_plan_spec spec = {
+        .training = true, .micro_batches = 1, .rows = rows, .n_lengths = 1, .lengths = {length}};
     fresh_model model;
     weft_error err = WEFT_ERROR_INIT;
     fresh_model_make(&model, shape);
@@ -133,7 +134,7 @@ static int64_t bytes_of_place(const fresh_shape *s, int64_t cell) {
     const int64_t mlp = cell * (h + h + m + m + m) + 4;
     /* sum, normed, the sum's gradient; rstd */
     const int64_t head = cell * (h + h + h) + 4;
-    return s->layers * (attention + mlp) + head + 4 * WEFT_LEAF_PARTS;
+    return s->layers * (attention + mlp) + head + 4 * WEFT_MICRO_BATCH_PARTS;
 }
 
 /* What lives in BACKWARD of the last two segments: all that FORWARD kept, and scratch; then without the head's tape and

@@ -70,13 +70,14 @@ static weft_status fail_alloc(weft_device *device, weft_buffer **out, int64_t by
 static const struct {
     const char *kind, *id, *slot;
     size_t offset;
-} broken[] = {BROKEN(data, "text", create),       BROKEN(data, "text", shape),         BROKEN(data, "text", leaf),
-              BROKEN(device, "cpu", alloc),       BROKEN(device, "cpu", write),        BROKEN(device, "cpu", fill),
-              BROKEN(device, "cpu", matmul),      BROKEN(device, "cpu", attention),    BROKEN(device, "cpu", add),
-              BROKEN(device, "cpu", square_sum),  BROKEN(device, "cpu", clip),         BROKEN(device, "cpu", update),
-              BROKEN(device, "cpu", read),        BROKEN(optimizer, "adamw", prepare), BROKEN(tokenizer, "bpe", encode),
-              BROKEN(model, "llama", create),     BROKEN(model, "llama", declare),     BROKEN(policy, "block", units),
-              BROKEN(strategy, "single", compile)};
+} broken[] = {
+    BROKEN(data, "text", create),       BROKEN(data, "text", shape),         BROKEN(data, "text", micro_batch),
+    BROKEN(device, "cpu", alloc),       BROKEN(device, "cpu", write),        BROKEN(device, "cpu", fill),
+    BROKEN(device, "cpu", matmul),      BROKEN(device, "cpu", attention),    BROKEN(device, "cpu", add),
+    BROKEN(device, "cpu", square_sum),  BROKEN(device, "cpu", clip),         BROKEN(device, "cpu", update),
+    BROKEN(device, "cpu", read),        BROKEN(optimizer, "adamw", prepare), BROKEN(tokenizer, "bpe", encode),
+    BROKEN(model, "llama", create),     BROKEN(model, "llama", declare),     BROKEN(policy, "block", units),
+    BROKEN(strategy, "single", compile)};
 
 /* What is called for training alone says so. */
 static bool is_of_a_mode(const char *slot) {

@@ -69,7 +69,7 @@ static void count_device(weft_engine *engine, weft_device_plugin *table) {
 
 typedef struct setting {
     const char *model;
-    int32_t leaves;
+    int32_t micro_batches;
     bool evaluates;
     int32_t states; /* of the optimizer, per element */
     const char *overrides[5];
@@ -184,7 +184,7 @@ START_TEST(planned_bytes_are_taken_and_lived_in) {
     row_data_golden(&data, s->model);
     train_rig_open(&rig, s->model, &data, s->overrides, n_overrides(s));
     count_device(rig.engine, &table);
-    spec = train_rig_spec(&data, s->leaves, s->evaluates);
+    spec = train_rig_spec(&data, s->micro_batches, s->evaluates);
     train_rig_start(&rig, &spec);
     check_plan(rig.engine, s->states, strcmp(s->model, "llama-bf16") == 0 && rig.engine->plan.dtype == WEFT_BF16);
     check_account(rig.engine);
@@ -314,7 +314,7 @@ END_TEST
 /* So does generation: key-value state and a row of logits, with the cache or over the whole text. */
 START_TEST(a_generation_takes_what_it_plans) {
     const char *overrides[] = {ADAMW, _i < 2 ? "train.precision=fp32" : BF16};
-    const weft_plan_spec spec = {.leaves = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i % 2 == 0 ? 5 : 30};
+    const weft_plan_spec spec = {.micro_batches = 1, .rows = 1, .cache_rows = 30, .prompt_rows = _i % 2 == 0 ? 5 : 30};
     weft_device_plugin table;
     weft_error err = WEFT_ERROR_INIT;
     train_rig rig;
@@ -333,11 +333,11 @@ END_TEST
 
 /* ---- activation checkpointing ---- */
 
-static float *train_five(const char *model, row_data *data, int32_t leaves, const char *checkpointing,
+static float *train_five(const char *model, row_data *data, int32_t micro_batches, const char *checkpointing,
                          const char *precision, int64_t *peak, int64_t *n) {
     const char *overrides[] = {ADAMW, checkpointing, precision,
                                model[0] == '/' ? "model.start=fresh" : "model.start=weights"};
-    const weft_plan_spec spec = train_rig_spec(data, leaves, false);
+    const weft_plan_spec spec = train_rig_spec(data, micro_batches, false);
     train_rig rig;
     float *out = NULL;
     train_rig_open(&rig, model, data, overrides, 5);
@@ -350,13 +350,13 @@ static float *train_five(const char *model, row_data *data, int32_t leaves, cons
     return out;
 }
 
-static void compare_checkpointing(const char *name, const char *model, row_data *data, int32_t leaves,
+static void compare_checkpointing(const char *name, const char *model, row_data *data, int32_t micro_batches,
                                   const char *precision) {
     int64_t with = 0, without = 0, n = 0;
-    float *a = train_five(model, data, leaves, "train.activation_checkpointing=no", precision, &without, &n);
-    float *b = train_five(model, data, leaves, "train.activation_checkpointing=yes", precision, &with, &n);
-    printf("activation checkpointing, %s, %d leaves, %s: peak of the arena %lld -> %lld bytes\n", name, (int)leaves,
-           precision, (long long)without, (long long)with);
+    float *a = train_five(model, data, micro_batches, "train.activation_checkpointing=no", precision, &without, &n);
+    float *b = train_five(model, data, micro_batches, "train.activation_checkpointing=yes", precision, &with, &n);
+    printf("activation checkpointing, %s, %d micro-batches, %s: peak of the arena %lld -> %lld bytes\n", name,
+           (int)micro_batches, precision, (long long)without, (long long)with);
     ck_assert_int_lt(with, without);
     ck_assert(same_floats(a, b, n));
     free(a);
@@ -385,9 +385,9 @@ END_TEST
 
 /* ---- a slot one row too small ---- */
 
-/* Bytes of one row of what the slot holds: places of a leaf, or a width. */
+/* Bytes of one row of what the slot holds: places of a micro-batch, or a width. */
 static int64_t row_bytes(const weft_engine *engine, const weft_slot *slot) {
-    if (slot->kind == WEFT_SLOT_LEAF) return 4 * (int64_t)engine->plan.spec.lengths[0];
+    if (slot->kind == WEFT_SLOT_MICRO_BATCH) return 4 * (int64_t)engine->plan.spec.lengths[0];
     if (slot->kind == WEFT_SLOT_WORK && slot->segment < 0) return 64; /* of NORM: a line of partial sums */
     return weft_dtype_bytes(engine->plan.dtype) * engine->plan.declared->carry_width;
 }
@@ -395,11 +395,11 @@ static int64_t row_bytes(const weft_engine *engine, const weft_slot *slot) {
 /* How the sentence may call it: the trace's word, the graph's word. */
 static bool names_slot(const char *text, const weft_slot *slot) {
     static const char *const words[][2] = {{"?", "?"},
-                                           {"(leaf)", "the leaf's"},
+                                           {"(micro-batch)", "the micro-batch's"},
                                            {"(carry)", "the carry that"},
                                            {"(tape)", "the tape"},
                                            {"(gradient of the carry)", "the carry gradient"},
-                                           {"(leaf gradient)", "the parameter's gradient"},
+                                           {"(micro-batch gradient)", "the parameter's gradient"},
                                            {"(workspace)", "scratch"}};
     return strstr(text, words[slot->kind][0]) != NULL || strstr(text, words[slot->kind][1]) != NULL;
 }
@@ -411,14 +411,14 @@ static void plant(train_rig *rig, int32_t i, const int64_t *used) {
     weft_error err = WEFT_ERROR_INIT;
     weft_step_result result = {0};
     weft_status status = WEFT_OK;
-    int step = 0, event = -1;
+    int step = 0, instruction = -1;
     ck_assert_msg(used[i] > 0, "slot %d was never used", (int)i);
     ck_assert_int_lt(bytes - used[i], 64); /* nothing was planned in vain */
     slot->bytes = used[i] - row_bytes(rig->engine, slot);
     status = weft_stepper_train(rig->stepper, &result, 2, 1e-3, 0, &err);
     ck_assert_msg(status == WEFT_E_HOST, "slot %d of kind %d, smaller by a row, went unseen", (int)i, (int)slot->kind);
-    ck_assert_msg(sscanf(err.text, "step %d, event %d, ", &step, &event) == 2 && step == 2, "%s", err.text);
-    ck_assert_msg(event >= slot->first && event <= slot->last, "%s", err.text);
+    ck_assert_msg(sscanf(err.text, "step %d, instruction %d, ", &step, &instruction) == 2 && step == 2, "%s", err.text);
+    ck_assert_msg(instruction >= slot->first && instruction <= slot->last, "%s", err.text);
     ck_assert_msg(names_slot(err.text, slot), "it does not say which slot (kind %d): %s", (int)slot->kind, err.text);
     slot->bytes = bytes;
 }
@@ -428,13 +428,13 @@ static void plant(train_rig *rig, int32_t i, const int64_t *used) {
 static int64_t used_bytes(const train_rig *rig, int32_t i) {
     const weft_program *program = rig->engine->plan.train.program;
     const weft_slot *slot = &program->slots[i];
-    if (slot->kind == WEFT_SLOT_WORK && slot->first == program->n_events - 1) return -1;
-    if (slot->kind == WEFT_SLOT_LEAF_GRADIENT || rig->stepper->used[i] == 0)
+    if (slot->kind == WEFT_SLOT_WORK && slot->first == program->n_instructions - 1) return -1;
+    if (slot->kind == WEFT_SLOT_MICRO_BATCH_GRADIENT || rig->stepper->used[i] == 0)
         return weft_trace_slot_at(rig->stepper->trace, i)->bytes;
     return rig->stepper->used[i];
 }
 
-static void plant_all(const char *model, int32_t leaves, const char *checkpointing, const char *precision) {
+static void plant_all(const char *model, int32_t micro_batches, const char *checkpointing, const char *precision) {
     const char *overrides[] = {ADAMW, checkpointing, precision};
     int32_t kinds[WEFT_SLOT_WORK + 1] = {0}, n = 0;
     int64_t *used = NULL;
@@ -443,7 +443,7 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     train_rig rig;
     weft_plan_spec spec;
     row_data_golden(&data, model);
-    spec = train_rig_spec(&data, leaves, false);
+    spec = train_rig_spec(&data, micro_batches, false);
     train_rig_open(&rig, model, &data, overrides, 4);
     train_rig_start(&rig, &spec);
     (void)train_rig_step(&rig, 1);
@@ -459,7 +459,7 @@ static void plant_all(const char *model, int32_t leaves, const char *checkpointi
     after = train_rig_parameters(&rig);
     ck_assert(same_floats(before, after, rig.engine->plan.layout->numel));
     (void)train_rig_step(&rig, 2);
-    for (int k = WEFT_SLOT_LEAF; k <= WEFT_SLOT_WORK; k++) ck_assert_int_gt(kinds[k], 0);
+    for (int k = WEFT_SLOT_MICRO_BATCH; k <= WEFT_SLOT_WORK; k++) ck_assert_int_gt(kinds[k], 0);
     free(used);
     free(before);
     free(after);
@@ -568,7 +568,8 @@ START_TEST(what_no_category_explains_is_small) {
     libraries = f.taken[3] - f.taken[0];
     rest = f.high - f.before - f.plan - libraries;
     allowed = f.plan / 20 > (12 << 20) ? f.plan / 20 : 12 << 20;
-    printf("%.1f M parameters, AdamW, 2 leaves of 2 x 128: plan %.1f MiB, process grew by %.1f MiB at most, of which "
+    printf("%.1f M parameters, AdamW, 2 micro-batches of 2 x 128: plan %.1f MiB, process grew by %.1f MiB at most, of "
+           "which "
            "malloc took %.1f MiB; unexplained %.1f MiB (allowed %.1f)\n",
            (double)f.parameters * 1e-6, (double)f.plan / mib, (double)(f.high - f.before) / mib,
            (double)libraries / mib, (double)rest / mib, (double)allowed / mib);

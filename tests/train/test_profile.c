@@ -1,7 +1,7 @@
 /* tests/train/test_profile.c: the profile of a step counts what a hand counts, adds up to the step, and changes no bit;
- * the roof is measured at the products that the step makes. */
+ * the roofline is measured at the products that the step makes. */
 #include "tools/profile/profile.h"
-#include "tools/profile/roof.h"
+#include "tools/profile/roofline.h"
 #include "suite.h"
 #include "train_rig.h"
 
@@ -10,9 +10,9 @@
 #include <stdlib.h>
 
 enum { HIDDEN = 32, MLP = 56, LAYERS = 2, HEADS = 4, KV_HEADS = 2, VOCABULARY = 80, LENGTH = 24 };
-enum { HEAD = HIDDEN / HEADS, KV = KV_HEADS * HEAD, LEAVES = 3, ROWS = 2 };
+enum { HEAD = HIDDEN / HEADS, KV = KV_HEADS * HEAD, MICRO_BATCHES = 3, ROWS = 2 };
 #define PLACES ((double)(ROWS * LENGTH))
-/* Operations of one leaf. */
+/* Operations of one micro-batch. */
 #define LINEAR    (2.0 * PLACES * LAYERS * (2.0 * HIDDEN * HIDDEN + 2.0 * HIDDEN * KV + 3.0 * HIDDEN * MLP))
 #define ATTENTION (LAYERS * 2.0 * ROWS * LENGTH * LENGTH * HIDDEN) /* two products, by half */
 #define LOGITS    (2.0 * PLACES * HIDDEN * VOCABULARY)
@@ -30,7 +30,7 @@ static void setting_open_with(setting *s, const char *override, const char *anot
     weft_plan_spec spec;
     row_data_random(&s->data, 5, LENGTH, VOCABULARY, 11);
     fresh_model_make(&s->model, &shape);
-    spec = train_rig_spec(&s->data, LEAVES, false);
+    spec = train_rig_spec(&s->data, MICRO_BATCHES, false);
     spec.rows = ROWS;
     train_rig_open(&s->rig, s->model.path, &s->data, overrides, override == NULL ? 1 : another == NULL ? 2 : 3);
     train_rig_start(&s->rig, &spec);
@@ -84,7 +84,7 @@ static void check_rows(const weft_profile_step *step, const expected_row *expect
 }
 
 START_TEST(work_is_what_a_hand_counts) {
-    const double a = LEAVES, values = PLACES * 4.0;
+    const double a = MICRO_BATCHES, values = PLACES * 4.0;
     setting s;
     setting_open(&s, "optimizer.plugin=adamw");
     profile_steps(&s, 1, 2);
@@ -95,23 +95,23 @@ START_TEST(work_is_what_a_hand_counts) {
         const double grid = (double)engine->plan.layout->trainable_numel;
         const int64_t units = engine->plan.layout->n_units;
         const expected_row expected[] = {
-            {"embedding", "forward", LEAVES, 0, a * (2.0 * values * HIDDEN + values)},
-            {"rms_norm", "forward", LEAVES * (2 * LAYERS + 1), 0, -1},
-            {"linear", "forward", LEAVES * 7 * LAYERS, a * LINEAR, 0},
-            {"rope", "forward", LEAVES * 2 * LAYERS, 0, -1},
-            {"attention", "forward", LEAVES * LAYERS, a * ATTENTION, 0},
-            {"add", "forward", LEAVES * 2 * LAYERS, 0, a * 2 * LAYERS * 3.0 * values * HIDDEN},
-            {"swiglu", "forward", LEAVES * LAYERS, 0, a * LAYERS * 3.0 * values * MLP},
-            {"lm_head", "backward", LEAVES, a * 3.0 * LOGITS, 0},
-            {"rms_norm", "backward", LEAVES * (2 * LAYERS + 1), 0, -1},
-            {"copy", "backward", LEAVES * 2 * LAYERS, 0, a * 2 * LAYERS * 2.0 * values * HIDDEN},
-            {"linear", "weight gradient", LEAVES * 7 * LAYERS, a * LINEAR, 0},
-            {"linear", "input gradient", LEAVES * 7 * LAYERS, a * LINEAR, 0},
-            {"swiglu", "backward", LEAVES * LAYERS, 0, -1},
-            {"attention", "backward", LEAVES * LAYERS, a * 2.0 * ATTENTION, 0},
-            {"rope", "backward", LEAVES * 2 * LAYERS, 0, -1},
-            {"embedding", "backward", LEAVES, 0, -1},
-            {"reduce", "", LEAVES * units, 0, 4.0 * grid * (2.0 + 3.0 * (LEAVES - 1))},
+            {"embedding", "forward", MICRO_BATCHES, 0, a * (2.0 * values * HIDDEN + values)},
+            {"rms_norm", "forward", MICRO_BATCHES * (2 * LAYERS + 1), 0, -1},
+            {"linear", "forward", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, 0},
+            {"rope", "forward", MICRO_BATCHES * 2 * LAYERS, 0, -1},
+            {"attention", "forward", MICRO_BATCHES * LAYERS, a * ATTENTION, 0},
+            {"add", "forward", MICRO_BATCHES * 2 * LAYERS, 0, a * 2 * LAYERS * 3.0 * values * HIDDEN},
+            {"swiglu", "forward", MICRO_BATCHES * LAYERS, 0, a * LAYERS * 3.0 * values * MLP},
+            {"lm_head", "backward", MICRO_BATCHES, a * 3.0 * LOGITS, 0},
+            {"rms_norm", "backward", MICRO_BATCHES * (2 * LAYERS + 1), 0, -1},
+            {"copy", "backward", MICRO_BATCHES * 2 * LAYERS, 0, a * 2 * LAYERS * 2.0 * values * HIDDEN},
+            {"linear", "weight gradient", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, 0},
+            {"linear", "input gradient", MICRO_BATCHES * 7 * LAYERS, a * LINEAR, 0},
+            {"swiglu", "backward", MICRO_BATCHES * LAYERS, 0, -1},
+            {"attention", "backward", MICRO_BATCHES * LAYERS, a * 2.0 * ATTENTION, 0},
+            {"rope", "backward", MICRO_BATCHES * 2 * LAYERS, 0, -1},
+            {"embedding", "backward", MICRO_BATCHES, 0, -1},
+            {"reduce", "", MICRO_BATCHES * units, 0, 4.0 * grid * (2.0 + 3.0 * (MICRO_BATCHES - 1))},
             {"norm", "", 1, 0, 4.0 * trained},
             {"optimizer", "", 1, 0, 4.0 * grid * 7.0},
             {"data", "", 1, 0, 0},
@@ -120,15 +120,15 @@ START_TEST(work_is_what_a_hand_counts) {
         check_rows(step, expected, sizeof expected / sizeof *expected);
         ck_assert_double_eq(step->flops, a * 3.0 * (LINEAR + ATTENTION + LOGITS));
         ck_assert_double_eq(step->recompute_flops, 0.0);
-        ck_assert_int_eq(step->result.n_places, LEAVES * ROWS * LENGTH);
+        ck_assert_int_eq(step->result.n_places, MICRO_BATCHES * ROWS * LENGTH);
     }
     setting_close(&s);
 }
 END_TEST
 
-/* A REDUCE among ranks has no slot of a leaf's gradient: its bytes are nobody's here, and those of the leaves are as
- * many as with `single`. */
-START_TEST(a_reduce_without_a_leaf_moves_nothing) {
+/* A REDUCE among ranks has no slot of a micro-batch's gradient: its bytes are nobody's here, and those of the
+ * micro-batches are as many as with `single`. */
+START_TEST(a_reduce_without_a_micro_batch_moves_nothing) {
     setting s;
     setting_open_with(&s, "strategy.plugin=ddp", "strategy.reduce_at=last");
     profile_steps(&s, 0, 1);
@@ -136,8 +136,8 @@ START_TEST(a_reduce_without_a_leaf_moves_nothing) {
         const weft_profile_row *row = find_row(weft_profile_at(s.profile, 0), "reduce", "");
         const weft_layout *layout = s.rig.engine->plan.layout;
         ck_assert_ptr_nonnull(row);
-        ck_assert_int_eq(row->calls, (LEAVES + 1) * layout->n_units);
-        ck_assert_double_eq(row->bytes, 4.0 * (double)layout->trainable_numel * (2.0 + 3.0 * (LEAVES - 1)));
+        ck_assert_int_eq(row->calls, (MICRO_BATCHES + 1) * layout->n_units);
+        ck_assert_double_eq(row->bytes, 4.0 * (double)layout->trainable_numel * (2.0 + 3.0 * (MICRO_BATCHES - 1)));
     }
     setting_close(&s);
 }
@@ -152,11 +152,11 @@ START_TEST(recomputed_work_is_apart) {
         const weft_profile_step *step = weft_profile_at(s.profile, 0);
         const weft_profile_row *row = find_row(step, "linear", "recompute");
         int32_t n = 0;
-        ck_assert_double_eq(step->flops, LEAVES * 3.0 * (LINEAR + ATTENTION + LOGITS));
-        ck_assert(step->recompute_flops > 0.0 && step->recompute_flops <= LEAVES * (LINEAR + ATTENTION));
+        ck_assert_double_eq(step->flops, MICRO_BATCHES * 3.0 * (LINEAR + ATTENTION + LOGITS));
+        ck_assert(step->recompute_flops > 0.0 && step->recompute_flops <= MICRO_BATCHES * (LINEAR + ATTENTION));
         ck_assert(row != NULL && row->recompute && row->flops <= step->recompute_flops);
         for (const weft_profile_product *p = weft_profile_products(s.profile, &n), *end = p + n; p < end; p++)
-            ck_assert_int_eq(p->calls % LEAVES, 0);
+            ck_assert_int_eq(p->calls % MICRO_BATCHES, 0);
     }
     setting_close(&s);
 }
@@ -177,20 +177,21 @@ START_TEST(frozen_parts_make_no_products) {
     setting s;
     setting_open(&s, "train.trainable=head");
     profile_steps(&s, 1, 2);
-    ck_assert_double_eq(weft_profile_at(s.profile, 0)->flops, LEAVES * (LINEAR + ATTENTION + 2.0 * LOGITS));
-    ck_assert_double_eq(products_flops(&s), 2 * LEAVES * (LINEAR + 2.0 * LOGITS));
+    ck_assert_double_eq(weft_profile_at(s.profile, 0)->flops, MICRO_BATCHES * (LINEAR + ATTENTION + 2.0 * LOGITS));
+    ck_assert_double_eq(products_flops(&s), 2 * MICRO_BATCHES * (LINEAR + 2.0 * LOGITS));
     ck_assert_ptr_null(find_row(weft_profile_at(s.profile, 0), "linear", "weight gradient"));
     setting_close(&s);
 }
 END_TEST
 
-/* Seconds of the newest events that run segments. */
+/* Seconds of the newest instructions that run segments. */
 static double segment_seconds(const train_rig *rig) {
-    const int32_t held = weft_trace_count(rig->stepper->trace), events = rig->engine->plan.train.program->n_events;
+    const int32_t held = weft_trace_count(rig->stepper->trace),
+                  instructions = rig->engine->plan.train.program->n_instructions;
     double sum = 0.0;
-    for (int32_t i = held - events; i < held; i++) {
+    for (int32_t i = held - instructions; i < held; i++) {
         const weft_trace_entry *entry = weft_trace_entry_at(rig->stepper->trace, i);
-        if (entry->kind == WEFT_EVENT_FORWARD || entry->kind == WEFT_EVENT_BACKWARD)
+        if (entry->kind == WEFT_INSTRUCTION_FORWARD || entry->kind == WEFT_INSTRUCTION_BACKWARD)
             sum += 1e-9 * (double)(entry->end_ns - entry->start_ns);
     }
     return sum;
@@ -203,8 +204,8 @@ static double operator_seconds(const weft_profile_step *step) {
     return sum;
 }
 
-/* Calls lie inside their events, and little else does. The machine may take the processor away between two calls: the
- * best of some steps counts. */
+/* Calls lie inside their instructions, and little else does. The machine may take the processor away between two
+ * calls: the best of some steps counts. */
 START_TEST(rows_add_up) {
     weft_error err = WEFT_ERROR_INIT;
     double best = 0.0;
@@ -213,17 +214,17 @@ START_TEST(rows_add_up) {
     ck_assert_int_eq(weft_profile_create(&s.profile, s.rig.stepper, 20, &err), WEFT_OK);
     for (int64_t i = 0; i < 20; i++) {
         const weft_profile_step *step = weft_profile_at(s.profile, i);
-        double sum = 0.0, operators = 0.0, events = 0.0;
+        double sum = 0.0, operators = 0.0, instructions = 0.0;
         ck_assert_int_eq(weft_profile_train(s.profile, (uint64_t)i + 1, 1e-3, 0.5, true, &err), WEFT_OK);
         operators = operator_seconds(step);
-        events = segment_seconds(&s.rig);
+        instructions = segment_seconds(&s.rig);
         for (int32_t r = 0; r < step->n_rows; r++) {
             ck_assert_double_ge(step->rows[r].seconds, -1e-6); /* the rest is what is left, but for rounding */
             sum += step->rows[r].seconds;
         }
         ck_assert_double_eq_tol(sum, step->seconds, 1e-9);
-        ck_assert_double_le(operators, events);
-        if (operators / events > best) best = operators / events;
+        ck_assert_double_le(operators, instructions);
+        if (operators / instructions > best) best = operators / instructions;
     }
     ck_assert_msg(best > 0.9, "at most %.1f %% of the time of forward and backward lies in operators", 100.0 * best);
     setting_close(&s);
@@ -270,31 +271,32 @@ START_TEST(timing_changes_no_bit) {
 }
 END_TEST
 
-START_TEST(the_roof_is_over_the_step_products) {
+START_TEST(the_roofline_is_over_the_step_products) {
     weft_error err = WEFT_ERROR_INIT;
-    weft_roof roof;
+    weft_roofline roofline;
     double flops = 0.0, seconds = 0.0;
     setting s;
     setting_open(&s, NULL);
     profile_steps(&s, 0, 2);
-    ck_assert_msg(weft_roof_measure(&roof, s.rig.engine, s.profile, &err) == WEFT_OK, "%s", err.text);
-    ck_assert(roof.peak > 1e9 && roof.bandwidth > 1e8 && isfinite(roof.peak) && isfinite(roof.bandwidth));
-    for (int32_t i = 0; i < roof.n_rows; i++) {
-        ck_assert(roof.rows[i].seconds > 0.0 && isfinite(roof.rows[i].seconds));
-        flops += (double)roof.rows[i].calls * roof.rows[i].flops;
-        seconds += (double)roof.rows[i].calls * roof.rows[i].seconds;
+    ck_assert_msg(weft_roofline_measure(&roofline, s.rig.engine, s.profile, &err) == WEFT_OK, "%s", err.text);
+    ck_assert(roofline.peak > 1e9 && roofline.bandwidth > 1e8 && isfinite(roofline.peak) &&
+              isfinite(roofline.bandwidth));
+    for (int32_t i = 0; i < roofline.n_rows; i++) {
+        ck_assert(roofline.rows[i].seconds > 0.0 && isfinite(roofline.rows[i].seconds));
+        flops += (double)roofline.rows[i].calls * roofline.rows[i].flops;
+        seconds += (double)roofline.rows[i].calls * roofline.rows[i].seconds;
     }
-    ck_assert_double_eq(flops, 2 * LEAVES * 3.0 * (LINEAR + LOGITS));
-    ck_assert_double_eq_tol(roof.products, flops / seconds, 1e-6 * roof.products);
+    ck_assert_double_eq(flops, 2 * MICRO_BATCHES * 3.0 * (LINEAR + LOGITS));
+    ck_assert_double_eq_tol(roofline.products, flops / seconds, 1e-6 * roofline.products);
     setting_close(&s);
 }
 END_TEST
 
-START_TEST(a_device_without_a_roof_is_named) {
+START_TEST(a_device_without_a_roofline_is_named) {
     weft_error err = WEFT_ERROR_INIT;
     const weft_device_plugin *original = NULL;
     weft_device_plugin plain;
-    weft_roof roof;
+    weft_roofline roofline;
     setting s;
     setting_open(&s, NULL);
     profile_steps(&s, 0, 1);
@@ -302,8 +304,8 @@ START_TEST(a_device_without_a_roof_is_named) {
     plain = *original;
     plain.extension = NULL;
     s.rig.engine->kernels = &plain;
-    ck_assert_int_eq(weft_roof_measure(&roof, s.rig.engine, s.profile, &err), WEFT_E_UNSUPPORTED);
-    ck_assert_ptr_nonnull(strstr(err.text, "device cpu has no extension weft.device.roof/1"));
+    ck_assert_int_eq(weft_roofline_measure(&roofline, s.rig.engine, s.profile, &err), WEFT_E_UNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(err.text, "device cpu has no extension weft.device.roofline/1"));
     s.rig.engine->kernels = original;
     setting_close(&s);
 }
@@ -314,14 +316,14 @@ int main(void) {
     TCase *tests = tcase_create("profile");
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, work_is_what_a_hand_counts);
-    tcase_add_test(tests, a_reduce_without_a_leaf_moves_nothing);
+    tcase_add_test(tests, a_reduce_without_a_micro_batch_moves_nothing);
     tcase_add_test(tests, recomputed_work_is_apart);
     tcase_add_test(tests, frozen_parts_make_no_products);
     tcase_add_test(tests, rows_add_up);
     tcase_add_test(tests, the_median_is_in_the_middle);
     tcase_add_test(tests, timing_changes_no_bit);
-    tcase_add_test(tests, the_roof_is_over_the_step_products);
-    tcase_add_test(tests, a_device_without_a_roof_is_named);
+    tcase_add_test(tests, the_roofline_is_over_the_step_products);
+    tcase_add_test(tests, a_device_without_a_roofline_is_named);
     suite_add_tcase(suite, tests);
     return run_suite(suite);
 }

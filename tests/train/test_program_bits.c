@@ -1,10 +1,10 @@
 /* tests/train/test_program_bits.c: what the checker lets through trains the same bits.
  *
  * Every single deletion, duplication (to any place), swap of neighbours and changed operand of the programs that really
- * train a small model is either refused with a sentence that names the event, or placed anew and run by the real engine
- * for two optimizer steps (a device that records replays the second in slices), which must end with the bytes of the
- * unchanged program. Both counts are printed. The same is done on names instead of numbers, for many more jobs, in
- * tests/program/test_mutations.c. */
+ * train a small model is either refused with a sentence that names the instruction, or placed anew and run by the
+ * real engine for two optimizer steps (a device that records replays the second in slices), which must end with the
+ * bytes of the unchanged program. Both counts are printed. The same is done on names instead of numbers, for many
+ * more jobs, in tests/program/test_mutations.c. */
 #include "golden.h"
 #include "mutants.h"
 #include "suite.h"
@@ -63,7 +63,7 @@ static void begin_anew(const bench *b) {
 /* The steps of a placed program. */
 static outcome run(bench *b, weft_program *program) {
     weft_engine *engine = b->rig.engine;
-    const weft_stage own = engine->plan.train;
+    const weft_mode_plan own = engine->plan.train;
     const weft_program *const programs[] = {program};
     weft_error err = WEFT_ERROR_INIT;
     outcome out = {0};
@@ -125,13 +125,14 @@ static void judge(void *context, const mutant *m) {
 
 /* ---- the test ---- */
 
-static void bench_open(bench *b, const char *model, int32_t leaves, const char *checkpointing, const char *trainable) {
+static void bench_open(bench *b, const char *model, int32_t micro_batches, const char *checkpointing,
+                       const char *trainable) {
     const char *overrides[] = {"optimizer.plugin=adamw", "optimizer.weight_decay=0.01", checkpointing, trainable};
     weft_error err = WEFT_ERROR_INIT;
     weft_plan_spec spec;
     memset(b, 0, sizeof *b);
     row_data_golden(&b->data, model);
-    spec = train_rig_spec(&b->data, leaves, false);
+    spec = train_rig_spec(&b->data, micro_batches, false);
     train_rig_open(&b->rig, model, &b->data, overrides, 4);
     train_rig_start(&b->rig, &spec);
     weft_stepper_destroy(b->rig.stepper);
@@ -159,14 +160,14 @@ static void print_counts(const char *what, const counts *of) {
     putchar('\n');
 }
 
-static void mutate(const char *model, int32_t leaves, const char *checkpointing, const char *trainable) {
+static void mutate(const char *model, int32_t micro_batches, const char *checkpointing, const char *trainable) {
     const uint32_t kinds = 1u << MUTATION_DELETION | 1u << MUTATION_DUPLICATION | 1u << MUTATION_SWAP |
                            1u << MUTATION_OPERAND;
     bench b;
-    bench_open(&b, model, leaves, checkpointing, trainable);
+    bench_open(&b, model, micro_batches, checkpointing, trainable);
     each_mutant(b.valid, &b.rig.engine->plan.train.job->spec.view, kinds, judge, &b);
-    printf("mutants of the %d events of %s, %d leaves, %s, %s:\n", (int)b.valid->n_events, model, (int)leaves,
-           checkpointing, trainable);
+    printf("mutants of the %d instructions of %s, %d micro-batches, %s, %s:\n", (int)b.valid->n_instructions, model,
+           (int)micro_batches, checkpointing, trainable);
     for (int how = 0; how < N_MUTATIONS; how++) {
         if ((kinds & 1u << how) == 0) continue;
         print_counts(mutation_names[how], &b.counts[how]);
@@ -204,7 +205,8 @@ START_TEST(a_slot_moved_onto_a_live_one_shows) {
             weft_slot *one = &program->slots[i], *two = &program->slots[j];
             const int64_t offset = two->offset;
             outcome found;
-            if (one->kind != WEFT_SLOT_TAPE || two->kind != WEFT_SLOT_TAPE || i == j || one->leaf != two->leaf)
+            if (one->kind != WEFT_SLOT_TAPE || two->kind != WEFT_SLOT_TAPE || i == j ||
+                one->micro_batch != two->micro_batch)
                 continue;
             two->offset = one->offset;
             found = run(&b, program);

@@ -1,19 +1,20 @@
-/* tests/train/test_replay.c: steps that are recorded and replayed come to the bits of steps that run event by event,
- * whatever changes between them: the list of leaf lengths, targets, learning rate, clipping, a step without a target,
- * numbers that are not finite. Run on the CPU device, which records nothing, and on the late device, which does. */
+/* tests/train/test_replay.c: steps that are recorded and replayed come to the bits of steps that run instruction by
+ * instruction, whatever changes between them: the list of micro-batch lengths, targets, learning rate, clipping, a
+ * step without a target, numbers that are not finite. Run on the CPU device, which records nothing, and on the late
+ * device, which does. */
 #include "golden.h"
 #include "suite.h"
 #include "train_rig.h"
 
 #include <math.h>
 
-enum { LEAVES = 4, SHORT = 8, LONG = 16, MOST_STEPS = 48 };
+enum { MICRO_BATCHES = 4, SHORT = 8, LONG = 16, MOST_STEPS = 48 };
 
 static bool device_records(void) {
     return getenv("WEFT_LATE_MODE") != NULL;
 }
 
-/* ---- leaves of two lengths ---- */
+/* ---- micro-batches of two lengths ---- */
 
 static const fresh_shape shape = {24, 40, 2, 4, 2, 96, LONG, false};
 
@@ -35,7 +36,8 @@ typedef struct outcome {
 static void open_ragged(train_rig *rig, ragged_data *data, const char *replay, bool drops) {
     const char *overrides[] = {"optimizer.plugin=adamw", "model.start=fresh", replay, "adapter.plugin=lora",
                                "adapter.dropout=0.4"};
-    weft_plan_spec spec = {.training = true, .leaves = LEAVES, .rows = 1, .evaluate_rows = 1, .n_lengths = 2};
+    weft_plan_spec spec = {
+        .training = true, .micro_batches = MICRO_BATCHES, .rows = 1, .evaluate_rows = 1, .n_lengths = 2};
     fresh_model model;
     spec.lengths[0] = SHORT;
     spec.lengths[1] = LONG;
@@ -71,23 +73,23 @@ static outcome run_course(const course *c, const char *replay) {
 }
 
 static const course courses[] = {
-    {12, 1, 9, false},  /* each list runs once event by event */
+    {12, 1, 9, false},  /* each list runs once instruction by instruction */
     {12, 1, 9, true},   /* the same, with dropout */
-    {24, 2, 20, false}, /* each leaf with each length, and the last with each clipping too */
+    {24, 2, 20, false}, /* each micro-batch with each length, and the last with each clipping too */
     {48, 20, 0, false}, /* 60 of them: none is remembered for long enough */
 };
 enum { N_COURSES = sizeof courses / sizeof *courses };
 
-START_TEST(replays_have_the_bits_of_events) {
+START_TEST(replays_have_the_bits_of_instructions) {
     const course *c = &courses[_i];
-    outcome events = run_course(c, "run.replay=no"), replays = run_course(c, "run.replay=auto");
-    ck_assert(same_floats(events.parameters, replays.parameters, events.numel));
-    ck_assert_mem_eq(events.loss, replays.loss, sizeof events.loss);
-    ck_assert_mem_eq(events.norm, replays.norm, sizeof events.norm);
-    ck_assert(events.evaluation == replays.evaluation);
-    ck_assert_int_eq(events.replayed, 0);
+    outcome instructions = run_course(c, "run.replay=no"), replays = run_course(c, "run.replay=auto");
+    ck_assert(same_floats(instructions.parameters, replays.parameters, instructions.numel));
+    ck_assert_mem_eq(instructions.loss, replays.loss, sizeof instructions.loss);
+    ck_assert_mem_eq(instructions.norm, replays.norm, sizeof instructions.norm);
+    ck_assert(instructions.evaluation == replays.evaluation);
+    ck_assert_int_eq(instructions.replayed, 0);
     ck_assert_int_eq(replays.replayed, device_records() ? c->replayed : 0);
-    free(events.parameters);
+    free(instructions.parameters);
     free(replays.parameters);
 }
 END_TEST
@@ -115,8 +117,8 @@ START_TEST(replay_yes_is_no_promise_that_is_broken_in_silence) {
     ck_assert_int_eq(status, clips == 1 ? WEFT_OK : WEFT_E_UNSUPPORTED);
     ck_assert_int_eq(s, clips == 1 ? MOST_STEPS : 2 * KEPT);
     if (clips > 1) {
-        ck_assert_says(err,
-                       "[run] replay = yes, and steps are not replayed: their leaves come in more lists of lengths");
+        ck_assert_says(
+            err, "[run] replay = yes, and steps are not replayed: their micro-batches come in more lists of lengths");
         ck_assert_says(
             err,
             "and this one has 4 (step 32: in 16 steps a list was forgotten before it was recorded, 0 were replayed");
@@ -161,21 +163,21 @@ static float *train_with_gap(const char *replay, int *replayed) {
 
 START_TEST(a_step_without_a_target_is_no_replay) {
     int none = 0, some = 0;
-    float *events = train_with_gap("run.replay=no", &none), *replays = train_with_gap("run.replay=auto", &some);
+    float *instructions = train_with_gap("run.replay=no", &none), *replays = train_with_gap("run.replay=auto", &some);
     row_data data;
     train_rig rig;
     open_golden(&rig, &data, "run.replay=no");
-    ck_assert(same_floats(events, replays, rig.engine->plan.layout->numel));
+    ck_assert(same_floats(instructions, replays, rig.engine->plan.layout->numel));
     ck_assert_int_eq(none, 0);
     ck_assert_int_eq(some, device_records() ? 4 : 0); /* not the first, nor the fourth */
     train_rig_close(&rig);
     row_data_free(&data);
-    free(events);
+    free(instructions);
     free(replays);
 }
 END_TEST
 
-/* A weight is broken after replays: the step is gone through once more, event by event, to find where. */
+/* A weight is broken after replays: the step is gone through once more, instruction by instruction, to find where. */
 START_TEST(a_replay_that_is_not_finite_is_looked_into) {
     const float broken = INFINITY;
     weft_error err = WEFT_ERROR_INIT;
@@ -189,7 +191,7 @@ START_TEST(a_replay_that_is_not_finite_is_looked_into) {
                      WEFT_OK);
     ck_assert_int_eq(weft_stepper_train(rig.stepper, &result, 4, 1e-3, 0.5, &err), WEFT_E_NUMERIC);
     ck_assert_says(err, "step 4: the loss is not finite; ");
-    ck_assert_says(err, "FORWARD embed leaf 0");
+    ck_assert_says(err, "FORWARD embed micro-batch 0");
     train_rig_close(&rig);
     row_data_free(&data);
 }
@@ -227,7 +229,7 @@ int main(void) {
     Suite *suite = suite_create("replay");
     TCase *tests = tcase_create("replay");
     tcase_set_timeout(tests, 300);
-    tcase_add_loop_test(tests, replays_have_the_bits_of_events, 0, N_COURSES);
+    tcase_add_loop_test(tests, replays_have_the_bits_of_instructions, 0, N_COURSES);
     tcase_add_loop_test(tests, replay_yes_is_no_promise_that_is_broken_in_silence, 0, 2);
     tcase_add_test(tests, a_step_without_a_target_is_no_replay);
     tcase_add_test(tests, a_replay_that_is_not_finite_is_looked_into);

@@ -1,5 +1,5 @@
-/* tests/train/test_step.c: what one step does and leaves alone: the choice of what is trained, numbers that are not
- * finite, and a step without a target. */
+/* tests/train/test_step.c: what one step does and micro-batches alone: the choice of what is trained, numbers that
+ * are not finite, and a step without a target. */
 #include "golden.h"
 #include "run/engine.h"
 #include "suite.h"
@@ -45,13 +45,14 @@ static bool chosen(const choice *c, const char *name) {
 
 static int32_t count_backwards(const weft_program *program) {
     int32_t n = 0;
-    for (int32_t i = 0; i < program->n_events; i++) n += program->events[i].kind == WEFT_EVENT_BACKWARD;
+    for (int32_t i = 0; i < program->n_instructions; i++)
+        n += program->instructions[i].kind == WEFT_INSTRUCTION_BACKWARD;
     return n;
 }
 
-/* Memory of gradients and states is that of the trained parameters; a frozen unit has no leaf gradient, a segment below
- * all that is trained no tape. */
-static void check_memory(const weft_engine *engine, const choice *c, int32_t leaves) {
+/* Memory of gradients and states is that of the trained parameters; a frozen unit has no micro-batch gradient, a
+ * segment below all that is trained no tape. */
+static void check_memory(const weft_engine *engine, const choice *c, int32_t micro_batches) {
     const weft_program *program = engine->plan.train.program;
     int64_t trained = 0;
     for (int32_t i = 0; i < engine->plan.declared->n_parameters; i++) {
@@ -63,10 +64,11 @@ static void check_memory(const weft_engine *engine, const choice *c, int32_t lea
     }
     ck_assert_int_eq(engine->account.taken[WEFT_ACCOUNT_GRADIENTS], 4 * trained);
     ck_assert_int_eq(engine->account.taken[WEFT_ACCOUNT_OPTIMIZER], 8 * trained);
-    ck_assert_int_eq(count_backwards(program), c->segments * leaves);
+    ck_assert_int_eq(count_backwards(program), c->segments * micro_batches);
     for (int32_t i = 0; i < program->n_slots; i++) {
         const weft_slot *slot = &program->slots[i];
-        if (slot->kind == WEFT_SLOT_LEAF_GRADIENT) ck_assert_int_ge(engine->plan.layout->units[slot->unit].trained, 0);
+        if (slot->kind == WEFT_SLOT_MICRO_BATCH_GRADIENT)
+            ck_assert_int_ge(engine->plan.layout->units[slot->unit].trained, 0);
         if (slot->kind == WEFT_SLOT_TAPE)
             ck_assert_int_ge(slot->segment, engine->plan.declared->n_segments - c->segments);
     }
@@ -184,7 +186,7 @@ static float put(const weft_engine *engine, const char *name, float value) {
 static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
     for (int i = 0; i < N_BAD; i++) {
         float *before = state(rig), *after = NULL;
-        char event[80];
+        char instruction[80];
         const float old = put(rig->engine, bad[i].parameter, bad[i].value);
         weft_error err = WEFT_ERROR_INIT;
         weft_step_result result = {.loss_sum = -1.0};
@@ -193,10 +195,10 @@ static void fail_each(train_rig *rig, float *(*state)(const train_rig *)) {
                       (int)status);
         ck_assert_msg(strncmp(err.text, "step 7: ", 8) == 0 && strstr(err.text, bad[i].named) != NULL, "%g in %s: %s",
                       (double)bad[i].value, bad[i].parameter, err.text);
-        if (strstr(bad[i].named, "gradient") == NULL) { /* and which event, the head's no less than the others */
-            (void)snprintf(event, sizeof event, "%s leaf 0: the ", bad[i].named);
-            ck_assert_msg(strncmp(err.text, "step 7: the loss is not finite; step 7, event ", 46) == 0 &&
-                              strstr(err.text, event) != NULL,
+        if (strstr(bad[i].named, "gradient") == NULL) { /* and which instruction, the head's no less than the others */
+            (void)snprintf(instruction, sizeof instruction, "%s micro-batch 0: the ", bad[i].named);
+            ck_assert_msg(strncmp(err.text, "step 7: the loss is not finite; step 7, instruction ", 46) == 0 &&
+                              strstr(err.text, instruction) != NULL,
                           "%s", err.text);
         }
         ck_assert_double_eq(result.loss_sum, -1.0); /* untouched */
@@ -331,8 +333,8 @@ START_TEST(an_optimizer_counts_updates_not_steps) {
 }
 END_TEST
 
-/* A leaf without a target among others counts nothing and takes nothing away. */
-START_TEST(a_leaf_without_a_target_adds_nothing) {
+/* A micro-batch without a target among others counts nothing and takes nothing away. */
+START_TEST(a_micro_batch_without_a_target_adds_nothing) {
     const char *overrides[] = {ADAMW};
     row_data data;
     train_rig rig;
@@ -346,7 +348,7 @@ START_TEST(a_leaf_without_a_target_adds_nothing) {
     three = train_rig_step(&rig, 1);
     train_rig_close(&rig);
     data.rows = 2;
-    spec.leaves = 2;
+    spec.micro_batches = 2;
     train_rig_open(&rig, "llama-tied", &data, overrides, 2);
     train_rig_start(&rig, &spec);
     two = train_rig_step(&rig, 1);
@@ -391,7 +393,7 @@ int main(void) {
     tcase_add_test(tests, an_evaluation_that_is_not_finite_says_where);
     tcase_add_test(tests, a_step_without_a_target_is_skipped);
     tcase_add_loop_test(tests, an_optimizer_counts_updates_not_steps, 0, 2);
-    tcase_add_test(tests, a_leaf_without_a_target_adds_nothing);
+    tcase_add_test(tests, a_micro_batch_without_a_target_adds_nothing);
     tcase_add_test(tests, loading_again_begins_anew);
     suite_add_tcase(suite, tests);
     return run_suite(suite);

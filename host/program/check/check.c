@@ -4,20 +4,22 @@
 
 #include <stdlib.h>
 
-weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t event, const char *format, ...) {
+weft_status weft_check_refuse_at(weft_checker *check, int32_t rank, int32_t instruction, const char *format, ...) {
     char text[256], reason[1200];
     va_list args;
     va_start(args, format);
     (void)vsnprintf(reason, sizeof reason, format, args);
     va_end(args);
     check->refused_rank = rank;
-    check->refused_event = event;
-    weft_event_describe(text, sizeof text, &check->programs[rank]->events[event], check->job);
-    return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d, event %d, %s: %s", (int)rank, (int)event, text, reason);
+    check->refused_instruction = instruction;
+    weft_instruction_describe(text, sizeof text, &check->programs[rank]->instructions[instruction], check->job);
+    return weft_error_set(check->err, WEFT_E_PLUGIN, "rank %d, instruction %d, %s: %s", (int)rank, (int)instruction,
+                          text, reason);
 }
 
 weft_status weft_check_once(weft_checker *check, int32_t *done) {
-    if (*done >= 0) return weft_check_refuse(check, "event %d has done this already: it must come once", (int)*done);
+    if (*done >= 0)
+        return weft_check_refuse(check, "instruction %d has done this already: it must come once", (int)*done);
     *done = check->at;
     return WEFT_OK;
 }
@@ -31,11 +33,11 @@ static void *allocate_blank(size_t n, size_t size) {
 
 static weft_status make_room_for_ranks(weft_checker *check) {
     const weft_strategy_job *view = &check->job->view;
-    const size_t leaves = (size_t)check->leaves, segments = (size_t)view->n_segments * leaves;
-    const size_t units = (size_t)view->n_units * leaves, transfers = 2 * segments + units;
+    const size_t micro_batches = (size_t)check->micro_batches, segments = (size_t)view->n_segments * micro_batches;
+    const size_t units = (size_t)view->n_units * micro_batches, transfers = 2 * segments + units;
     int32_t most = 0;
     for (int32_t rank = 0; rank < check->world; rank++)
-        if (check->programs[rank]->n_events > most) most = check->programs[rank]->n_events;
+        if (check->programs[rank]->n_instructions > most) most = check->programs[rank]->n_instructions;
     check->forward = allocate_blank(segments, sizeof *check->forward);
     check->recompute = allocate_blank(segments, sizeof *check->recompute);
     check->backward = allocate_blank(segments, sizeof *check->backward);
@@ -88,18 +90,20 @@ static void learn_units(weft_checker *check) {
 static weft_status check_programs(const weft_checker *check) {
     for (int32_t rank = 0; rank < check->world; rank++) {
         const weft_program *program = check->programs[rank];
-        if (program->mode != check->job->view.mode || program->leaves != check->leaves || program->rank != rank)
+        if (program->mode != check->job->view.mode || program->micro_batches != check->micro_batches ||
+            program->rank != rank)
             return weft_error_set(
                 check->err, WEFT_E_HOST,
-                "the program of rank %d, mode %d and %d leaves stands in the place of rank %d in a job "
-                "of mode %d and %d leaves",
-                (int)program->rank, (int)program->mode, (int)program->leaves, (int)rank, (int)check->job->view.mode,
-                (int)check->leaves);
+                "the program of rank %d, mode %d and %d micro-batches stands in the place of rank %d in a job "
+                "of mode %d and %d micro-batches",
+                (int)program->rank, (int)program->mode, (int)program->micro_batches, (int)rank,
+                (int)check->job->view.mode, (int)check->micro_batches);
     }
     return WEFT_OK;
 }
 
-/* Each replica has run its share and each leaf runs once, so that all leaves have: an owner's end says so by itself. */
+/* Each replica has run its share and each micro-batch runs once, so that all micro-batches have: an owner's end says
+ * so by itself. */
 static weft_status check_all(weft_checker *check, weft_coverage *out) {
     weft_status status = WEFT_OK;
     for (int32_t rank = 0; rank < check->world && status == WEFT_OK; rank++) status = weft_check_rank(check, rank);
@@ -110,11 +114,12 @@ static weft_status check_all(weft_checker *check, weft_coverage *out) {
     return status;
 }
 
-/* Without an event that is refused, one is missing at the end of the program that was looked at. */
+/* Without an instruction that is refused, one is missing at the end of the program that was looked at. */
 static void say_where(const weft_checker *check, weft_coverage *out) {
-    const bool at_event = check->refused_rank >= 0;
-    out->refused_rank = at_event ? check->refused_rank : check->rank;
-    out->refused_event = at_event ? check->refused_event : check->programs[check->rank]->n_events;
+    const bool at_instruction = check->refused_rank >= 0;
+    out->refused_rank = at_instruction ? check->refused_rank : check->rank;
+    out->refused_instruction = at_instruction ? check->refused_instruction
+                                              : check->programs[check->rank]->n_instructions;
 }
 
 weft_status weft_programs_check(weft_coverage *out, const weft_program *const *programs, const weft_job_spec *job,
@@ -126,7 +131,7 @@ weft_status weft_programs_check(weft_coverage *out, const weft_program *const *p
     if (status == WEFT_OK) status = weft_job_spec_check_placed(job, err);
     if (status != WEFT_OK) return status;
     check.world = job->view.world;
-    check.leaves = weft_job_spec_leaves(job);
+    check.micro_batches = weft_job_spec_micro_batches(job);
     status = check_programs(&check);
     if (status == WEFT_OK) status = make_room_for_ranks(&check);
     if (status == WEFT_OK) {

@@ -1,9 +1,9 @@
 /* host/program/check/check_match.c: which exchanges of the ranks are one, and that all ranks get to the end.
  *
  * The programs are played against one another as if nothing were ever buffered: an exchange can end when all its ranks
- * have started it, and when the events of its queue that its rank started before it have ended. A rank goes on until it
- * stands before something that cannot end yet. Starting early never hurts another rank, so if one play gets to the end
- * all do, however fast the ranks are. Each event is looked at a fixed number of times. */
+ * have started it, and when the instructions of its queue that its rank started before it have ended. A rank goes on
+ * until it stands before something that cannot end yet. Starting early never hurts another rank, so if one play gets
+ * to the end all do, however fast the ranks are. Each instruction is looked at a fixed number of times. */
 #include "program/check/check.h"
 
 #include <stdlib.h>
@@ -23,9 +23,9 @@ typedef struct group {
 } group;
 
 typedef struct player {
-    int32_t at;        /* the event that is next, or that is started and waited for */
+    int32_t at;        /* the instruction that is next, or that is started and waited for */
     bool started;      /* it is started */
-    int32_t oldest[4]; /* by queue: no event before it is under way; 0 is not used */
+    int32_t oldest[4]; /* by queue: no instruction before it is under way; 0 is not used */
     int32_t next;      /* of the list of those that wait for the same match */
 } player;
 
@@ -38,8 +38,8 @@ typedef struct play {
     int32_t *counts;               /* exchanges that each member of each group has started */
     int32_t *node, *across, *pair; /* [n_units] first group of the unit's family, -1: it has none */
     int32_t *transfers;            /* [transfers] match, -1: none yet */
-    size_t *events;                /* [world] where a rank's events begin in `match_of` */
-    int32_t *match_of;             /* match of each event of each rank, -1: it needs nobody */
+    size_t *instructions;          /* [world] where a rank's instructions begin in `match_of` */
+    int32_t *match_of;             /* match of each instruction of each rank, -1: it needs nobody */
     player *players;
     int32_t *ready, n_ready; /* ranks that can go on */
     int32_t ended;           /* ranks that are at their end */
@@ -50,8 +50,8 @@ static weft_status no_memory_to_play(const play *p) {
                           (int)p->check->world);
 }
 
-static const weft_event *event_of(const play *p, int32_t rank, int32_t i) {
-    return &p->check->programs[rank]->events[i];
+static const weft_instruction *instruction_of(const play *p, int32_t rank, int32_t i) {
+    return &p->check->programs[rank]->instructions[i];
 }
 
 /* ---- groups ---- */
@@ -93,7 +93,7 @@ static void add_shards(play *p, int32_t u, size_t *places) {
 
 /* An owner and the rank that borrows from it; units with the same two ranks share the group. */
 static void add_pair(play *p, int32_t u, size_t *places) {
-    const weft_event refresh = {.kind = WEFT_EVENT_REFRESH, .unit = u};
+    const weft_instruction refresh = {.kind = WEFT_INSTRUCTION_REFRESH, .unit = u};
     const weft_members ranks = weft_job_spec_ranks(p->check->job, &refresh, p->check->units[u].owner);
     for (int32_t v = 0; v < u; v++)
         if (p->pair[v] >= 0 && memcmp(&p->groups[p->pair[v]].ranks, &ranks, sizeof ranks) == 0) {
@@ -130,8 +130,8 @@ static weft_status make_groups(play *p) {
 }
 
 /* The group of an exchange among several ranks. */
-static group *group_of(play *p, const weft_event *event, const weft_members *ranks, int32_t rank) {
-    const int32_t u = event->unit;
+static group *group_of(play *p, const weft_instruction *instruction, const weft_members *ranks, int32_t rank) {
+    const int32_t u = instruction->unit;
     int32_t size = 0;
     if (ranks->count == p->check->world) return &p->groups[0];
     if (p->pair[u] >= 0) return &p->groups[p->pair[u]];
@@ -180,30 +180,30 @@ static int32_t next_match(play *p, group *g, int32_t rank) {
 }
 
 static weft_status check_same(play *p, const match *m, int32_t rank, int32_t i) {
-    const weft_event *event = event_of(p, rank, i), *other = NULL;
+    const weft_instruction *instruction = instruction_of(p, rank, i), *other = NULL;
     char text[256];
     if (m->first.rank < 0) return WEFT_OK;
-    other = event_of(p, m->first.rank, m->first.event);
-    if (event->kind == other->kind && event->unit == other->unit && event->what == other->what &&
-        event->scope == other->scope && (event->leaf < 0) == (other->leaf < 0))
+    other = instruction_of(p, m->first.rank, m->first.instruction);
+    if (instruction->kind == other->kind && instruction->unit == other->unit && instruction->what == other->what &&
+        instruction->scope == other->scope && (instruction->micro_batch < 0) == (other->micro_batch < 0))
         return WEFT_OK;
-    weft_event_describe(text, sizeof text, other, p->check->job);
+    weft_instruction_describe(text, sizeof text, other, p->check->job);
     return weft_check_refuse_at(
         p->check, rank, i,
-        "in its place among the exchanges of these %d ranks, rank %d has event %d, %s: all must "
+        "in its place among the exchanges of these %d ranks, rank %d has instruction %d, %s: all must "
         "start the same ones in the same order",
-        (int)m->size, (int)m->first.rank, (int)m->first.event, text);
+        (int)m->size, (int)m->first.rank, (int)m->first.instruction, text);
 }
 
-/* Notes that the rank has started its event; who waited for the match and now need not is ready. */
+/* Notes that the rank has started its instruction; who waited for the match and now need not is ready. */
 static weft_status start_exchange(play *p, int32_t rank, int32_t i, int32_t index) {
     match *m = &p->matches[index];
     weft_status status = WEFT_OK;
-    p->match_of[p->events[rank] + (size_t)i] = index;
-    if (m->size > 2 || event_of(p, rank, i)->peer < 0) status = check_same(p, m, rank, i);
+    p->match_of[p->instructions[rank] + (size_t)i] = index;
+    if (m->size > 2 || instruction_of(p, rank, i)->peer < 0) status = check_same(p, m, rank, i);
     if (m->started == 0) {
         m->first.rank = rank;
-        m->first.event = i;
+        m->first.instruction = i;
     }
     if (++m->started < m->size) return status;
     while (m->waiting >= 0) {
@@ -214,43 +214,45 @@ static weft_status start_exchange(play *p, int32_t rank, int32_t i, int32_t inde
 }
 
 static weft_status start_transfer(play *p, int32_t rank, int32_t i) {
-    int32_t *index = &p->transfers[weft_check_transfer(p->check, event_of(p, rank, i))];
+    int32_t *index = &p->transfers[weft_check_transfer(p->check, instruction_of(p, rank, i))];
     if (*index < 0) *index = add_match(p, 2);
     return *index < 0 ? no_memory_to_play(p) : start_exchange(p, rank, i, *index);
 }
 
-/* Starts an event. Those that need no other rank have ended by that. */
-static weft_status start_event(play *p, int32_t rank, int32_t i) {
-    const weft_event *event = event_of(p, rank, i);
+/* Starts an instruction. Those that need no other rank have ended by that. */
+static weft_status start_instruction(play *p, int32_t rank, int32_t i) {
+    const weft_instruction *instruction = instruction_of(p, rank, i);
     weft_members ranks = {0, 1, 0};
     int32_t index = -1;
-    if (event->kind == WEFT_EVENT_SEND || event->kind == WEFT_EVENT_RECV) return start_transfer(p, rank, i);
-    if (event->kind != WEFT_EVENT_GATHER && event->kind != WEFT_EVENT_REDUCE && event->kind != WEFT_EVENT_REFRESH &&
-        event->kind != WEFT_EVENT_NORM)
+    if (instruction->kind == WEFT_INSTRUCTION_SEND || instruction->kind == WEFT_INSTRUCTION_RECV)
+        return start_transfer(p, rank, i);
+    if (instruction->kind != WEFT_INSTRUCTION_GATHER && instruction->kind != WEFT_INSTRUCTION_REDUCE &&
+        instruction->kind != WEFT_INSTRUCTION_REFRESH && instruction->kind != WEFT_INSTRUCTION_NORM)
         return WEFT_OK;
-    ranks = weft_job_spec_ranks(p->check->job, event, rank);
+    ranks = weft_job_spec_ranks(p->check->job, instruction, rank);
     if (ranks.count < 2) return WEFT_OK;
-    index = next_match(p, group_of(p, event, &ranks, rank), rank);
+    index = next_match(p, group_of(p, instruction, &ranks, rank), rank);
     return index < 0 ? no_memory_to_play(p) : start_exchange(p, rank, i, index);
 }
 
 /* ---- playing ---- */
 
 static bool is_complete(const play *p, int32_t rank, int32_t i) {
-    const int32_t index = p->match_of[p->events[rank] + (size_t)i];
+    const int32_t index = p->match_of[p->instructions[rank] + (size_t)i];
     return index < 0 || p->matches[index].started == p->matches[index].size;
 }
 
-/* The event that keeps the rank's started event from ending: itself, or for a WAIT the oldest of the queue that has not
- * ended; -1: none. */
+/* The instruction that keeps the rank's started instruction from ending: itself, or for a WAIT the oldest of the
+ * queue that has not ended; -1: none. */
 static int32_t find_blocker(play *p, int32_t rank) {
     player *self = &p->players[rank];
-    const weft_event *event = event_of(p, rank, self->at);
+    const weft_instruction *instruction = instruction_of(p, rank, self->at);
     int32_t *oldest = NULL, queue = 0;
-    if (event->kind != WEFT_EVENT_WAIT) return event->queue > 0 || is_complete(p, rank, self->at) ? -1 : self->at;
-    queue = event_of(p, rank, event->waits)->queue;
-    for (oldest = &self->oldest[queue]; *oldest <= event->waits; ++*oldest)
-        if (event_of(p, rank, *oldest)->queue == queue && !is_complete(p, rank, *oldest)) return *oldest;
+    if (instruction->kind != WEFT_INSTRUCTION_WAIT)
+        return instruction->queue > 0 || is_complete(p, rank, self->at) ? -1 : self->at;
+    queue = instruction_of(p, rank, instruction->waits)->queue;
+    for (oldest = &self->oldest[queue]; *oldest <= instruction->waits; ++*oldest)
+        if (instruction_of(p, rank, *oldest)->queue == queue && !is_complete(p, rank, *oldest)) return *oldest;
     return -1;
 }
 
@@ -258,14 +260,14 @@ static int32_t find_blocker(play *p, int32_t rank) {
 static weft_status go_on(play *p, int32_t rank) {
     player *self = &p->players[rank];
     weft_status status = WEFT_OK;
-    while (self->at < p->check->programs[rank]->n_events) {
+    while (self->at < p->check->programs[rank]->n_instructions) {
         int32_t open = -1;
-        if (!self->started) status = start_event(p, rank, self->at);
+        if (!self->started) status = start_instruction(p, rank, self->at);
         if (status != WEFT_OK) return status;
         self->started = true;
         open = find_blocker(p, rank);
         if (open >= 0) {
-            match *m = &p->matches[p->match_of[p->events[rank] + (size_t)open]];
+            match *m = &p->matches[p->match_of[p->instructions[rank] + (size_t)open]];
             self->next = m->waiting;
             m->waiting = rank;
             return WEFT_OK;
@@ -281,47 +283,47 @@ static weft_status go_on(play *p, int32_t rank) {
 
 /* A rank that has not started the match; -1: none. */
 static int32_t who_lacks(const play *p, int32_t rank, int32_t i) {
-    const weft_event *event = event_of(p, rank, i);
-    const int32_t index = p->match_of[p->events[rank] + (size_t)i];
-    const weft_members ranks = weft_job_spec_ranks(p->check->job, event, rank);
-    if (event->peer >= 0) return event->peer;
+    const weft_instruction *instruction = instruction_of(p, rank, i);
+    const int32_t index = p->match_of[p->instructions[rank] + (size_t)i];
+    const weft_members ranks = weft_job_spec_ranks(p->check->job, instruction, rank);
+    if (instruction->peer >= 0) return instruction->peer;
     for (int32_t k = 0; k < ranks.count; k++) {
         const int32_t member = ranks.first + k * ranks.stride;
         bool has = false;
-        for (int32_t e = 0; e <= p->players[member].at && e < p->check->programs[member]->n_events && !has; e++)
-            has = p->match_of[p->events[member] + (size_t)e] == index;
+        for (int32_t e = 0; e <= p->players[member].at && e < p->check->programs[member]->n_instructions && !has; e++)
+            has = p->match_of[p->instructions[member] + (size_t)e] == index;
         if (!has) return member;
     }
     return -1;
 }
 
 static void describe_stuck(const play *p, int32_t rank, char *text, size_t size) {
-    char event[256];
+    char instruction[256];
     const player *self = &p->players[rank];
-    if (self->at >= p->check->programs[rank]->n_events) {
+    if (self->at >= p->check->programs[rank]->n_instructions) {
         (void)snprintf(text, size, "rank %d is at its end", (int)rank);
         return;
     }
-    weft_event_describe(event, sizeof event, event_of(p, rank, self->at), p->check->job);
-    (void)snprintf(text, size, "rank %d stands in event %d, %s", (int)rank, (int)self->at, event);
+    weft_instruction_describe(instruction, sizeof instruction, instruction_of(p, rank, self->at), p->check->job);
+    (void)snprintf(text, size, "rank %d stands in instruction %d, %s", (int)rank, (int)self->at, instruction);
 }
 
 /* Follows from a stuck rank to the rank that it waits for, and on; that is where the fault shows. */
 static weft_status refuse_standstill(play *p) {
     int32_t rank = 0, open = -1, other = -1, third = -1;
-    char event[256], second[400], more[400] = "";
-    while (p->players[rank].at >= p->check->programs[rank]->n_events) rank++;
+    char instruction[256], second[400], more[400] = "";
+    while (p->players[rank].at >= p->check->programs[rank]->n_instructions) rank++;
     open = find_blocker(p, rank);
     other = who_lacks(p, rank, open);
     describe_stuck(p, other, second, sizeof second);
-    if (p->players[other].at < p->check->programs[other]->n_events) {
+    if (p->players[other].at < p->check->programs[other]->n_instructions) {
         third = who_lacks(p, other, find_blocker(p, other));
         if (third != rank && third != other) {
             memcpy(more, " and ", 6);
             describe_stuck(p, third, more + 5, sizeof more - 5);
         }
     }
-    weft_event_describe(event, sizeof event, event_of(p, rank, open), p->check->job);
+    weft_instruction_describe(instruction, sizeof instruction, instruction_of(p, rank, open), p->check->job);
     if (open == p->players[rank].at)
         return weft_check_refuse_at(
             p->check, rank, open,
@@ -329,9 +331,9 @@ static weft_status refuse_standstill(play *p) {
             (int)(p->check->world - p->ended), (int)p->check->world, (int)other, second, more);
     return weft_check_refuse_at(
         p->check, rank, p->players[rank].at,
-        "it can never end: %d of the %d ranks never get to the end; event %d, %s, needs rank %d, "
+        "it can never end: %d of the %d ranks never get to the end; instruction %d, %s, needs rank %d, "
         "and %s%s",
-        (int)(p->check->world - p->ended), (int)p->check->world, (int)open, event, (int)other, second, more);
+        (int)(p->check->world - p->ended), (int)p->check->world, (int)open, instruction, (int)other, second, more);
 }
 
 /* ---- the whole ---- */
@@ -340,26 +342,26 @@ static weft_status prepare_play(play *p) {
     const weft_checker *check = p->check;
     const size_t world = (size_t)check->world, units = (size_t)check->job->view.n_units;
     const size_t transfers =
-        check->sent == NULL ? 0 : (size_t)check->leaves * (2 * (size_t)check->job->view.n_segments + units);
-    size_t events = 0;
+        check->sent == NULL ? 0 : (size_t)check->micro_batches * (2 * (size_t)check->job->view.n_segments + units);
+    size_t instructions = 0;
     p->players = calloc(world, sizeof *p->players);
     p->ready = malloc(world * sizeof *p->ready);
-    p->events = malloc(world * sizeof *p->events);
+    p->instructions = malloc(world * sizeof *p->instructions);
     p->node = malloc((3 * units + 1) * sizeof *p->node);
     p->transfers = malloc((transfers + 1) * sizeof *p->transfers);
-    if (p->players == NULL || p->ready == NULL || p->events == NULL || p->node == NULL || p->transfers == NULL)
+    if (p->players == NULL || p->ready == NULL || p->instructions == NULL || p->node == NULL || p->transfers == NULL)
         return no_memory_to_play(p);
     p->across = p->node + units;
     p->pair = p->across + units;
     for (size_t i = 0; i < transfers; i++) p->transfers[i] = -1;
     for (int32_t rank = check->world - 1; rank >= 0; rank--) p->ready[p->n_ready++] = rank;
     for (int32_t rank = 0; rank < check->world; rank++) {
-        p->events[rank] = events;
-        events += (size_t)check->programs[rank]->n_events;
+        p->instructions[rank] = instructions;
+        instructions += (size_t)check->programs[rank]->n_instructions;
     }
-    p->match_of = malloc((events + 1) * sizeof *p->match_of);
+    p->match_of = malloc((instructions + 1) * sizeof *p->match_of);
     if (p->match_of == NULL) return no_memory_to_play(p);
-    for (size_t i = 0; i < events; i++) p->match_of[i] = -1;
+    for (size_t i = 0; i < instructions; i++) p->match_of[i] = -1;
     return make_groups(p);
 }
 
@@ -371,7 +373,7 @@ static void finish_play(play *p) {
     free(p->match_of);
     free(p->transfers);
     free(p->node);
-    free(p->events);
+    free(p->instructions);
     free(p->ready);
     free(p->players);
 }

@@ -1,4 +1,4 @@
-/* host/tools/ab/arms.h: the arms of a contest (contest.h): what each is made of, and what it came to. */
+/* host/tools/ab/arms.h: the arms of an experiment (experiment.h): what each is made of, and what it came to. */
 #ifndef WEFT_HOST_TOOLS_AB_ARMS_H
 #define WEFT_HOST_TOOLS_AB_ARMS_H
 
@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-/* What an arm is made of; the caller's, and outlives the contest. */
+/* What an arm is made of; the caller's, and outlives the experiment. */
 typedef struct weft_ab_spec {
     char label[256]; /* for people: "strategy.plugin=ddp", "b.ini" */
     const char *path;
@@ -21,11 +21,11 @@ typedef struct weft_ab_spec {
 
 /* How an arm's numbers stand to the first's, after each of the first WEFT_AB_COMPARED steps; rank 0's. */
 typedef struct weft_ab_numbers {
-    bool comparable; /* the same parameters, with the same states */
-    int32_t step;    /* the first at which they differ; 0: before the first; -1: never */
-    int32_t leaf;    /* in its loss or its gradients; -1: in what the update left */
-    char unit[160];  /* "": a loss */
-    char what[400];  /* "the gradient of model.embed_tokens.weight" */
+    bool comparable;     /* the same parameters, with the same states */
+    int32_t step;        /* the first at which they differ; 0: before the first; -1: never */
+    int32_t micro_batch; /* in its loss or its gradients; -1: in what the update left */
+    char unit[160];      /* "": a loss */
+    char what[400];      /* "the gradient of model.embed_tokens.weight" */
 } weft_ab_numbers;
 
 enum { WEFT_AB_COMPARED = 3 };
@@ -35,7 +35,7 @@ typedef struct weft_ab_learned {
     double loss;             /* per target of the validation rows, over all seeds; infinite: it diverged */
     weft_paired_loss beside; /* of the first */
     weft_ab_learning answer;
-    double *leaves; /* [contest->learning.leaves] of the first seed, loss per target; NaN: no target */
+    double *micro_batches; /* [experiment->learning.micro_batches] of the first seed, loss per target; NaN: no target */
 } weft_ab_learned;
 
 typedef struct weft_ab_arm {
@@ -47,8 +47,8 @@ typedef struct weft_ab_arm {
         char why[400];
     } diverged;
     /* Planned: of the rank that takes the most; of all ranks in a step; of the rank that has the most. */
-    int64_t bytes, sent, events;
-    json_t *facts;         /* report/contrast.h */
+    int64_t bytes, sent, instructions;
+    json_t *facts;         /* report/plan_diff.h */
     json_t *difference;    /* from the first's facts */
     char programs[600];    /* where rank 0's program and the first's part; "": they are alike */
     char not_covered[512]; /* why the contract promises no bits; "": it does */
@@ -78,7 +78,7 @@ typedef enum weft_ab_end {
     WEFT_AB_END_SIGNAL = 3
 } weft_ab_end;
 
-typedef struct weft_ab_contest {
+typedef struct weft_ab_experiment {
     weft_meeting meeting;
     weft_ab_arm *arms;
     int32_t n;
@@ -93,11 +93,11 @@ typedef struct weft_ab_contest {
     weft_ab_end end;
     bool stopped; /* by a signal: what is there is told */
     struct {
-        int64_t steps, leaves; /* steps 0: nothing was measured, and `why` says why */
+        int64_t steps, micro_batches; /* steps 0: nothing was measured, and `why` says why */
         int32_t seeds;
         char why[200];
     } learning;
-} weft_ab_contest;
+} weft_ab_experiment;
 
 typedef struct weft_ab_options {
     int64_t steps;  /* of a block; 0: as many as half a second holds */

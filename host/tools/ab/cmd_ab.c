@@ -3,9 +3,9 @@
 
 #include "tools/ab/comparison_page.h"
 #include "tools/ab/comparison_table.h"
-#include "tools/ab/contest.h"
+#include "tools/ab/experiment.h"
 #include "base/words.h"
-#include "launch/voice.h"
+#include "launch/log_prefix.h"
 #include "launch/world.h"
 #include "plugin/crash.h"
 #include "plugin/services.h"
@@ -201,28 +201,29 @@ static void free_arms(arms *self) {
 /* Beside the arms' letters; 10 and what follows says who is better. */
 enum { NOT_COMPARABLE = WEFT_EXIT_ANSWER + 10, UNDECIDED = WEFT_EXIT_ANSWER + 11, DIVERGED = WEFT_EXIT_ANSWER + 12 };
 
-static weft_status report(const weft_ab_contest *contest, const weft_args *args, weft_error *err) {
-    FILE *to = weft_voice_plain();
+static weft_status report(const weft_ab_experiment *experiment, const weft_args *args, weft_error *err) {
+    FILE *to = weft_log_prefix_plain();
     const char *page = weft_args_value(args, "html");
     weft_status status = WEFT_OK;
-    if (weft_platform_rank(contest->meeting.platform) != 0) return WEFT_OK; /* rank 0 says it for all */
-    if (weft_args_has(args, "json")) status = weft_ab_print_json(contest, to, err);
-    else weft_ab_print(contest, to);
+    /* rank 0 says it for all */
+    if (weft_process_context_rank(experiment->meeting.process_context) != 0) return WEFT_OK;
+    if (weft_args_has(args, "json")) status = weft_ab_print_json(experiment, to, err);
+    else weft_ab_print(experiment, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))
         status = weft_error_set(err, WEFT_E_SYSTEM, "the output cannot be written: %s", strerror(errno));
-    return status == WEFT_OK && page != NULL ? weft_ab_page_save(contest, page, err) : status;
+    return status == WEFT_OK && page != NULL ? weft_ab_page_save(experiment, page, err) : status;
 }
 
-static int answer_of(const weft_ab_contest *contest) {
-    const int32_t winner = weft_ab_winner(contest);
+static int answer_of(const weft_ab_experiment *experiment) {
+    const int32_t winner = weft_ab_winner(experiment);
     bool unknown = false;
     if (winner > 0) return WEFT_EXIT_ANSWER + winner;
-    for (int32_t i = 0; i < contest->n; i++)
-        if (contest->arms[i].diverged.step > 0) return DIVERGED;
+    for (int32_t i = 0; i < experiment->n; i++)
+        if (experiment->arms[i].diverged.step > 0) return DIVERGED;
     if (winner == 0) return WEFT_EXIT_ANSWER;
-    for (int32_t i = 1; i < contest->n; i++) {
-        if (contest->arms[i].outcome == WEFT_AB_NOT_COMPARABLE) return NOT_COMPARABLE;
-        unknown = unknown || contest->arms[i].outcome == WEFT_AB_UNKNOWN;
+    for (int32_t i = 1; i < experiment->n; i++) {
+        if (experiment->arms[i].outcome == WEFT_AB_NOT_COMPARABLE) return NOT_COMPARABLE;
+        unknown = unknown || experiment->arms[i].outcome == WEFT_AB_UNKNOWN;
     }
     return unknown ? UNDECIDED : WEFT_EXIT_DONE;
 }
@@ -245,12 +246,12 @@ static void give_up(bool stopped, const char *call) {
 }
 
 static weft_exit compare(const arms *all, const weft_ab_options *options, const weft_args *args, weft_error *err) {
-    weft_ab_contest contest;
+    weft_ab_experiment experiment;
     int answer = WEFT_EXIT_DONE;
-    weft_status status = weft_ab_run(&contest, all->specs, all->n, options, err);
-    if (status == WEFT_OK) status = report(&contest, args, err);
-    if (status == WEFT_OK) answer = answer_of(&contest);
-    weft_ab_close(&contest);
+    weft_status status = weft_ab_run(&experiment, all->specs, all->n, options, err);
+    if (status == WEFT_OK) status = report(&experiment, args, err);
+    if (status == WEFT_OK) answer = answer_of(&experiment);
+    weft_ab_close(&experiment);
     return status == WEFT_OK ? (weft_exit)answer : weft_exit_from(status);
 }
 

@@ -33,16 +33,16 @@ static void free_lines(lines *self) {
 }
 
 /* The numbers of one more line, to be filled; counted from 1. */
-static double *add_line(lines *self, const weft_ab_contest *contest, int32_t arm, int look) {
+static double *add_line(lines *self, const weft_ab_experiment *experiment, int32_t arm, int look) {
     double *x = self->x + self->n * self->length, *y = self->y + self->n * self->length;
-    const bool again = arm == contest->n; /* the first's second blocks */
+    const bool again = arm == experiment->n; /* the first's second blocks */
     const int32_t of = again ? 0 : arm;
     for (size_t i = 0; i < self->length; i++) {
         x[i] = (double)i + 1;
         y[i] = NAN;
     }
     (void)snprintf(self->names[self->n], sizeof self->names[0], "%c%s %s", weft_ab_letter(of), again ? " again" : "",
-                   contest->arms[of].spec->label);
+                   experiment->arms[of].spec->label);
     self->series[self->n] = (weft_series){
         .name = self->names[self->n], .colour = again ? 9 : (int)of, .look = look, .x = x, .y = y, .n = self->length};
     self->n++;
@@ -56,13 +56,13 @@ static void draw(lines *self, weft_chart *chart, FILE *to) {
 }
 
 /* Blocks of all arms, in milliseconds. */
-static void draw_blocks(const weft_ab_contest *contest, double (*of)[WEFT_AB_MOST_ROUNDS], double scale,
+static void draw_blocks(const weft_ab_experiment *experiment, double (*of)[WEFT_AB_MOST_ROUNDS], double scale,
                         weft_chart *chart, FILE *to) {
     lines all;
-    if (make_lines(&all, (size_t)contest->times.rounds)) {
-        for (int32_t i = 0; i <= contest->n; i++) {
-            double *y = add_line(&all, contest, i, WEFT_LOOK_DOTS);
-            for (int32_t r = 0; r < contest->times.rounds; r++) y[r] = of[i][r] >= 0 ? scale * of[i][r] : NAN;
+    if (make_lines(&all, (size_t)experiment->times.rounds)) {
+        for (int32_t i = 0; i <= experiment->n; i++) {
+            double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+            for (int32_t r = 0; r < experiment->times.rounds; r++) y[r] = of[i][r] >= 0 ? scale * of[i][r] : NAN;
         }
         draw(&all, chart, to);
     }
@@ -70,19 +70,19 @@ static void draw_blocks(const weft_ab_contest *contest, double (*of)[WEFT_AB_MOS
 }
 
 /* An arm's time over that of A in its round, and A's over its own other one. */
-static void draw_ratios(const weft_ab_contest *contest, FILE *to) {
+static void draw_ratios(const weft_ab_experiment *experiment, FILE *to) {
     weft_chart chart = {.title = "Time beside A",
                         .about = "percent more or less, round by round; grey: A itself",
                         .wide = true,
                         .axis = "round"};
-    double(*const of)[WEFT_AB_MOST_ROUNDS] = contest->times.of;
+    double(*const of)[WEFT_AB_MOST_ROUNDS] = experiment->times.of;
     lines all;
-    if (make_lines(&all, (size_t)contest->times.rounds)) {
-        for (int32_t i = 1; i <= contest->n; i++) {
-            double *y = add_line(&all, contest, i, WEFT_LOOK_DOTS);
-            for (int32_t r = 0; r < contest->times.rounds; r++)
-                y[r] = 100 *
-                       (i == contest->n ? of[i][r] / of[0][r] - 1 : of[i][r] / sqrt(of[0][r] * of[contest->n][r]) - 1);
+    if (make_lines(&all, (size_t)experiment->times.rounds)) {
+        for (int32_t i = 1; i <= experiment->n; i++) {
+            double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+            for (int32_t r = 0; r < experiment->times.rounds; r++)
+                y[r] = 100 * (i == experiment->n ? of[i][r] / of[0][r] - 1
+                                                 : of[i][r] / sqrt(of[0][r] * of[experiment->n][r]) - 1);
         }
         draw(&all, &chart, to);
     }
@@ -98,12 +98,12 @@ static void set_look(lines *self, size_t line, int32_t at, int32_t rounds, doubl
 
 /* The median of an arm, the ends of its interval, and how far A is from itself, as they were judged after so many
  * rounds. */
-static void note_look(lines *self, const weft_ab_contest *contest, int32_t at, int32_t rounds, int32_t look) {
-    const weft_ab_times times = {contest->n, rounds, contest->times.of};
-    for (int32_t i = 1; i < contest->n; i++) {
+static void note_look(lines *self, const weft_ab_experiment *experiment, int32_t at, int32_t rounds, int32_t look) {
+    const weft_ab_times times = {experiment->n, rounds, experiment->times.of};
+    for (int32_t i = 1; i < experiment->n; i++) {
         const weft_ab_verdict verdict = weft_ab_judge(&times, i, look);
         const size_t line = 3 * (size_t)(i - 1);
-        if (contest->arms[i].diverged.step > 0) continue;
+        if (experiment->arms[i].diverged.step > 0) continue;
         set_look(self, line, at, rounds, verdict.ratio.median);
         set_look(self, line + 1, at, rounds, verdict.ratio.low);
         set_look(self, line + 2, at, rounds, verdict.ratio.high);
@@ -112,27 +112,27 @@ static void note_look(lines *self, const weft_ab_contest *contest, int32_t at, i
     }
 }
 
-static void draw_looks(const weft_ab_contest *contest, FILE *to) {
+static void draw_looks(const weft_ab_experiment *experiment, FILE *to) {
     weft_chart chart = {.title = "What was known",
                         .about = "time beside A, percent: median and interval at each look; grey: A itself",
                         .wide = true,
                         .axis = "round"};
-    const int32_t last = contest->times.rounds;
+    const int32_t last = experiment->times.rounds;
     int32_t looks = 0, at = 0;
     lines all;
     for (int32_t r = 1; r <= last; r++) looks += weft_ab_look(r) > 0 || r == last;
     if (make_lines(&all, (size_t)looks)) {
-        for (int32_t i = 1; i < contest->n; i++) {
-            (void)add_line(&all, contest, i, WEFT_LOOK_DOTS);
-            (void)add_line(&all, contest, i, WEFT_LOOK_FAINT);
-            (void)add_line(&all, contest, i, WEFT_LOOK_FAINT);
+        for (int32_t i = 1; i < experiment->n; i++) {
+            (void)add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+            (void)add_line(&all, experiment, i, WEFT_LOOK_FAINT);
+            (void)add_line(&all, experiment, i, WEFT_LOOK_FAINT);
         }
-        (void)add_line(&all, contest, contest->n, WEFT_LOOK_LINE);
-        (void)add_line(&all, contest, contest->n, WEFT_LOOK_LINE);
+        (void)add_line(&all, experiment, experiment->n, WEFT_LOOK_LINE);
+        (void)add_line(&all, experiment, experiment->n, WEFT_LOOK_LINE);
         all.series[all.n - 1].name = all.series[all.n - 2].name; /* once in the legend */
         for (int32_t r = 1; r <= last; r++)
             if (weft_ab_look(r) > 0 || r == last) {
-                note_look(&all, contest, at, r, at + 1);
+                note_look(&all, experiment, at, r, at + 1);
                 at++;
             }
         draw(&all, &chart, to);
@@ -140,36 +140,36 @@ static void draw_looks(const weft_ab_contest *contest, FILE *to) {
     free_lines(&all);
 }
 
-static void draw_learning(const weft_ab_contest *contest, FILE *to) {
+static void draw_learning(const weft_ab_experiment *experiment, FILE *to) {
     weft_chart chart = {.title = "Loss beside A",
-                        .about = "of each leaf of validation, a target; below 0 is better",
+                        .about = "of each micro-batch of validation, a target; below 0 is better",
                         .wide = true,
-                        .axis = "leaf"};
+                        .axis = "micro-batch"};
     lines all;
-    if (contest->learning.steps > 0 && make_lines(&all, (size_t)contest->learning.leaves)) {
-        for (int32_t i = 1; i < contest->n; i++) {
-            double *y = add_line(&all, contest, i, WEFT_LOOK_DOTS);
-            for (int64_t k = 0; k < contest->learning.leaves; k++)
-                y[k] = contest->arms[i].learned.leaves[k] - contest->arms[0].learned.leaves[k];
+    if (experiment->learning.steps > 0 && make_lines(&all, (size_t)experiment->learning.micro_batches)) {
+        for (int32_t i = 1; i < experiment->n; i++) {
+            double *y = add_line(&all, experiment, i, WEFT_LOOK_DOTS);
+            for (int64_t k = 0; k < experiment->learning.micro_batches; k++)
+                y[k] = experiment->arms[i].learned.micro_batches[k] - experiment->arms[0].learned.micro_batches[k];
         }
         draw(&all, &chart, to);
         free_lines(&all);
     }
 }
 
-void weft_ab_print_charts(const weft_ab_contest *contest, FILE *to) {
-    weft_chart times = {.title = contest->per_target ? "Time of a target" : "Time of a step",
-                        .about = contest->per_target ? "microseconds, median of a block"
-                                                     : "milliseconds, median of a block",
+void weft_ab_print_charts(const weft_ab_experiment *experiment, FILE *to) {
+    weft_chart times = {.title = experiment->per_target ? "Time of a target" : "Time of a step",
+                        .about = experiment->per_target ? "microseconds, median of a block"
+                                                        : "milliseconds, median of a block",
                         .wide = true,
                         .axis = "round"};
     weft_chart exchange = {.title = "Exchange", .about = "of a step, milliseconds, median of a block", .axis = "round"};
-    if (contest->times.rounds == 0 && contest->learning.steps == 0) return;
+    if (experiment->times.rounds == 0 && experiment->learning.steps == 0) return;
     (void)fputs("<h2>Measured</h2>\n<div class=charts>\n", to);
-    draw_blocks(contest, contest->times.of, contest->per_target ? 1e6 : 1e3, &times, to);
-    draw_ratios(contest, to);
-    draw_looks(contest, to);
-    if (contest->arms[0].exchange > 0) draw_blocks(contest, contest->exchange, 1e3, &exchange, to);
-    draw_learning(contest, to);
+    draw_blocks(experiment, experiment->times.of, experiment->per_target ? 1e6 : 1e3, &times, to);
+    draw_ratios(experiment, to);
+    draw_looks(experiment, to);
+    if (experiment->arms[0].exchange > 0) draw_blocks(experiment, experiment->exchange, 1e3, &exchange, to);
+    draw_learning(experiment, to);
     (void)fputs("</div>\n", to);
 }

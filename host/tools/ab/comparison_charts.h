@@ -3,10 +3,10 @@
 #ifndef WEFT_HOST_TOOLS_AB_COMPARISON_CHARTS_H
 #define WEFT_HOST_TOOLS_AB_COMPARISON_CHARTS_H
 
-#include "tools/ab/contest.h"
+#include "tools/ab/experiment.h"
 
 #include <stdio.h>
 
-void weft_ab_print_charts(const weft_ab_contest *contest, FILE *to);
+void weft_ab_print_charts(const weft_ab_experiment *experiment, FILE *to);
 
 #endif

@@ -14,9 +14,9 @@ double weft_ab_share(double log_ratio) {
     return expm1(log_ratio);
 }
 
-const char *weft_ab_time_name(const weft_ab_contest *contest, int32_t i) {
+const char *weft_ab_time_name(const weft_ab_experiment *experiment, int32_t i) {
     static const char *const names[] = {"undecided", "faster", "slower", "no difference"};
-    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+    const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     return names[evidence.loose ? WEFT_AB_UNDECIDED : evidence.time];
 }
 
@@ -50,7 +50,7 @@ void weft_ab_say_seconds(char *text, size_t size, double seconds) {
 
 static void say_where(char *text, size_t size, const weft_ab_numbers *numbers) {
     weft_words_append(text, size, "parts from A at step %d", (int)numbers->step);
-    if (numbers->leaf >= 0) weft_words_append(text, size, ", leaf %d", (int)numbers->leaf);
+    if (numbers->micro_batch >= 0) weft_words_append(text, size, ", micro-batch %d", (int)numbers->micro_batch);
     if (numbers->unit[0] != '\0') weft_words_append(text, size, ", unit %s", numbers->unit);
     weft_words_append(text, size, ": %s", numbers->what);
 }
@@ -81,9 +81,9 @@ static void ask_for_keys(char *text, size_t size, const weft_ab_arm *arm) {
     weft_words_append(text, size, " made no difference to them: is the key read, and large enough to be seen?");
 }
 
-void weft_ab_say_numbers(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
-    const weft_ab_arm *first = &contest->arms[0], *arm = &contest->arms[i];
-    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+void weft_ab_say_numbers(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+    const weft_ab_arm *first = &experiment->arms[0], *arm = &experiment->arms[i];
+    const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     const char *why = arm->not_covered[0] != '\0' ? arm->not_covered : first->not_covered;
     (void)snprintf(text, size, "%c ", weft_ab_letter(i));
     if (!arm->numbers.comparable) {
@@ -110,15 +110,15 @@ void weft_ab_say_numbers(char *text, size_t size, const weft_ab_contest *contest
 
 /* ---- learning ---- */
 
-void weft_ab_say_learning(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
-    const weft_ab_learned *learned = &contest->arms[i].learned;
+void weft_ab_say_learning(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+    const weft_ab_learned *learned = &experiment->arms[i].learned;
     const weft_paired_loss *at = &learned->beside;
     (void)snprintf(text, size, "%c ", weft_ab_letter(i));
     if (isinf(learned->loss)) weft_words_append(text, size, "diverges: its loss is not finite");
-    else if (isinf(contest->arms[0].learned.loss)) weft_words_append(text, size, "learns, and A diverges");
+    else if (isinf(experiment->arms[0].learned.loss)) weft_words_append(text, size, "learns, and A diverges");
     else if (learned->answer == WEFT_AB_LEARNING_UNKNOWN) {
-        weft_words_append(text, size, "differs by %+.4g a target, and there are too few leaves to say how surely",
-                          at->mean);
+        weft_words_append(text, size,
+                          "differs by %+.4g a target, and there are too few micro-batches to say how surely", at->mean);
         return;
     } else if (learned->answer == WEFT_AB_LEARNS_ALIKE)
         weft_words_append(text, size, "and A: no difference above %.3g a target (%+.3g, %+.3g to %+.3g)",
@@ -127,43 +127,43 @@ void weft_ab_say_learning(char *text, size_t size, const weft_ab_contest *contes
         weft_words_append(text, size, "%s than A: %+.4g a target (%+.4g to %+.4g)",
                           weft_ab_learning_name(learned->answer), at->mean, at->low, at->high);
     weft_words_append(text, size, "; loss %.4f and %.4f of A after %lld steps", learned->loss,
-                      contest->arms[0].learned.loss, (long long)contest->learning.steps);
-    if (contest->learning.seeds > 1) weft_words_append(text, size, ", %d seeds", (int)contest->learning.seeds);
-    else weft_words_append(text, size, ", %lld leaves, one seed", (long long)contest->learning.leaves);
+                      experiment->arms[0].learned.loss, (long long)experiment->learning.steps);
+    if (experiment->learning.seeds > 1) weft_words_append(text, size, ", %d seeds", (int)experiment->learning.seeds);
+    else weft_words_append(text, size, ", %lld micro-batches, one seed", (long long)experiment->learning.micro_batches);
 }
 
 /* ---- verdicts ---- */
 
-static void say_divergence(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
-    const weft_ab_arm *arm = &contest->arms[i];
+static void say_divergence(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+    const weft_ab_arm *arm = &experiment->arms[i];
     weft_words_append(text, size, "%c diverges at step %lld: %s", weft_ab_letter(i), (long long)arm->diverged.step,
                       arm->diverged.why);
 }
 
 /* What ended the rounds is what there has to be more of. */
-static const char *say_more(const weft_ab_contest *contest) {
+static const char *say_more(const weft_ab_experiment *experiment) {
     static const char *const words[] = {[WEFT_AB_END_MINUTES] = "give more --minutes",
                                         [WEFT_AB_END_ROUNDS] = "give more --rounds",
                                         [WEFT_AB_END_MOST] = "there are no more rounds: give more --steps to a block",
                                         [WEFT_AB_END_SIGNAL] = "a signal ended it before its time"};
-    return words[contest->end];
+    return words[experiment->end];
 }
 
-void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
-    const weft_ab_verdict *verdict = &contest->arms[i].verdict;
-    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
-    const char *what = contest->per_target ? "target" : "step";
+void weft_ab_say_time(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+    const weft_ab_verdict *verdict = &experiment->arms[i].verdict;
+    const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
+    const char *what = experiment->per_target ? "target" : "step";
     *text = '\0';
     if (evidence.first_diverged || evidence.diverged) {
-        say_divergence(text, size, contest, evidence.first_diverged ? 0 : i);
+        say_divergence(text, size, experiment, evidence.first_diverged ? 0 : i);
         return;
     }
     (void)snprintf(text, size, "%c ", weft_ab_letter(i));
     switch (verdict->answer) {
     case WEFT_AB_FASTER:
     case WEFT_AB_SLOWER:
-        weft_words_append(text, size, "is %s than A: a %s takes %.1f %% %s time", weft_ab_time_name(contest, i), what,
-                          100 * fabs(weft_ab_share(verdict->ratio.median)),
+        weft_words_append(text, size, "is %s than A: a %s takes %.1f %% %s time", weft_ab_time_name(experiment, i),
+                          what, 100 * fabs(weft_ab_share(verdict->ratio.median)),
                           verdict->answer == WEFT_AB_FASTER ? "less" : "more");
         break;
     case WEFT_AB_NO_DIFFERENCE:
@@ -174,16 +174,16 @@ void weft_ab_say_time(char *text, size_t size, const weft_ab_contest *contest, i
         if (evidence.loose)
             weft_words_append(text, size, " is all that %d %s, and --within asks for %g %%; %s", (int)verdict->rounds,
                               verdict->rounds == 1 ? "round tells" : "rounds tell",
-                              100 * weft_ab_share(contest->within), say_more(contest));
+                              100 * weft_ab_share(experiment->within), say_more(experiment));
         break;
     default:
         weft_words_append(text, size, "is not decided: %d %s too few; %s", (int)verdict->rounds,
-                          verdict->rounds == 1 ? "round is" : "rounds are", say_more(contest));
+                          verdict->rounds == 1 ? "round is" : "rounds are", say_more(experiment));
     }
 }
 
-static void say_not_comparable(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
-    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+static void say_not_comparable(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+    const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     const char letter = weft_ab_letter(i);
     if (evidence.first_diverged)
         (void)snprintf(text, size, "%c and A are not comparable: A diverges, and what %c would come to is not known",
@@ -193,11 +193,11 @@ static void say_not_comparable(char *text, size_t size, const weft_ab_contest *c
     else if (evidence.learning == WEFT_AB_NOT_LEARNED)
         (void)snprintf(text, size,
                        "%c and A are not comparable: they learn something else, and what they learn is not known (%s)",
-                       letter, contest->learning.why);
+                       letter, experiment->learning.why);
     else
         (void)snprintf(text, size,
                        "%c and A are not comparable: %c is %s and %s; which of the two counts is yours to say", letter,
-                       letter, weft_ab_time_name(contest, i), weft_ab_learning_name(evidence.learning));
+                       letter, weft_ab_time_name(experiment, i), weft_ab_learning_name(evidence.learning));
 }
 
 /* Where it is not, say_time says so. */
@@ -205,14 +205,14 @@ static bool is_timed(const weft_ab_evidence *evidence) {
     return evidence->time != WEFT_AB_UNDECIDED && !evidence->loose;
 }
 
-void weft_ab_say_outcome(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
-    const weft_ab_outcome outcome = contest->arms[i].outcome;
-    const weft_ab_evidence evidence = weft_ab_evidence_of(contest, i);
+void weft_ab_say_outcome(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+    const weft_ab_outcome outcome = experiment->arms[i].outcome;
+    const weft_ab_evidence evidence = weft_ab_evidence_of(experiment, i);
     *text = '\0';
-    if (outcome == WEFT_AB_NOT_COMPARABLE) say_not_comparable(text, size, contest, i);
-    else if (contest->arms[i].diverged.step > 0)
+    if (outcome == WEFT_AB_NOT_COMPARABLE) say_not_comparable(text, size, experiment, i);
+    else if (experiment->arms[i].diverged.step > 0)
         (void)snprintf(text, size, "%c is worse than A, which does not diverge", weft_ab_letter(i));
-    else if (contest->arms[i].learned.answer == WEFT_AB_NOT_LEARNED) return;
+    else if (experiment->arms[i].learned.answer == WEFT_AB_NOT_LEARNED) return;
     else if (outcome == WEFT_AB_BETTER || outcome == WEFT_AB_WORSE)
         (void)snprintf(text, size, "%c is %s than A", weft_ab_letter(i), weft_ab_outcome_name(outcome));
     else if (outcome == WEFT_AB_UNKNOWN && is_timed(&evidence))
@@ -222,18 +222,19 @@ void weft_ab_say_outcome(char *text, size_t size, const weft_ab_contest *contest
                        weft_ab_letter(i));
 }
 
-void weft_ab_say_noise(char *text, size_t size, const weft_ab_contest *contest) {
+void weft_ab_say_noise(char *text, size_t size, const weft_ab_experiment *experiment) {
     char noise[80];
-    weft_ab_say_interval(noise, sizeof noise, &contest->arms[1].verdict.noise);
+    weft_ab_say_interval(noise, sizeof noise, &experiment->arms[1].verdict.noise);
     (void)snprintf(text, size, "A against itself: %s, in two cases of three; what is smaller is no difference", noise);
 }
 
-void weft_ab_say_alone(char *text, size_t size, const weft_ab_contest *contest) {
+void weft_ab_say_alone(char *text, size_t size, const weft_ab_experiment *experiment) {
     char noise[80];
-    weft_ab_say_interval(noise, sizeof noise, &contest->alone.noise);
+    weft_ab_say_interval(noise, sizeof noise, &experiment->alone.noise);
     (void)snprintf(text, size, "A against itself, before the others ran: %s", noise);
-    if (!isnan(contest->alone.told))
-        weft_words_append(text, size, "; %.1f %% is told in these minutes as likely as not", 100 * contest->alone.told);
+    if (!isnan(experiment->alone.told))
+        weft_words_append(text, size, "; %.1f %% is told in these minutes as likely as not",
+                          100 * experiment->alone.told);
 }
 
 static void append_planned(char *text, size_t size, const char *name, int64_t a, int64_t b) {
@@ -241,8 +242,8 @@ static void append_planned(char *text, size_t size, const char *name, int64_t a,
     else weft_words_append(text, size, ", %s %+.1f %%", name, 100 * ((double)b / (double)a - 1));
 }
 
-void weft_ab_say_beside(char *text, size_t size, const weft_ab_contest *contest, int32_t i) {
-    const weft_ab_arm *first = &contest->arms[0], *arm = &contest->arms[i];
+void weft_ab_say_beside(char *text, size_t size, const weft_ab_experiment *experiment, int32_t i) {
+    const weft_ab_arm *first = &experiment->arms[0], *arm = &experiment->arms[i];
     const weft_median_interval *time = &arm->verdict.ratio;
     const weft_median_interval speed = {-time->median, -time->high, -time->low, time->bounded};
     char part[80];
@@ -255,5 +256,5 @@ void weft_ab_say_beside(char *text, size_t size, const weft_ab_contest *contest,
     }
     append_planned(text, size, "memory", first->bytes, arm->bytes);
     append_planned(text, size, "sent", first->sent, arm->sent);
-    append_planned(text, size, "events", first->events, arm->events);
+    append_planned(text, size, "instructions", first->instructions, arm->instructions);
 }

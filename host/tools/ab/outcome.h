@@ -24,7 +24,7 @@ typedef enum weft_ab_learning {
     WEFT_AB_LEARNS_MORE = 1,
     WEFT_AB_LEARNS_LESS = 2,
     WEFT_AB_LEARNS_ALIKE = 3,
-    WEFT_AB_LEARNING_UNKNOWN = 4 /* too few leaves or seeds to say */
+    WEFT_AB_LEARNING_UNKNOWN = 4 /* too few micro-batches or seeds to say */
 } weft_ab_learning;
 
 typedef enum weft_ab_outcome {

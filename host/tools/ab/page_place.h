@@ -1,4 +1,4 @@
-/* host/tools/ab/page_place.h: whether the page of a contest (comparison_page.h) can be written. */
+/* host/tools/ab/page_place.h: whether the page of an experiment (comparison_page.h) can be written. */
 #ifndef WEFT_HOST_TOOLS_AB_PAGE_PLACE_H
 #define WEFT_HOST_TOOLS_AB_PAGE_PLACE_H
 

@@ -32,7 +32,8 @@ static weft_paired_loss around(double mean, double deviation, int64_t freedom) {
     return out;
 }
 
-weft_paired_loss weft_paired_loss_of_leaves(const double *a, const double *b, const int64_t *targets, int64_t n) {
+weft_paired_loss weft_paired_loss_of_micro_batches(const double *a, const double *b, const int64_t *targets,
+                                                   int64_t n) {
     double all = 0, sum = 0, weights = 0, squares = 0;
     int64_t used = 0, freedom = 0;
     weft_paired_loss out = {NAN, -INFINITY, INFINITY, false};
@@ -46,7 +47,7 @@ weft_paired_loss weft_paired_loss_of_leaves(const double *a, const double *b, co
     if (used == 0) return out;
     out.mean = sum / all;
     freedom = (int64_t)(all * all / weights) - 1;
-    if (used < WEFT_AB_FEWEST_LEAVES || freedom < 1 || !isfinite(out.mean)) return out;
+    if (used < WEFT_AB_FEWEST_MICRO_BATCHES || freedom < 1 || !isfinite(out.mean)) return out;
     for (int64_t i = 0; i < n; i++)
         squares += pow((b[i] - a[i] - out.mean * (double)targets[i]) / (1 - (double)targets[i] / all), 2);
     return around(out.mean, sqrt((double)(used - 1) / (double)used * squares) / all, freedom);

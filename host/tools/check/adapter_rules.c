@@ -6,7 +6,7 @@
 #include "adapter/attach.h"
 #include "adapter/tensors.h"
 #include "base/clock.h"
-#include "tools/check/later.h"
+#include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
 #include "tools/check/recorded.h"
 #include "plugin/enter.h"
@@ -22,31 +22,32 @@
 #include <weft/random.h>
 
 /* The model that adapters are tried on is this project's own, with its keys as they are by default. */
-static weft_status declare_model(weft_declared **out, const weft_subject *subject, weft_error *err) {
+static weft_status declare_model(weft_declared **out, const weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    weft_subject model;
-    weft_status status = weft_subject_open_own(&model, "model", "llama", err);
-    if (status == WEFT_OK) status = weft_path_join(path, subject->options->directory, "config.json", err);
+    weft_plugin_under_test model;
+    weft_status status = weft_plugin_under_test_open_own(&model, "model", "llama", err);
+    if (status == WEFT_OK) status = weft_path_join(path, tested->options->directory, "config.json", err);
     if (status == WEFT_OK)
-        status = weft_declared_create(out, weft_services(), weft_subject_table(&model, model), model.config, path, err);
-    weft_subject_close(&model);
+        status = weft_declared_create(out, weft_services(), weft_plugin_under_test_table(&model, model), model.config,
+                                      path, err);
+    weft_plugin_under_test_close(&model);
     return status;
 }
 
 /* source NULL: a new one. */
-static weft_status attach_from(weft_declared **out, const weft_subject *subject, uint8_t poison,
+static weft_status attach_from(weft_declared **out, const weft_plugin_under_test *tested, uint8_t poison,
                                const weft_adapter_source *source, weft_error *err) {
     weft_status status = WEFT_OK;
     *out = NULL;
-    status = declare_model(out, subject, err);
+    status = declare_model(out, tested, err);
     if (status == WEFT_OK)
-        status = weft_adapter_attach(*out, weft_subject_host(poison), weft_subject_table(subject, adapter),
-                                     subject->config, source, err);
+        status = weft_adapter_attach(*out, weft_plugin_under_test_host(poison),
+                                     weft_plugin_under_test_table(tested, adapter), tested->config, source, err);
     return status;
 }
 
-static weft_status attach(weft_declared **out, const weft_subject *subject, uint8_t poison, weft_error *err) {
-    return attach_from(out, subject, poison, NULL, err);
+static weft_status attach(weft_declared **out, const weft_plugin_under_test *tested, uint8_t poison, weft_error *err) {
+    return attach_from(out, tested, poison, NULL, err);
 }
 
 /* ---- before it computes ---- */
@@ -81,8 +82,8 @@ static weft_status compare(const weft_declared *a, const weft_declared *b, weft_
 
 /* ---- beside one with other keys ---- */
 
-static weft_status open_attached(void *made, const weft_subject *subject, weft_error *err) {
-    return attach(made, subject, WEFT_POISON_ONE, err);
+static weft_status open_attached(void *made, const weft_plugin_under_test *tested, weft_error *err) {
+    return attach(made, tested, WEFT_POISON_ONE, err);
 }
 
 static void close_attached(void *made) {
@@ -110,16 +111,16 @@ static weft_status ask_attached(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
     const weft_answers answers = {sizeof(weft_declared *), open_attached, close_attached, ask_attached};
-    return weft_other_keys(subject, &answers, err);
+    return weft_other_keys(tested, &answers, err);
 }
 
-static weft_status declares_alike(weft_subject *subject, weft_error *err) {
+static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *one = NULL, *two = NULL;
-    weft_status status = heeds_its_keys(subject, err);
-    if (status == WEFT_OK) status = attach(&one, subject, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = attach(&two, subject, WEFT_POISON_TWO, err);
+    weft_status status = heeds_its_keys(tested, err);
+    if (status == WEFT_OK) status = attach(&one, tested, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = attach(&two, tested, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = compare(one, two, err);
     weft_declared_destroy(one);
     weft_declared_destroy(two);
@@ -127,11 +128,11 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
 }
 
 /* The first instance records once more, after the second has: neither counts calls. */
-static weft_status records_alike(weft_subject *subject, weft_error *err) {
+static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *one = NULL, *two = NULL;
     weft_recorded first = {0}, second = {0}, again = {0};
-    weft_status status = attach(&one, subject, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = attach(&two, subject, WEFT_POISON_TWO, err);
+    weft_status status = attach(&one, tested, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = attach(&two, tested, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = weft_recorded_make(&first, one, err);
     if (status == WEFT_OK) status = weft_recorded_make(&second, two, err);
     if (status == WEFT_OK) status = weft_recorded_make(&again, one, err);
@@ -154,7 +155,7 @@ static weft_status record_later(const weft_declared *one, const weft_declared *t
     weft_status status = weft_recorded_make(&ones, one, err);
     if (status == WEFT_OK) {
         status = weft_recorded_make(&twos, two, err);
-        status = weft_later_judge(status, status == WEFT_OK && weft_recorded_same(&ones, &twos), "operators", err);
+        status = weft_newer_abi_check(status, status == WEFT_OK && weft_recorded_same(&ones, &twos), "operators", err);
     }
     weft_recorded_free(&ones);
     weft_recorded_free(&twos);
@@ -173,8 +174,8 @@ static weft_status name_later(const weft_declared *one, const weft_declared *two
     weft_status status = weft_adapter_list_make(&ones, one, 0, true, err);
     if (status == WEFT_OK) {
         status = weft_adapter_list_make(&twos, two, 0, true, err);
-        status =
-            weft_later_judge(status, status == WEFT_OK && same_names(&ones, &twos), "names or shapes in files", err);
+        status = weft_newer_abi_check(status, status == WEFT_OK && same_names(&ones, &twos), "names or shapes in files",
+                                      err);
     }
     weft_adapter_list_free(&ones);
     weft_adapter_list_free(&twos);
@@ -235,7 +236,7 @@ static weft_status compare_merged(merging *one, merging *two, uint32_t site, wef
                                    : merge_site(w, one, site, err);
     if (status == WEFT_OK && w != NULL) {
         status = merge_site(w + n, two, site, err);
-        status = weft_later_judge(status, memcmp(w, w + n, (size_t)n * sizeof *w) == 0, "merged weights", err);
+        status = weft_newer_abi_check(status, memcmp(w, w + n, (size_t)n * sizeof *w) == 0, "merged weights", err);
     }
     free(w);
     return status;
@@ -263,8 +264,8 @@ static weft_status merge_later(const weft_declared *one, const weft_declared *tw
 }
 
 /* What it makes of a file of its own; that it takes it at all is R91's to say. */
-static weft_status continue_later(const weft_subject *subject, const weft_subject *later, const weft_declared *made,
-                                  weft_error *err) {
+static weft_status continue_later(const weft_plugin_under_test *tested, const weft_plugin_under_test *later,
+                                  const weft_declared *made, weft_error *err) {
     const weft_adapter_plugin *table = made->adapters[0].plugin;
     char plain[128];
     const char *text = table->config_json == NULL ? NULL : table->config_json(made->adapters[0].adapter);
@@ -272,32 +273,32 @@ static weft_status continue_later(const weft_subject *subject, const weft_subjec
     weft_declared *one = NULL, *two = NULL;
     weft_error said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    (void)snprintf(plain, sizeof plain, "{\"peft_type\": \"%s\"}", subject->options->id);
+    (void)snprintf(plain, sizeof plain, "{\"peft_type\": \"%s\"}", tested->options->id);
     if (text != NULL) source.config_text = text;
     source.config_bytes = strlen(source.config_text);
-    if (attach_from(&one, subject, WEFT_POISON_ONE, &source, &said) == WEFT_OK) {
+    if (attach_from(&one, tested, WEFT_POISON_ONE, &source, &said) == WEFT_OK) {
         status = attach_from(&two, later, WEFT_POISON_ONE, &source, err);
-        status =
-            weft_later_judge(status, status == WEFT_OK && same_claims(one, two), "weights or claims from a file", err);
+        status = weft_newer_abi_check(status, status == WEFT_OK && same_claims(one, two),
+                                      "weights or claims from a file", err);
     }
     weft_declared_destroy(one);
     weft_declared_destroy(two);
     return status;
 }
 
-static weft_status works_later(weft_subject *subject, weft_error *err) {
-    const weft_subject *later = weft_later(subject);
+static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_plugin_under_test *later = weft_newer_abi(tested);
     weft_declared *one = NULL, *two = NULL;
     weft_status status = later == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter")
-                                       : attach(&one, subject, WEFT_POISON_ONE, err);
+                                       : attach(&one, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && later != NULL) {
         status = attach(&two, later, WEFT_POISON_ONE, err);
-        status = weft_later_judge(status, status == WEFT_OK && same_claims(one, two), "weights or claims", err);
+        status = weft_newer_abi_check(status, status == WEFT_OK && same_claims(one, two), "weights or claims", err);
     }
     if (status == WEFT_OK) status = record_later(one, two, err);
     if (status == WEFT_OK) status = name_later(one, two, err);
     if (status == WEFT_OK) status = merge_later(one, two, err);
-    if (status == WEFT_OK && later != NULL) status = continue_later(subject, later, one, err);
+    if (status == WEFT_OK && later != NULL) status = continue_later(tested, later, one, err);
     weft_declared_destroy(one);
     weft_declared_destroy(two);
     return status;
@@ -335,33 +336,33 @@ static weft_status work_once(const weft_declared *made, weft_error *err) {
 }
 
 /* With its work in between, as a slot may keep what it takes. */
-static weft_status come_and_go(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *made = NULL;
-    weft_status status = attach(&made, subject, WEFT_POISON_ONE, err);
+    weft_status status = attach(&made, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = work_once(made, err);
     weft_declared_destroy(made);
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
-    return weft_subject_gives_back(subject, come_and_go, err);
+static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
 /* ---- its files ---- */
 
 /* A run that learns enough to be told from its base. */
-static weft_status learn(const weft_subject *subject, const char *ini, weft_error *err) {
+static weft_status learn(const weft_plugin_under_test *tested, const char *ini, weft_error *err) {
     const char *const words[] = {"train", ini, "run.out=learnt", "train.steps=4", "optimizer.lr=0.02", NULL};
-    return weft_own_command(subject, words, true, err);
+    return weft_own_command(tested, words, true, err);
 }
 
-static weft_status reads_what_it_saved(weft_subject *subject, weft_error *err) {
+static weft_status reads_what_it_saved(weft_plugin_under_test *tested, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
-    weft_status status = weft_own_ini(ini, subject, err);
+    weft_status status = weft_own_ini(ini, tested, err);
     const char *const still[] = {"train",         ini, "run.out=read", "adapter.from=learnt/model", "optimizer.lr=0",
                                  "train.steps=1", NULL};
-    if (status == WEFT_OK) status = learn(subject, ini, err);
-    if (status == WEFT_OK) status = weft_own_command(subject, still, true, err);
+    if (status == WEFT_OK) status = learn(tested, ini, err);
+    if (status == WEFT_OK) status = weft_own_command(tested, still, true, err);
     if (status == WEFT_OK &&
         !weft_same_files("learnt/model/adapter_model.safetensors", "read/model/adapter_model.safetensors"))
         status = WEFT_BROKEN(err, "an adapter that is read and saved again is another one");
@@ -369,10 +370,10 @@ static weft_status reads_what_it_saved(weft_subject *subject, weft_error *err) {
 }
 
 /* The file under the name that its id is found by. */
-static weft_status be_found(const weft_subject *subject, weft_error *err) {
+static weft_status be_found(const weft_plugin_under_test *tested, weft_error *err) {
     char link[WEFT_PATH_BYTES];
-    (void)snprintf(link, sizeof link, "found/weft-adapter-%s.so", subject->options->id);
-    if (mkdir("found", 0700) != 0 || symlink(subject->options->file, link) != 0)
+    (void)snprintf(link, sizeof link, "found/weft-adapter-%s.so", tested->options->id);
+    if (mkdir("found", 0700) != 0 || symlink(tested->options->file, link) != 0)
         return weft_error_set(err, WEFT_E_SYSTEM, "%s cannot be made", link);
     if (getcwd(link, sizeof link - 8) == NULL)
         return weft_error_set(err, WEFT_E_SYSTEM, "the working directory cannot be told: %s", strerror(errno));
@@ -380,9 +381,9 @@ static weft_status be_found(const weft_subject *subject, weft_error *err) {
                                                                       : weft_error_set(err, WEFT_E_MEMORY, "no memory");
 }
 
-static weft_status measure(double *loss, const weft_subject *subject, const char *const *words, bool chosen,
+static weft_status measure(double *loss, const weft_plugin_under_test *tested, const char *const *words, bool chosen,
                            weft_error *err) {
-    const weft_status status = weft_own_command(subject, words, chosen, err);
+    const weft_status status = weft_own_command(tested, words, chosen, err);
     *loss = weft_own_number("loss");
     return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval says no loss") : status;
 }
@@ -544,13 +545,13 @@ static weft_status merges_site_in_strips(merging *self, uint32_t site, weft_erro
 }
 
 /* The small model's weights are merged in one piece each by R92, and those of a large one are not. */
-static weft_status merges_in_strips(weft_subject *subject, weft_error *err) {
+static weft_status merges_in_strips(weft_plugin_under_test *tested, weft_error *err) {
     weft_declared *declared = NULL;
     merging self = {NULL, NULL};
     weft_status status = WEFT_OK;
-    if (weft_subject_table(subject, adapter)->merge == NULL)
-        return WEFT_MOOT(subject, err, "it cannot be merged, and need not");
-    status = attach(&declared, subject, WEFT_POISON_ONE, err);
+    if (weft_plugin_under_test_table(tested, adapter)->merge == NULL)
+        return WEFT_MOOT(tested, err, "it cannot be merged, and need not");
+    status = attach(&declared, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) {
         self.declared = declared;
         self.values = calloc((size_t)declared->n_parameters + 1, sizeof(float *));
@@ -564,21 +565,21 @@ static weft_status merges_in_strips(weft_subject *subject, weft_error *err) {
 }
 
 /* Rounding alone parts the two: sums are added in another order. */
-static weft_status merges_to_the_same(weft_subject *subject, weft_error *err) {
+static weft_status merges_to_the_same(weft_plugin_under_test *tested, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
     double adapted = 0, merged = 0;
-    weft_status status = weft_own_ini(ini, subject, err);
+    weft_status status = weft_own_ini(ini, tested, err);
     const char *const merge[] = {"merge", "learnt/model", "learnt/model", "merged", NULL};
     const char *const both[] = {
         "eval", ini, "model.path=learnt/model", "model.start=weights", "adapter.from=learnt/model", "--json", NULL};
     const char *const one[] = {"eval", ini, "model.path=merged", "model.start=weights", "--json", NULL};
-    if (weft_subject_table(subject, adapter)->merge == NULL)
-        return WEFT_MOOT(subject, err, "it cannot be merged, and need not");
-    if (status == WEFT_OK) status = be_found(subject, err);
-    if (status == WEFT_OK) status = learn(subject, ini, err);
-    if (status == WEFT_OK) status = weft_own_command(subject, merge, false, err);
-    if (status == WEFT_OK) status = measure(&adapted, subject, both, true, err);
-    if (status == WEFT_OK) status = measure(&merged, subject, one, false, err);
+    if (weft_plugin_under_test_table(tested, adapter)->merge == NULL)
+        return WEFT_MOOT(tested, err, "it cannot be merged, and need not");
+    if (status == WEFT_OK) status = be_found(tested, err);
+    if (status == WEFT_OK) status = learn(tested, ini, err);
+    if (status == WEFT_OK) status = weft_own_command(tested, merge, false, err);
+    if (status == WEFT_OK) status = measure(&adapted, tested, both, true, err);
+    if (status == WEFT_OK) status = measure(&merged, tested, one, false, err);
     if (status == WEFT_OK && fabs(adapted - merged) > 1e-5 * fabs(adapted))
         status = WEFT_BROKEN(err, "the merged model has loss %.7g, and base and adapter %.7g", merged, adapted);
     return status;

@@ -7,8 +7,8 @@
 #include "config/settings.h"
 #include "config/value.h"
 #include "tools/check/try_rule.h"
-#include "plugin/described.h"
-#include "plugin/doubts.h"
+#include "plugin/plugin_description.h"
+#include "plugin/trust_warnings.h"
 #include "plugin/load.h"
 
 #include <jansson.h>
@@ -22,7 +22,7 @@ enum { MOST_OVERRIDES = 32, MOST_OVERRIDE = 1024 };
 /* What the command line asks for, and what came of it. */
 typedef struct check {
     const weft_args *args;
-    weft_subject_options options;
+    weft_plugin_under_test_options options;
     const char *given; /* the path of `file` as it was named or found */
     char file[PATH_MAX], directory[WEFT_PATH_BYTES];
     char *overrides[MOST_OVERRIDES];
@@ -59,7 +59,7 @@ static weft_status set_overrides(check *c, const char *kind, weft_error *err) {
 }
 
 /* Returns the key of "section.key=value": of the plugin under test or of the host; NULL: of neither. */
-static const weft_key *find_key(const check *c, const weft_described *plugin, const char *override) {
+static const weft_key *find_key(const check *c, const weft_plugin_description *plugin, const char *override) {
     const size_t section = strcspn(override, "."), n = strcspn(override, "=");
     weft_settings_section table;
     char name[64];
@@ -67,7 +67,7 @@ static const weft_key *find_key(const check *c, const weft_described *plugin, co
     if (section >= n || n - section > sizeof name) return NULL;
     (void)snprintf(name, sizeof name, "%.*s", (int)(n - section - 1), override + section + 1);
     if (strlen(c->options.kind) == section && strncmp(c->options.kind, override, section) == 0)
-        key = weft_described_key(plugin, name);
+        key = weft_plugin_description_key(plugin, name);
     for (size_t i = 0; key == NULL && weft_settings_table(&table, i); i++) {
         if (strlen(table.section) != section || strncmp(table.section, override, section) != 0) continue;
         for (uint64_t k = 0; k < table.n; k++)
@@ -93,7 +93,7 @@ static weft_status make_absolute(char **override, const weft_key *key, const cha
 
 /* Each rule runs in a directory of its own, and the paths of the command line start at this one. */
 static weft_status resolve_paths(check *c, weft_error *err) {
-    weft_described *plugin = NULL;
+    weft_plugin_description *plugin = NULL;
     char *directory = NULL;
     weft_status status = WEFT_OK;
     if (c->n_overrides == 0) return WEFT_OK;
@@ -102,7 +102,7 @@ static weft_status resolve_paths(check *c, weft_error *err) {
     status = weft_plugin_describe_file(&plugin, NULL, c->options.kind, c->options.id, c->file, err);
     for (size_t i = 0; status == WEFT_OK && i < c->n_overrides; i++)
         status = make_absolute(&c->overrides[i], find_key(c, plugin, c->overrides[i]), directory, err);
-    weft_described_free(plugin);
+    weft_plugin_description_free(plugin);
     free(directory);
     return status;
 }
@@ -162,14 +162,14 @@ static void keep(check *c, json_t *rules, const weft_trial *trial) {
 }
 
 /* What the host warns of when it loads the file; no rule, and no matter of the exit status. */
-static void keep_doubt(void *context, const char *doubt) {
+static void keep_trust_warning(void *context, const char *doubt) {
     json_t *warnings = context;
     (void)json_array_append_new(warnings, json_string(doubt));
 }
 
-static json_t *find_doubts(const check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
+static json_t *find_trust_warnings(const check *c, const weft_preflight *note, const weft_note_plugin *plugin) {
     json_t *warnings = json_array();
-    weft_doubts_find(c->options.file, c->given, note, plugin->kind, plugin->id, keep_doubt, warnings);
+    weft_trust_warnings_find(c->options.file, c->given, note, plugin->kind, plugin->id, keep_trust_warning, warnings);
     for (size_t i = 0; !c->json && i < json_array_size(warnings); i++)
         weft_words_print(stdout, "  warning       %s\n", json_string_value(json_array_get(warnings, i)));
     return warnings;
@@ -205,7 +205,7 @@ static void check_plugin(check *c, const weft_preflight *note, const weft_note_p
     if (!c->json)
         weft_words_print(stdout, "%s:%s %s (%s)\n", plugin->kind, plugin->id, plugin->version, c->options.file);
     object = json_pack("{s:s, s:s, s:s, s:o, s:o}", "file", c->options.file, "kind", plugin->kind, "id", plugin->id,
-                       "warnings", find_doubts(c, note, plugin), "rules", rules);
+                       "warnings", find_trust_warnings(c, note, plugin), "rules", rules);
     if (status == WEFT_OK) status = resolve_paths(c, &err);
     if (status == WEFT_OK) status = find_directory(c, &err);
     c->options.directory = c->directory;

@@ -2,7 +2,7 @@
 #include "cli/spawn.h"
 
 #include "tools/check/exchanges.h"
-#include "tools/check/later.h"
+#include "tools/check/newer_abi.h"
 #include "plugin/services.h"
 
 static const weft_flag flags[] = {
@@ -19,14 +19,14 @@ static weft_status exchange(const weft_args *args, double seconds, weft_error *e
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
     weft_run *run = NULL;
-    weft_platform *platform = NULL;
+    weft_process_context *process_context = NULL;
     weft_status status = weft_run_open(&run, weft_args_config(args), overrides, n, WEFT_NEEDS_ALL, err);
     weft_part *comm = status == WEFT_OK ? &run->parts[WEFT_PART_COMM] : NULL;
-    if (comm != NULL && later && comm->loaded != NULL) comm->loaded = weft_later_loaded(comm->loaded);
-    if (status == WEFT_OK) status = weft_platform_open(&platform, run, err);
-    if (status == WEFT_OK) status = weft_exchanges_try(platform, weft_args_has(args, "at-once"), seconds, err);
-    if (status == WEFT_OK && later) status = weft_later_judge(WEFT_OK, true, "", err);
-    weft_platform_close(platform, status != WEFT_OK);
+    if (comm != NULL && later && comm->loaded != NULL) comm->loaded = weft_newer_abi_loaded(comm->loaded);
+    if (status == WEFT_OK) status = weft_process_context_open(&process_context, run, err);
+    if (status == WEFT_OK) status = weft_exchanges_try(process_context, weft_args_has(args, "at-once"), seconds, err);
+    if (status == WEFT_OK && later) status = weft_newer_abi_check(WEFT_OK, true, "", err);
+    weft_process_context_close(process_context, status != WEFT_OK);
     weft_run_close(run);
     return status;
 }

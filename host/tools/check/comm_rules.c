@@ -8,36 +8,36 @@
 #include <math.h>
 
 /* The loss of a model that `run` has trained. */
-static weft_status measure(double *loss, const weft_subject *subject, const char *ini, const char *path,
+static weft_status measure(double *loss, const weft_plugin_under_test *tested, const char *ini, const char *path,
                            weft_error *err) {
     const char *const words[] = {"eval", ini, path, "model.start=weights", "--json", NULL};
-    const weft_status status = weft_own_command(subject, words, false, err);
+    const weft_status status = weft_own_command(tested, words, false, err);
     *loss = weft_own_number("loss");
     return status == WEFT_OK && isnan(*loss) ? weft_error_set(err, WEFT_E_SYSTEM, "weft eval says no loss") : status;
 }
 
-static weft_status compare(const weft_subject *subject, const char *ini, const char *strategy, const char *path,
-                           double alone, weft_error *err) {
+static weft_status compare(const weft_plugin_under_test *tested, const char *ini, const char *strategy,
+                           const char *path, double alone, weft_error *err) {
     double loss = 0;
-    const weft_status status = measure(&loss, subject, ini, path, err);
+    const weft_status status = measure(&loss, tested, ini, path, err);
     if (status != WEFT_OK || fabs(loss - alone) <= 1e-5 * fabs(alone)) return status;
     return WEFT_BROKEN(err, "two ranks by %s with reduce = fast come to loss %.7g, and one alone to %.7g", strategy,
                        loss, alone);
 }
 
-static weft_status can_start(const weft_subject *subject, weft_error *err) {
+static weft_status can_start(const weft_plugin_under_test *tested, weft_error *err) {
     weft_preflight note;
-    const weft_status status = weft_plugin_file_note(&note, subject->options->file, NULL, err);
+    const weft_status status = weft_plugin_file_note(&note, tested->options->file, NULL, err);
     if (status == WEFT_OK && note.launch[0] == '\0')
         return weft_error_set(err, WEFT_E_UNSUPPORTED, "its note has no command that starts ranks");
     return status;
 }
 
 /* Sums in an order of its own: rounding alone parts the two. */
-static weft_status sums(weft_subject *subject, weft_error *err) {
+static weft_status sums(weft_plugin_under_test *tested, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
     double alone = 0;
-    weft_status status = weft_own_ini(ini, subject, err);
+    weft_status status = weft_own_ini(ini, tested, err);
     const char *const single[] = {"train", ini, "run.out=alone", "train.steps=4", "strategy.plugin=single", NULL};
     const char *const ddp[] = {
         "train",   ini, "run.out=ddp", "train.steps=4", "strategy.plugin=ddp", "strategy.reduce=fast",
@@ -45,36 +45,36 @@ static weft_status sums(weft_subject *subject, weft_error *err) {
     const char *const fsdp[] = {
         "train", ini, "run.out=fsdp", "train.steps=4", "strategy.plugin=fsdp", "strategy.reduce=fast", "--ranks",
         "2",     NULL};
-    if (status == WEFT_OK) status = can_start(subject, err);
-    if (status == WEFT_OK) status = weft_own_command(subject, single, false, err);
-    if (status == WEFT_OK) status = measure(&alone, subject, ini, "model.path=alone/model", err);
-    if (status == WEFT_OK) status = weft_own_command(subject, ddp, true, err);
-    if (status == WEFT_OK) status = compare(subject, ini, "ddp", "model.path=ddp/model", alone, err);
-    if (status == WEFT_OK) status = weft_own_command(subject, fsdp, true, err);
-    return status == WEFT_OK ? compare(subject, ini, "fsdp", "model.path=fsdp/model", alone, err) : status;
+    if (status == WEFT_OK) status = can_start(tested, err);
+    if (status == WEFT_OK) status = weft_own_command(tested, single, false, err);
+    if (status == WEFT_OK) status = measure(&alone, tested, ini, "model.path=alone/model", err);
+    if (status == WEFT_OK) status = weft_own_command(tested, ddp, true, err);
+    if (status == WEFT_OK) status = compare(tested, ini, "ddp", "model.path=ddp/model", alone, err);
+    if (status == WEFT_OK) status = weft_own_command(tested, fsdp, true, err);
+    return status == WEFT_OK ? compare(tested, ini, "fsdp", "model.path=fsdp/model", alone, err) : status;
 }
 
 /* One that does not end is told by the ranks before this rule's time is over. */
-static weft_status exchange(const weft_subject *subject, const char *how, weft_error *err) {
+static weft_status exchange(const weft_plugin_under_test *tested, const char *how, weft_error *err) {
     char ini[WEFT_PATH_BYTES], seconds[32];
-    weft_status status = weft_own_ini(ini, subject, err);
+    weft_status status = weft_own_ini(ini, tested, err);
     const char *const words[] = {"plugins", "exchange", ini, "run.out=exchanged", "--ranks", "3", "--seconds",
                                  seconds,   how,        NULL};
-    (void)snprintf(seconds, sizeof seconds, "%g", subject->options->seconds);
-    if (status == WEFT_OK) status = can_start(subject, err);
-    return status == WEFT_OK ? weft_own_command(subject, words, true, err) : status;
+    (void)snprintf(seconds, sizeof seconds, "%g", tested->options->seconds);
+    if (status == WEFT_OK) status = can_start(tested, err);
+    return status == WEFT_OK ? weft_own_command(tested, words, true, err) : status;
 }
 
-static weft_status exchanges(weft_subject *subject, weft_error *err) {
-    return exchange(subject, NULL, err);
+static weft_status exchanges(weft_plugin_under_test *tested, weft_error *err) {
+    return exchange(tested, NULL, err);
 }
 
-static weft_status exchanges_later(weft_subject *subject, weft_error *err) {
-    return exchange(subject, "--later", err);
+static weft_status exchanges_later(weft_plugin_under_test *tested, weft_error *err) {
+    return exchange(tested, "--later", err);
 }
 
-static weft_status exchanges_at_once(weft_subject *subject, weft_error *err) {
-    return exchange(subject, "--at-once", err);
+static weft_status exchanges_at_once(weft_plugin_under_test *tested, weft_error *err) {
+    return exchange(tested, "--at-once", err);
 }
 
 const weft_rule weft_rules_comm[] = {

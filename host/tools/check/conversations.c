@@ -1,7 +1,7 @@
 /* host/tools/check/conversations.c: see conversations.h. */
 #include "tools/check/conversations.h"
 
-#include "tools/check/later_struct.h"
+#include "tools/check/newer_abi_struct.h"
 #include "tools/check/rule.h"
 
 #include "plugin/enter.h"
@@ -61,12 +61,12 @@ static bool is_same(const rendered *a, const rendered *b) {
 
 /* Zeros ask for nothing. */
 static weft_status asks_nothing_more(desk *d, const weft_chat *plain, weft_error *err) {
-    weft_chat *longer = weft_later_copy(plain, 1, sizeof *plain, 0);
-    weft_chat_message *messages = weft_later_copy(plain->messages, MESSAGES, sizeof *messages, 0);
+    weft_chat *longer = weft_newer_abi_copy(plain, 1, sizeof *plain, 0);
+    weft_chat_message *messages = weft_newer_abi_copy(plain->messages, MESSAGES, sizeof *messages, 0);
     weft_status status = WEFT_E_MEMORY;
     if (longer != NULL && messages != NULL) {
         longer->messages = messages;
-        longer->stride += WEFT_LATER_BYTES;
+        longer->stride += WEFT_NEWER_ABI_BYTES;
         status = render(d, &d->two, longer, err);
         if (status == WEFT_OK && !is_same(&d->one, &d->two))
             status = WEFT_BROKEN(err, "a conversation of a later host, whose structs are longer and zero there, gives "
@@ -91,15 +91,15 @@ static weft_status must_refuse(desk *d, const weft_chat *chat, const char *what,
 static weft_status asks_something_more(desk *d, const weft_chat *plain, weft_error *err) {
     static const char what[] = " that asks for something behind its end, as SDK 1.0 has it, and does without: it "
                                "refuses it, by weft_struct_known";
-    weft_chat *longer = weft_later_structs(plain, 1, sizeof *plain);
-    weft_chat_message *messages = weft_later_structs(plain->messages, MESSAGES, sizeof *messages);
+    weft_chat *longer = weft_newer_abi_structs(plain, 1, sizeof *plain);
+    weft_chat_message *messages = weft_newer_abi_structs(plain->messages, MESSAGES, sizeof *messages);
     weft_chat with = *plain;
     char said[256];
     weft_status status = WEFT_OK;
     (void)snprintf(said, sizeof said, "a weft_chat%s", what);
     status = must_refuse(d, longer, said, err);
     with.messages = messages;
-    with.stride += WEFT_LATER_BYTES;
+    with.stride += WEFT_NEWER_ABI_BYTES;
     (void)snprintf(said, sizeof said, "a weft_chat_message%s", what);
     if (status == WEFT_OK) status = must_refuse(d, &with, said, err);
     free(messages);

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 /* Where the keys have the file that is learned from; NULL: no such key. */
-const char **weft_data_path_in(const weft_subject *subject, void *config) {
-    const weft_key *key = weft_subject_key(subject, "path", WEFT_KEY_PATH);
+const char **weft_data_path_in(const weft_plugin_under_test *tested, void *config) {
+    const weft_key *key = weft_plugin_under_test_key(tested, "path", WEFT_KEY_PATH);
     return key == NULL ? NULL : (const char **)(void *)((char *)config + key->offset);
 }
 
@@ -24,13 +24,14 @@ static weft_status judge_refusal(weft_wrong wrong, const char *path, weft_status
     return WEFT_OK;
 }
 
-static weft_status read_wrong(const weft_subject *subject, weft_wrong wrong, const char *path, weft_error *err) {
+static weft_status read_wrong(const weft_plugin_under_test *tested, weft_wrong wrong, const char *path,
+                              weft_error *err) {
     weft_error said = WEFT_ERROR_INIT;
     weft_data_instance self;
-    const weft_status status = weft_data_open(&self, subject, WEFT_POISON_ONE, &said);
+    const weft_status status = weft_data_open(&self, tested, WEFT_POISON_ONE, &said);
     const uint64_t targets = status == WEFT_OK ? self.splits[WEFT_SPLIT_TRAIN].targets : 0;
     weft_status left = WEFT_OK;
-    if (self.refused) left = weft_subject_refused(status, self.made, weft_wrong_name(wrong), err);
+    if (self.refused) left = weft_plugin_under_test_refused(status, self.made, weft_wrong_name(wrong), err);
     if (self.refused) self.made = NULL;
     weft_data_close(&self);
     if (left != WEFT_OK) return left;
@@ -42,7 +43,7 @@ static weft_status read_wrong(const weft_subject *subject, weft_wrong wrong, con
 }
 
 /* As another file of the same name, for what goes by its ending. */
-static weft_status each_wrong(weft_subject *wrong, const char **path, weft_error *err) {
+static weft_status each_wrong(weft_plugin_under_test *wrong, const char **path, weft_error *err) {
     const char *right = *path, *slash = strrchr(right, '/');
     char here[WEFT_PATH_BYTES], made[WEFT_PATH_BYTES];
     weft_status status = WEFT_OK;
@@ -51,7 +52,7 @@ static weft_status each_wrong(weft_subject *wrong, const char **path, weft_error
     status = weft_path_join(made, here, slash == NULL ? right : slash + 1, err);
     *path = made;
     for (int w = 0; w < WEFT_N_WRONG && status == WEFT_OK; w++) {
-        weft_subject_asks("%s as path", weft_wrong_name((weft_wrong)w));
+        weft_plugin_under_test_asks("%s as path", weft_wrong_name((weft_wrong)w));
         status = weft_wrong_make(made, (weft_wrong)w, right, err);
         if (status == WEFT_OK) status = read_wrong(wrong, (weft_wrong)w, made, err);
     }
@@ -59,17 +60,17 @@ static weft_status each_wrong(weft_subject *wrong, const char **path, weft_error
     return status;
 }
 
-weft_status weft_data_refuses_wrong_files(weft_subject *subject, weft_error *err) {
-    const size_t size = subject->loaded->plugin->config_size;
-    weft_subject wrong = *subject;
+weft_status weft_data_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err) {
+    const size_t size = tested->loaded->plugin->config_size;
+    weft_plugin_under_test wrong = *tested;
     const char **path = NULL;
     weft_status status = WEFT_OK;
     wrong.config = malloc(size + 8);
     if (wrong.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
-    memcpy(wrong.config, subject->config, size);
-    path = weft_data_path_in(subject, wrong.config);
+    memcpy(wrong.config, tested->config, size);
+    path = weft_data_path_in(tested, wrong.config);
     if (path == NULL || *path == NULL || (*path)[0] != '/')
-        status = WEFT_MOOT(subject, err, "it has no key path that names a file, and need not");
+        status = WEFT_MOOT(tested, err, "it has no key path that names a file, and need not");
     else status = each_wrong(&wrong, path, err);
     free(wrong.config);
     return status;

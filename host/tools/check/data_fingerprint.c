@@ -24,10 +24,10 @@ static weft_status find_other_rows(bool *differ, weft_data_desk *d, weft_error *
     weft_status status = WEFT_OK;
     *differ = !same_counts(&d->self, &d->other);
     for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK && !*differ; i++) {
-        const weft_leaf_request request = weft_data_draw_request(&d->self, i);
+        const weft_micro_batch_request request = weft_data_draw_request(&d->self, i);
         status = weft_data_take(&d->one, &d->self, &request, err);
         if (status == WEFT_OK) status = weft_data_take(&d->two, &d->other, &request, err);
-        *differ = status == WEFT_OK && !weft_data_same_leaf(&d->one, &d->two);
+        *differ = status == WEFT_OK && !weft_data_same_micro_batch(&d->one, &d->two);
     }
     return status;
 }
@@ -54,10 +54,11 @@ static bool change_letter(char *text, size_t bytes, size_t from, size_t *at) {
 }
 
 /* A text that the data do not take says nothing. */
-static weft_status tells_text(weft_data_desk *d, const weft_subject *changed, const char *what, weft_error *err) {
+static weft_status tells_text(weft_data_desk *d, const weft_plugin_under_test *changed, const char *what,
+                              weft_error *err) {
     weft_error refused = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    weft_subject_asks("%s", what);
+    weft_plugin_under_test_asks("%s", what);
     weft_data_close(&d->other);
     status = weft_data_open(&d->other, changed, WEFT_POISON_ONE, &refused);
     if (status == WEFT_OK) return is_told_apart(d, what, err);
@@ -65,7 +66,7 @@ static weft_status tells_text(weft_data_desk *d, const weft_subject *changed, co
     return weft_error_set(err, status, "with %s: %s", what, refused.text);
 }
 
-static weft_status tells_letters(weft_data_desk *d, const weft_subject *changed, const char *made, char *text,
+static weft_status tells_letters(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made, char *text,
                                  size_t bytes, weft_error *err) {
     weft_status status = WEFT_OK;
     char what[64];
@@ -87,8 +88,8 @@ static size_t line_before(const char *text, size_t end) {
 }
 
 /* The last two lines change places, so that their sum stays: no letter of them is another one. */
-static weft_status tells_order(weft_data_desk *d, const weft_subject *changed, const char *made, const char *text,
-                               size_t bytes, weft_error *err) {
+static weft_status tells_order(weft_data_desk *d, const weft_plugin_under_test *changed, const char *made,
+                               const char *text, size_t bytes, weft_error *err) {
     const size_t end = bytes > 0 && text[bytes - 1] == '\n' ? bytes - 1 : bytes;
     const size_t last = line_before(text, end);
     const size_t first = last > 0 ? line_before(text, last - 1) : 0;
@@ -108,7 +109,8 @@ static weft_status tells_order(weft_data_desk *d, const weft_subject *changed, c
 
 /* Letters at the begin, in the middle and at the end of the file that `path` names, each by itself, and two of its
  * lines, in a copy. */
-static weft_status tells_texts(weft_data_desk *d, const weft_subject *changed, const char **path, weft_error *err) {
+static weft_status tells_texts(weft_data_desk *d, const weft_plugin_under_test *changed, const char **path,
+                               weft_error *err) {
     const char *right = *path, *slash = strrchr(right, '/');
     char made[WEFT_PATH_BYTES], *text = NULL;
     size_t bytes = 0;
@@ -127,24 +129,24 @@ static weft_status tells_texts(weft_data_desk *d, const weft_subject *changed, c
     return status;
 }
 
-static weft_status tells_seed(weft_data_desk *d, const weft_subject *subject, weft_error *err) {
+static weft_status tells_seed(weft_data_desk *d, const weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_data_close(&d->other);
-    status = weft_data_open_for(&d->other, subject, WEFT_POISON_ONE, weft_bytes_job_of_another_seed(), err);
+    status = weft_data_open_for(&d->other, tested, WEFT_POISON_ONE, weft_bytes_job_of_another_seed(), err);
     if (status == WEFT_E_UNSUPPORTED) status = WEFT_E_PLUGIN; /* a seed is nobody's mistake */
     return status == WEFT_OK ? is_told_apart(d, "another seed", err) : weft_error_prefix(err, "with another seed: ");
 }
 
-weft_status weft_data_tells_rows_apart(weft_data_desk *d, weft_subject *subject, weft_error *err) {
-    const size_t size = subject->loaded->plugin->config_size;
-    weft_subject changed = *subject;
+weft_status weft_data_tells_rows_apart(weft_data_desk *d, weft_plugin_under_test *tested, weft_error *err) {
+    const size_t size = tested->loaded->plugin->config_size;
+    weft_plugin_under_test changed = *tested;
     const char **path = NULL;
-    weft_status status = tells_seed(d, subject, err);
+    weft_status status = tells_seed(d, tested, err);
     if (status != WEFT_OK) return status;
     changed.config = malloc(size + 8);
     if (changed.config == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the keys");
-    memcpy(changed.config, subject->config, size);
-    path = weft_data_path_in(subject, changed.config);
+    memcpy(changed.config, tested->config, size);
+    path = weft_data_path_in(tested, changed.config);
     if (path != NULL && *path != NULL && (*path)[0] == '/') status = tells_texts(d, &changed, path, err);
     weft_data_close(&d->other); /* before the keys that it may read */
     free(changed.config);

@@ -6,12 +6,12 @@ enum { MOST_COUNTED = 200000, MOST_COMPARED = 20000 }; /* rows of a split */
 
 static const char *const split_names[] = {"training", "validation", "all"};
 
-/* Of what is learned from a row, alone in a leaf: FNV-1a. */
-static uint64_t row_hash(const weft_leaf *leaf) {
+/* Of what is learned from a row, alone in a micro-batch: FNV-1a. */
+static uint64_t row_hash(const weft_micro_batch *micro_batch) {
     uint64_t hash = 0xcbf29ce484222325u;
-    for (int32_t t = 0; t < leaf->length; t++) {
-        const uint32_t words[] = {(uint32_t)leaf->ids[t], (uint32_t)leaf->targets[t], (uint32_t)leaf->starts[t],
-                                  leaf->weights[t] > 0.0f};
+    for (int32_t t = 0; t < micro_batch->length; t++) {
+        const uint32_t words[] = {(uint32_t)micro_batch->ids[t], (uint32_t)micro_batch->targets[t],
+                                  (uint32_t)micro_batch->starts[t], micro_batch->weights[t] > 0.0f};
         for (int i = 0; i < 4; i++) hash = (hash ^ words[i]) * 0x100000001b3u;
     }
     return hash ^ hash >> 29;
@@ -26,8 +26,8 @@ static weft_status count(weft_data_desk *d, tally *out, int32_t split, uint64_t 
     weft_status status = WEFT_OK;
     *out = (tally){0, 0};
     for (uint64_t row = 0; status == WEFT_OK && row < n; row++) {
-        const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, 1, first + row};
-        weft_subject_asks("row %llu of split %s", (unsigned long long)request.first_row, split_names[split]);
+        const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, 1, first + row};
+        weft_plugin_under_test_asks("row %llu of split %s", (unsigned long long)request.first_row, split_names[split]);
         status = weft_data_take(&d->one, &d->self, &request, err);
         if (status != WEFT_OK)
             return weft_error_prefix(err, "row %llu of split %s: ", (unsigned long long)request.first_row,
@@ -71,9 +71,9 @@ static weft_status split_counts(weft_data_desk *d, int32_t split, weft_error *er
     return status == WEFT_OK && split == WEFT_SPLIT_TRAIN ? epochs_alike(d, &counted, err) : status;
 }
 
-weft_status weft_data_counts_hold(weft_subject *subject, weft_error *err) {
+weft_status weft_data_counts_hold(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
-    weft_status status = weft_data_desk_open(&d, subject, err);
+    weft_status status = weft_data_desk_open(&d, tested, err);
     for (int32_t split = 0; split < 3 && status == WEFT_OK; split++) status = split_counts(&d, split, err);
     weft_data_desk_close(&d);
     return status;
@@ -85,10 +85,10 @@ static weft_status pads_behind(weft_data_desk *d, int32_t split, weft_error *err
     const uint64_t firsts[] = {n, n + 1000, (uint64_t)1 << 31, ((uint64_t)1 << 32) - 1, (uint64_t)1 << 62};
     weft_status status = WEFT_OK;
     for (int i = 0; i < 5 && status == WEFT_OK; i++) {
-        const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, 3, firsts[i]};
+        const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, 3, firsts[i]};
         if (firsts[i] < n) continue;
-        weft_subject_asks("rows %llu and 2 further ones of split %s", (unsigned long long)firsts[i],
-                          split_names[split]);
+        weft_plugin_under_test_asks("rows %llu and 2 further ones of split %s", (unsigned long long)firsts[i],
+                                    split_names[split]);
         status = weft_data_take(&d->one, &d->self, &request, err);
         if (status == WEFT_OK && d->one.n_targets != 0)
             status = WEFT_BROKEN(err, "behind the %llu rows of split %s there are %lld targets, from row %llu on",
@@ -98,9 +98,9 @@ static weft_status pads_behind(weft_data_desk *d, int32_t split, weft_error *err
     return status;
 }
 
-weft_status weft_data_ends_in_padding(weft_subject *subject, weft_error *err) {
+weft_status weft_data_ends_in_padding(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
-    weft_status status = weft_data_desk_open(&d, subject, err);
+    weft_status status = weft_data_desk_open(&d, tested, err);
     for (int32_t split = WEFT_SPLIT_VALIDATION; split <= WEFT_SPLIT_ALL && status == WEFT_OK; split++)
         status = pads_behind(&d, split, err);
     weft_data_desk_close(&d);
@@ -115,23 +115,24 @@ typedef struct sight {
     uint64_t targets, seen, changes;
 } sight;
 
-static void look(sight *out, const weft_leaf *leaf) {
-    const int32_t n = leaf->rows * leaf->length;
+static void look(sight *out, const weft_micro_batch *micro_batch) {
+    const int32_t n = micro_batch->rows * micro_batch->length;
     for (int32_t i = 0; i < n; i++) {
-        const bool goes_on = i + 1 < n && (i + 1) % leaf->length != 0 && leaf->starts[i + 1] == leaf->starts[i];
-        if (!(leaf->weights[i] != 0.0f)) continue;
+        const bool goes_on = i + 1 < n && (i + 1) % micro_batch->length != 0 &&
+                             micro_batch->starts[i + 1] == micro_batch->starts[i];
+        if (!(micro_batch->weights[i] != 0.0f)) continue;
         out->targets++;
-        out->seen += leaf->targets[i] == leaf->ids[i];
-        out->changes += goes_on && leaf->ids[i + 1] != leaf->ids[i];
+        out->seen += micro_batch->targets[i] == micro_batch->ids[i];
+        out->changes += goes_on && micro_batch->ids[i + 1] != micro_batch->ids[i];
     }
 }
 
-weft_status weft_data_asks_for_unseen(weft_subject *subject, weft_error *err) {
+weft_status weft_data_asks_for_unseen(weft_plugin_under_test *tested, weft_error *err) {
     weft_data_desk d;
     sight all = {0, 0, 0};
-    weft_status status = weft_data_desk_open(&d, subject, err);
+    weft_status status = weft_data_desk_open(&d, tested, err);
     for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK; i++) {
-        const weft_leaf_request request = weft_data_draw_request(&d.self, i);
+        const weft_micro_batch_request request = weft_data_draw_request(&d.self, i);
         status = weft_data_take(&d.one, &d.self, &request, err);
         if (status == WEFT_OK) look(&all, &d.one);
     }

@@ -3,8 +3,8 @@
 
 #include "plugin/call.h"
 #include "plugin/enter.h"
-#include "run/judge_data.h"
-#include "run/judge_leaf.h"
+#include "run/validate_data.h"
+#include "run/validate_micro_batch.h"
 
 #include <stdlib.h>
 #include <weft/random.h>
@@ -18,15 +18,15 @@ void weft_data_close(weft_data_instance *self) {
     self->made = NULL;
 }
 
-weft_status weft_data_open_for(weft_data_instance *self, const weft_subject *subject, uint8_t poison,
+weft_status weft_data_open_for(weft_data_instance *self, const weft_plugin_under_test *tested, uint8_t poison,
                                const weft_data_job *job, weft_error *err) {
     weft_split_info *infos[3];
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
-    self->table = weft_subject_table(subject, data);
-    weft_plugin_call_begin(&call, subject->loaded, "create");
-    status = self->table->create(&self->made, weft_subject_host(poison), subject->config, job, err);
+    self->table = weft_plugin_under_test_table(tested, data);
+    weft_plugin_call_begin(&call, tested->loaded, "create");
+    status = self->table->create(&self->made, weft_plugin_under_test_host(poison), tested->config, job, err);
     status = weft_plugin_call_made(&call, status, self->made, err);
     self->refused = status != WEFT_OK;
     if (status == WEFT_E_USER || status == WEFT_E_DATA) return WEFT_E_UNSUPPORTED; /* another file is what it needs */
@@ -38,68 +38,70 @@ weft_status weft_data_open_for(weft_data_instance *self, const weft_subject *sub
         self->splits[s].struct_size = (uint32_t)sizeof self->splits[s];
         WEFT_PLUGIN_TELL(self->table, split_info, self->made, s, &self->splits[s]);
     }
-    return weft_data_judge(&self->info, infos, WEFT_BYTES_CONTEXT, true, err);
+    return weft_data_validate(&self->info, infos, WEFT_BYTES_CONTEXT, true, err);
 }
 
-weft_status weft_data_open(weft_data_instance *self, const weft_subject *subject, uint8_t poison, weft_error *err) {
-    return weft_data_open_for(self, subject, poison, weft_bytes_job(), err);
+weft_status weft_data_open(weft_data_instance *self, const weft_plugin_under_test *tested, uint8_t poison,
+                           weft_error *err) {
+    return weft_data_open_for(self, tested, poison, weft_bytes_job(), err);
 }
 
 int32_t weft_data_longest(const weft_data_instance *self) {
     return self->info.lengths[self->info.n_lengths - 1];
 }
 
-/* ---- leaves ---- */
+/* ---- micro-batches ---- */
 
-void weft_data_leaf_free(weft_leaf *leaf) {
-    free(leaf->ids);
-    free(leaf->targets);
-    free(leaf->weights);
-    free(leaf->starts);
-    free(leaf->positions);
-    memset(leaf, 0, sizeof *leaf);
+void weft_data_micro_batch_free(weft_micro_batch *micro_batch) {
+    free(micro_batch->ids);
+    free(micro_batch->targets);
+    free(micro_batch->weights);
+    free(micro_batch->starts);
+    free(micro_batch->positions);
+    memset(micro_batch, 0, sizeof *micro_batch);
 }
 
-weft_status weft_data_leaf_make(weft_leaf *leaf, const weft_data_instance *self, weft_error *err) {
+weft_status weft_data_micro_batch_make(weft_micro_batch *micro_batch, const weft_data_instance *self, weft_error *err) {
     const size_t n = (size_t)MOST_ROWS * (size_t)weft_data_longest(self);
-    memset(leaf, 0, sizeof *leaf);
-    leaf->struct_size = (uint32_t)sizeof *leaf;
-    leaf->ids = malloc(n * sizeof *leaf->ids);
-    leaf->targets = malloc(n * sizeof *leaf->targets);
-    leaf->weights = malloc(n * sizeof *leaf->weights);
-    leaf->starts = malloc(n * sizeof *leaf->starts);
-    leaf->positions = malloc(n * sizeof *leaf->positions);
-    if (leaf->ids != NULL && leaf->targets != NULL && leaf->weights != NULL && leaf->starts != NULL &&
-        leaf->positions != NULL)
+    memset(micro_batch, 0, sizeof *micro_batch);
+    micro_batch->struct_size = (uint32_t)sizeof *micro_batch;
+    micro_batch->ids = malloc(n * sizeof *micro_batch->ids);
+    micro_batch->targets = malloc(n * sizeof *micro_batch->targets);
+    micro_batch->weights = malloc(n * sizeof *micro_batch->weights);
+    micro_batch->starts = malloc(n * sizeof *micro_batch->starts);
+    micro_batch->positions = malloc(n * sizeof *micro_batch->positions);
+    if (micro_batch->ids != NULL && micro_batch->targets != NULL && micro_batch->weights != NULL &&
+        micro_batch->starts != NULL && micro_batch->positions != NULL)
         return WEFT_OK;
-    weft_data_leaf_free(leaf);
-    return weft_error_set(err, WEFT_E_MEMORY, "no memory for a leaf");
+    weft_data_micro_batch_free(micro_batch);
+    return weft_error_set(err, WEFT_E_MEMORY, "no memory for a micro-batch");
 }
 
-/* The leaf of a request, judged as in a run. */
-weft_status weft_data_take(weft_leaf *leaf, const weft_data_instance *self, const weft_leaf_request *request,
-                           weft_error *err) {
-    const weft_leaf_bounds bounds = {WEFT_BYTES_VOCABULARY, WEFT_BYTES_CONTEXT, self->info.lengths,
-                                     self->info.n_lengths};
+/* The micro-batch of a request, judged as in a run. */
+weft_status weft_data_take(weft_micro_batch *micro_batch, const weft_data_instance *self,
+                           const weft_micro_batch_request *request, weft_error *err) {
+    const weft_micro_batch_bounds bounds = {WEFT_BYTES_VOCABULARY, WEFT_BYTES_CONTEXT, self->info.lengths,
+                                            self->info.n_lengths};
     const size_t n = (size_t)MOST_ROWS * (size_t)weft_data_longest(self);
-    weft_leaf asked;
+    weft_micro_batch asked;
     weft_status status = WEFT_OK;
-    memset(leaf->ids, WEFT_LEAF_POISON, n * sizeof *leaf->ids);
-    memset(leaf->targets, WEFT_LEAF_POISON, n * sizeof *leaf->targets);
-    memset(leaf->weights, WEFT_LEAF_POISON, n * sizeof *leaf->weights);
-    memset(leaf->starts, WEFT_LEAF_POISON, n * sizeof *leaf->starts);
-    memset(leaf->positions, WEFT_LEAF_POISON, n * sizeof *leaf->positions);
-    leaf->rows = leaf->length = -1;
-    leaf->n_targets = -1;
-    WEFT_PLUGIN_CALL(status, self->table, shape, err, self->made, leaf, request);
-    if (status == WEFT_OK) status = weft_leaf_judge_shape(leaf, request, &bounds, err);
-    asked = *leaf;
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->table, leaf, err, self->made, leaf, request);
+    memset(micro_batch->ids, WEFT_MICRO_BATCH_POISON, n * sizeof *micro_batch->ids);
+    memset(micro_batch->targets, WEFT_MICRO_BATCH_POISON, n * sizeof *micro_batch->targets);
+    memset(micro_batch->weights, WEFT_MICRO_BATCH_POISON, n * sizeof *micro_batch->weights);
+    memset(micro_batch->starts, WEFT_MICRO_BATCH_POISON, n * sizeof *micro_batch->starts);
+    memset(micro_batch->positions, WEFT_MICRO_BATCH_POISON, n * sizeof *micro_batch->positions);
+    micro_batch->rows = micro_batch->length = -1;
+    micro_batch->n_targets = -1;
+    WEFT_PLUGIN_CALL(status, self->table, shape, err, self->made, micro_batch, request);
+    if (status == WEFT_OK) status = weft_micro_batch_validate_shape(micro_batch, request, &bounds, err);
+    asked = *micro_batch;
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, self->table, micro_batch, err, self->made, micro_batch, request);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "it fails without a sentence");
-    return status == WEFT_OK ? weft_leaf_judge(leaf, &asked, request, &bounds, err) : status;
+    return status == WEFT_OK ? weft_micro_batch_validate(micro_batch, &asked, request, &bounds, err) : status;
 }
 
-/* Rows of the stream that is read without end which no 32 bits hold, or only some of a leaf's; 0: so many epochs on. */
+/* Rows of the stream that is read without end which no 32 bits hold, or only some of a micro-batch's; 0: so many
+ * epochs on. */
 static uint64_t far_row(uint32_t number, uint64_t rows, uint32_t drawn) {
     static const uint64_t far[] = {0,
                                    ((uint64_t)1 << 31) - 2,
@@ -111,7 +113,7 @@ static uint64_t far_row(uint32_t number, uint64_t rows, uint32_t drawn) {
     return far[at] != 0 ? far[at] : rows * 1000003u + drawn % 1000u;
 }
 
-weft_leaf_request weft_data_draw_request(const weft_data_instance *self, uint32_t number) {
+weft_micro_batch_request weft_data_draw_request(const weft_data_instance *self, uint32_t number) {
     const weft_random4 r = weft_random(number, WEFT_RANDOM_SAMPLE, 3, 0);
     const int32_t split = number % 4 == 2 ? WEFT_SPLIT_VALIDATION : number % 4 == 3 ? WEFT_SPLIT_ALL : WEFT_SPLIT_TRAIN;
     const uint64_t rows = self->splits[split].rows;
@@ -119,12 +121,12 @@ weft_leaf_request weft_data_draw_request(const weft_data_instance *self, uint32_
     const uint64_t first = is_far ? far_row(number, rows, r.v[1])
                                   : r.v[1] % ((split == WEFT_SPLIT_TRAIN ? 3 : 1) * rows + 1);
     const int32_t n = is_far ? MOST_ROWS : 1 + (int32_t)(r.v[0] % MOST_ROWS);
-    const weft_leaf_request request = {(uint32_t)sizeof request, 0, split, n, first};
+    const weft_micro_batch_request request = {(uint32_t)sizeof request, 0, split, n, first};
     return request;
 }
 
-/* Row r of a leaf against row q of another; the shorter one is padded. */
-bool weft_data_same_row(const weft_leaf *a, int32_t r, const weft_leaf *b, int32_t q) {
+/* Row r of a micro-batch against row q of another; the shorter one is padded. */
+bool weft_data_same_row(const weft_micro_batch *a, int32_t r, const weft_micro_batch *b, int32_t q) {
     const int32_t n = a->length < b->length ? a->length : b->length;
     const int32_t i = r * a->length, k = q * b->length;
     for (int32_t t = 0; t < n; t++)
@@ -135,25 +137,25 @@ bool weft_data_same_row(const weft_leaf *a, int32_t r, const weft_leaf *b, int32
     return true;
 }
 
-bool weft_data_same_leaf(const weft_leaf *a, const weft_leaf *b) {
+bool weft_data_same_micro_batch(const weft_micro_batch *a, const weft_micro_batch *b) {
     if (a->rows != b->rows || a->length != b->length || a->n_targets != b->n_targets) return false;
     for (int32_t r = 0; r < a->rows; r++)
         if (!weft_data_same_row(a, r, b, r)) return false;
     return true;
 }
 
-weft_status weft_data_desk_open(weft_data_desk *d, const weft_subject *subject, weft_error *err) {
+weft_status weft_data_desk_open(weft_data_desk *d, const weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = WEFT_OK;
     memset(d, 0, sizeof *d);
-    status = weft_data_open(&d->self, subject, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = weft_data_open(&d->other, subject, WEFT_POISON_TWO, err);
-    if (status == WEFT_OK) status = weft_data_leaf_make(&d->one, &d->self, err);
-    return status == WEFT_OK ? weft_data_leaf_make(&d->two, &d->self, err) : status;
+    status = weft_data_open(&d->self, tested, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = weft_data_open(&d->other, tested, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = weft_data_micro_batch_make(&d->one, &d->self, err);
+    return status == WEFT_OK ? weft_data_micro_batch_make(&d->two, &d->self, err) : status;
 }
 
 void weft_data_desk_close(weft_data_desk *d) {
-    weft_data_leaf_free(&d->one);
-    weft_data_leaf_free(&d->two);
+    weft_data_micro_batch_free(&d->one);
+    weft_data_micro_batch_free(&d->two);
     weft_data_close(&d->self);
     weft_data_close(&d->other);
 }
@@ -161,9 +163,9 @@ void weft_data_desk_close(weft_data_desk *d) {
 weft_status weft_data_each_request_of(weft_data_desk *d, weft_on_request holds, weft_error *err) {
     weft_status status = WEFT_OK;
     for (uint32_t i = 0; i < WEFT_DATA_REQUESTS && status == WEFT_OK; i++) {
-        const weft_leaf_request request = weft_data_draw_request(&d->self, i);
-        weft_subject_asks("rows %llu and %d further ones of split %d", (unsigned long long)request.first_row,
-                          (int)request.rows - 1, (int)request.split);
+        const weft_micro_batch_request request = weft_data_draw_request(&d->self, i);
+        weft_plugin_under_test_asks("rows %llu and %d further ones of split %d", (unsigned long long)request.first_row,
+                                    (int)request.rows - 1, (int)request.split);
         status = holds(d, &request, err);
         if (status != WEFT_OK)
             (void)weft_error_prefix(err, "rows %llu and %d further ones: ", (unsigned long long)request.first_row,
@@ -172,9 +174,9 @@ weft_status weft_data_each_request_of(weft_data_desk *d, weft_on_request holds, 
     return status;
 }
 
-weft_status weft_data_each_request(const weft_subject *subject, weft_on_request holds, weft_error *err) {
+weft_status weft_data_each_request(const weft_plugin_under_test *tested, weft_on_request holds, weft_error *err) {
     weft_data_desk d;
-    weft_status status = weft_data_desk_open(&d, subject, err);
+    weft_status status = weft_data_desk_open(&d, tested, err);
     if (status == WEFT_OK) status = weft_data_each_request_of(&d, holds, err);
     weft_data_desk_close(&d);
     return status;

@@ -30,11 +30,11 @@ void weft_bench_release(weft_bench *self);
  * _some: few of them, and in the device's first stream alone. */
 weft_status weft_bench_moves_some(weft_bench *self, weft_error *err);
 weft_status weft_bench_moves(weft_bench *self, weft_error *err);
-/* What it moves between two streams that wait for each other by marks alone. */
+/* What it moves between two streams that wait for each other by events alone. */
 weft_status weft_bench_orders(weft_bench *self, weft_error *err);
 /* What it makes of all numbers of a type in another one, beside what the host makes of them. */
 weft_status weft_bench_converts(weft_bench *self, weft_error *err);
-/* What its optional tables are there for (weft/transfer.h, capture.h, dry_run.h, team.h, native.h, roof.h); *n: how
+/* What its optional tables are there for (weft/transfer.h, capture.h, dry_run.h, team.h, native.h, roofline.h); *n: how
  * many it has. */
 weft_status weft_bench_tables(weft_bench *self, int *n, weft_error *err);
 

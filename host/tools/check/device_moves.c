@@ -1,7 +1,7 @@
 /* host/tools/check/device_moves.c: what a device moves, and in which order. */
 #include "tools/check/device_bench.h"
 
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 #include "tools/check/rule.h"
 
@@ -117,20 +117,20 @@ weft_status weft_bench_moves(weft_bench *b, weft_error *err) {
     return status == WEFT_OK ? move_many(b, err) : status;
 }
 
-/* Sixteen times to and fro between two streams, each waiting for the other by marks alone. */
+/* Sixteen times to and fro between two streams, each waiting for the other by events alone. */
 static weft_status pass_on(weft_bench *b, weft_stream *const streams[2], const weft_ref at[2], weft_error *err) {
-    weft_mark *mark = NULL;
+    weft_event *event = NULL;
     weft_status status = WEFT_OK;
     for (int i = 0; i < 16 && status == WEFT_OK; i++) {
         uint8_t bytes[MOVED];
         fill_pattern(bytes, (uint32_t)i);
         WEFT_PLUGIN_CALL(status, b->kernels, write, err, b->device, streams[0], at[0], bytes, MOVED);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, streams[0], &mark);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[1], mark);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, streams[0], &event);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[1], event);
         if (status == WEFT_OK)
             WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, streams[1], at[1], at[0], MOVED);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, streams[1], &mark);
-        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[0], mark);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, streams[1], &event);
+        if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, streams[0], event);
     }
     return status;
 }

@@ -1,52 +1,53 @@
 /* host/tools/check/device_rules.c: what a device has to keep to: what it moves, in which order, and what it computes
  * beside this project's own CPU device. */
 #include "model/convert.h"
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 #include "tools/check/device_bench.h"
-#include "tools/check/later.h"
-#include "tools/check/later_struct.h"
+#include "tools/check/newer_abi.h"
+#include "tools/check/newer_abi_struct.h"
 #include "tools/check/rule.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <weft/choices.h>
 #include <weft/dry_run.h>
-#include <weft/roof.h>
+#include <weft/roofline.h>
 
-static weft_status open_bench(weft_bench *out, const weft_subject *subject, uint8_t poison, weft_error *err) {
-    return weft_bench_open(out, weft_subject_table(subject, device), weft_subject_host(poison), subject->config, err);
+static weft_status open_bench(weft_bench *out, const weft_plugin_under_test *tested, uint8_t poison, weft_error *err) {
+    return weft_bench_open(out, weft_plugin_under_test_table(tested, device), weft_plugin_under_test_host(poison),
+                           tested->config, err);
 }
 
 /* A trial of the device alone. */
-static weft_status try_alone(const weft_subject *subject, weft_status (*trial)(weft_bench *b, weft_error *err),
+static weft_status try_alone(const weft_plugin_under_test *tested, weft_status (*trial)(weft_bench *b, weft_error *err),
                              weft_error *err) {
     weft_bench b;
-    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = trial(&b, err);
     weft_bench_close(&b);
     return status;
 }
 
-static weft_status moves_bytes(weft_subject *subject, weft_error *err) {
-    return try_alone(subject, weft_bench_moves, err);
+static weft_status moves_bytes(weft_plugin_under_test *tested, weft_error *err) {
+    return try_alone(tested, weft_bench_moves, err);
 }
 
-static weft_status keeps_order(weft_subject *subject, weft_error *err) {
-    return try_alone(subject, weft_bench_orders, err);
+static weft_status keeps_order(weft_plugin_under_test *tested, weft_error *err) {
+    return try_alone(tested, weft_bench_orders, err);
 }
 
-static weft_status converts(weft_subject *subject, weft_error *err) {
-    return try_alone(subject, weft_bench_converts, err);
+static weft_status converts(weft_plugin_under_test *tested, weft_error *err) {
+    return try_alone(tested, weft_bench_converts, err);
 }
 
-static weft_status serves_by_tables(weft_subject *subject, weft_error *err) {
+static weft_status serves_by_tables(weft_plugin_under_test *tested, weft_error *err) {
     weft_bench b;
     int n = 0;
-    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = weft_bench_tables(&b, &n, err);
     weft_bench_close(&b);
-    if (status == WEFT_OK && n == 0) return WEFT_MOOT(subject, err, "it has no optional table, and need not");
+    if (status == WEFT_OK && n == 0) return WEFT_MOOT(tested, err, "it has no optional table, and need not");
     return status;
 }
 
@@ -90,7 +91,7 @@ static weft_status put_operands(weft_bench *b, weft_device_call *call, weft_ref 
 static weft_status invoke(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
                           weft_error *err) {
     const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
-    weft_subject_asks("%s in %s", call->name, weft_dtype_name(call->dtype));
+    weft_plugin_under_test_asks("%s in %s", call->name, weft_dtype_name(call->dtype));
     return weft_plugin_leave(before, kernel->invoke(run, &call->args.kernel, err), err);
 }
 
@@ -252,8 +253,8 @@ static weft_status same_bits(const weft_device_call *call, const outcome *one, c
 }
 
 /* The same call twice on one device, with other bytes in its memory or called in another way the second time. */
-static weft_status judge_twice(weft_bench *b, weft_device_call *call, uint8_t poison, invoke_fn *second,
-                               const char *when, weft_error *err) {
+static weft_status check_accumulate(weft_bench *b, weft_device_call *call, uint8_t poison, invoke_fn *second,
+                                    const char *when, weft_error *err) {
     outcome one = {{0}}, two = {{0}};
     weft_status status = perform(b, call, &one, 0xff, invoke, err);
     if (status == WEFT_OK) status = perform(b, call, &two, poison, second, err);
@@ -265,30 +266,30 @@ static weft_status judge_twice(weft_bench *b, weft_device_call *call, uint8_t po
 
 static weft_status judge_bits(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
-    return judge_twice(b, call, 0x11, invoke, "when its memory held something else before", err);
+    return check_accumulate(b, call, 0x11, invoke, "when its memory held something else before", err);
 }
 
-static weft_status judge_device(weft_subject *subject, judge_fn *judge, weft_error *err) {
+static weft_status judge_device(weft_plugin_under_test *tested, judge_fn *judge, weft_error *err) {
     weft_bench b, own;
-    weft_subject cpu;
-    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    weft_plugin_under_test cpu;
+    weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
     memset(&own, 0, sizeof own);
     memset(&cpu, 0, sizeof cpu);
-    if (status == WEFT_OK) status = weft_subject_open_own(&cpu, "device", "cpu", err);
+    if (status == WEFT_OK) status = weft_plugin_under_test_open_own(&cpu, "device", "cpu", err);
     if (status == WEFT_OK) status = open_bench(&own, &cpu, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = judge_all(&b, &own, judge, err);
     weft_bench_close(&own);
     weft_bench_close(&b);
-    weft_subject_close(&cpu);
+    weft_plugin_under_test_close(&cpu);
     return status;
 }
 
-static weft_status computes(weft_subject *subject, weft_error *err) {
-    return judge_device(subject, judge_numbers, err);
+static weft_status computes(weft_plugin_under_test *tested, weft_error *err) {
+    return judge_device(tested, judge_numbers, err);
 }
 
-static weft_status repeats(weft_subject *subject, weft_error *err) {
-    return judge_device(subject, judge_bits, err);
+static weft_status repeats(weft_plugin_under_test *tested, weft_error *err) {
+    return judge_device(tested, judge_bits, err);
 }
 
 /* ---- in a later host ---- */
@@ -300,7 +301,7 @@ static weft_status invoke_longer(const weft_kernel_run *run, const weft_device_c
     void *longer = NULL;
     weft_status status;
     memcpy(&size, &call->args, sizeof size);
-    longer = weft_later_copy(&call->args, 1, size, filler);
+    longer = weft_newer_abi_copy(&call->args, 1, size, filler);
     if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
     status = kernel->invoke(run, longer, err);
     free(longer);
@@ -323,7 +324,7 @@ static weft_status asks_something_more(const weft_kernel_run *run, const weft_de
                                        const weft_kernel *kernel, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT;
     const weft_doing before = weft_plugin_enter(run->kernels, kernel->name);
-    const weft_status status = invoke_longer(run, call, kernel, WEFT_LATER_PATTERN, &said);
+    const weft_status status = invoke_longer(run, call, kernel, WEFT_NEWER_ABI_PATTERN, &said);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
     if (status == WEFT_OK)
         return WEFT_BROKEN(err,
@@ -359,7 +360,7 @@ static weft_status asks_less(const weft_kernel_run *run, const weft_device_call 
 static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *call, const weft_kernel *kernel,
                                 weft_error *err) {
     weft_status status = WEFT_OK;
-    weft_subject_asks("%s in %s with longer arguments", call->name, weft_dtype_name(call->dtype));
+    weft_plugin_under_test_asks("%s in %s with longer arguments", call->name, weft_dtype_name(call->dtype));
     status = asks_something_more(run, call, kernel, err);
     if (status == WEFT_OK) status = asks_less(run, call, kernel, err);
     return status == WEFT_OK ? asks_nothing_more(run, call, kernel, err) : status;
@@ -367,51 +368,55 @@ static weft_status invoke_later(const weft_kernel_run *run, weft_device_call *ca
 
 static weft_status judge_longer(weft_bench *b, weft_bench *own, weft_device_call *call, weft_error *err) {
     (void)own;
-    return judge_twice(b, call, 0xff, invoke_later, "in a later host, whose structs are longer", err);
+    return check_accumulate(b, call, 0xff, invoke_later, "in a later host, whose structs are longer", err);
 }
 
 static weft_status judge_info(const weft_bench *b, weft_error *err) {
     const weft_device_info empty = {.struct_size = (uint32_t)sizeof empty};
     weft_device_info plain = empty, answered = empty;
-    weft_device_info *longer = weft_later_copy(&empty, 1, sizeof empty, WEFT_LATER_PATTERN);
+    weft_device_info *longer = weft_newer_abi_copy(&empty, 1, sizeof empty, WEFT_NEWER_ABI_PATTERN);
     if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for facts");
     WEFT_PLUGIN_TELL(b->kernels, info, b->device, &plain);
     WEFT_PLUGIN_TELL(b->kernels, info, b->device, longer);
-    weft_later_read(&answered, 1, sizeof answered, longer, "weft_device_info");
-    return weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "facts in info", err);
+    weft_newer_abi_read(&answered, 1, sizeof answered, longer, "weft_device_info");
+    return weft_newer_abi_check(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "facts in info", err);
 }
 
 /* ---- a device's optional tables in a later host ---- */
 
-static weft_status ask_roof(const weft_bench *b, const weft_device_roof *roof, uint32_t bytes, uint8_t filler,
-                            weft_error *err) {
-    const weft_roof_product asked = {.struct_size = (uint32_t)sizeof asked, .m = 8, .n = 8, .k = 8, .dtype = WEFT_F32};
-    weft_roof_product *longer = weft_later_copy(&asked, 1, sizeof asked, filler);
+static weft_status ask_roofline(const weft_bench *b, const weft_device_roofline *roofline, uint32_t bytes,
+                                uint8_t filler, weft_error *err) {
+    const weft_roofline_product asked = {
+        .struct_size = (uint32_t)sizeof asked, .m = 8, .n = 8, .k = 8, .dtype = WEFT_F32};
+    weft_roofline_product *longer = weft_newer_abi_copy(&asked, 1, sizeof asked, filler);
     double seconds = 0;
     weft_status status = WEFT_OK;
     if (longer == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a call");
     if (bytes != 0) longer->struct_size = bytes;
-    status = roof->product(b->device, &seconds, longer, err);
+    status = roofline->product(b->device, &seconds, longer, err);
     free(longer);
     return status;
 }
 
 static weft_status must_refuse(weft_status status, const weft_error *said, const char *what, weft_error *err) {
-    if (status == WEFT_OK) return WEFT_BROKEN(err, "%s takes a weft_roof_product that %s", WEFT_DEVICE_ROOF, what);
+    if (status == WEFT_OK)
+        return WEFT_BROKEN(err, "%s takes a weft_roofline_product that %s", WEFT_DEVICE_ROOFLINE, what);
     if (said->text[0] != '\0') return WEFT_OK;
-    return WEFT_BROKEN(err, "%s refuses a weft_roof_product that %s without a sentence", WEFT_DEVICE_ROOF, what);
+    return WEFT_BROKEN(err, "%s refuses a weft_roofline_product that %s without a sentence", WEFT_DEVICE_ROOFLINE,
+                       what);
 }
 
-static weft_status judge_roof(const weft_bench *b, weft_error *err) {
-    const weft_device_roof *roof = weft_device_find(b->kernels, b->device, WEFT_DEVICE_ROOF);
+static weft_status judge_roofline(const weft_bench *b, weft_error *err) {
+    const weft_device_roofline *roofline = weft_device_find(b->kernels, b->device, WEFT_DEVICE_ROOFLINE);
     weft_error said = WEFT_ERROR_INIT, short_said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
-    if (roof == NULL) return WEFT_OK;
-    status = must_refuse(ask_roof(b, roof, 0, WEFT_LATER_PATTERN, &said), &said, "asks for more than it knows", err);
+    if (roofline == NULL) return WEFT_OK;
+    status = must_refuse(ask_roofline(b, roofline, 0, WEFT_NEWER_ABI_PATTERN, &said), &said,
+                         "asks for more than it knows", err);
     if (status == WEFT_OK)
-        status = must_refuse(ask_roof(b, roof, WEFT_SHORTER_BYTES, 0, &short_said), &short_said,
+        status = must_refuse(ask_roofline(b, roofline, WEFT_SHORTER_BYTES, 0, &short_said), &short_said,
                              "is shorter than SDK 1.0 has it", err);
-    return status == WEFT_OK ? ask_roof(b, roof, 0, 0, err) : status;
+    return status == WEFT_OK ? ask_roofline(b, roofline, 0, 0, err) : status;
 }
 
 /* Of all calls before it. */
@@ -422,11 +427,11 @@ static weft_status judge_choices(const weft_bench *b, weft_error *err) {
     for (int64_t i = 0; i < n && status == WEFT_OK; i++) {
         const weft_device_choice empty = {.struct_size = (uint32_t)sizeof empty};
         weft_device_choice plain = empty, answered = empty;
-        weft_device_choice *longer = weft_later_structs(&empty, 1, sizeof empty);
+        weft_device_choice *longer = weft_newer_abi_structs(&empty, 1, sizeof empty);
         choices->get(b->device, i, &plain);
         choices->get(b->device, i, longer);
-        weft_later_read(&answered, 1, sizeof answered, longer, "weft_device_choice");
-        status = weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "choices", err);
+        weft_newer_abi_read(&answered, 1, sizeof answered, longer, "weft_device_choice");
+        status = weft_newer_abi_check(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "choices", err);
     }
     return status;
 }
@@ -439,23 +444,23 @@ static weft_status judge_counts(const weft_bench *b, weft_error *err) {
     if (status != WEFT_OK || table == NULL) return status;
     status = table->begin(b->device, err);
     if (status != WEFT_OK) return status;
-    longer = weft_later_structs(&empty, 1, sizeof empty);
+    longer = weft_newer_abi_structs(&empty, 1, sizeof empty);
     table->counts(b->device, &plain);
     table->counts(b->device, longer);
     table->end(b->device);
-    weft_later_read(&answered, 1, sizeof answered, longer, "weft_dry_counts");
-    return weft_later_judge(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "counts", err);
+    weft_newer_abi_read(&answered, 1, sizeof answered, longer, "weft_dry_counts");
+    return weft_newer_abi_check(WEFT_OK, memcmp(&plain, &answered, sizeof plain) == 0, "counts", err);
 }
 
 static weft_status judge_tables(const weft_bench *b, weft_error *err) {
-    weft_status status = judge_roof(b, err);
+    weft_status status = judge_roofline(b, err);
     if (status == WEFT_OK) status = judge_choices(b, err);
     return status == WEFT_OK ? judge_counts(b, err) : status;
 }
 
-static weft_status works_later(weft_subject *subject, weft_error *err) {
+static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) {
     weft_bench b;
-    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = judge_info(&b, err);
     if (status == WEFT_OK) status = judge_all(&b, &b, judge_longer, err);
     if (status == WEFT_OK) status = judge_tables(&b, err);
@@ -470,9 +475,9 @@ static bool shares_machine(const weft_bench *b) {
     return (info.flags & WEFT_DEVICE_SHARES_MACHINE) != 0;
 }
 
-static weft_status come_and_go(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     weft_bench b;
-    weft_status status = open_bench(&b, subject, WEFT_POISON_ONE, err);
+    weft_status status = open_bench(&b, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = weft_bench_moves_some(&b, err);
     if (status == WEFT_OK && shares_machine(&b)) status = weft_bench_orders(&b, err);
     weft_bench_close(&b);
@@ -482,10 +487,10 @@ static weft_status come_and_go(weft_subject *subject, weft_error *err) {
 static weft_bench open_device; /* of the rule, while its kernels are called */
 
 /* By the smallest call of each. */
-static weft_status call_kernels(weft_subject *subject, weft_error *err) {
+static weft_status call_kernels(weft_plugin_under_test *tested, weft_error *err) {
     weft_status status = WEFT_OK;
     weft_device_call call;
-    (void)subject;
+    (void)tested;
     for (int32_t i = 0; status == WEFT_OK && weft_device_call_draw(&call, i, WEFT_F32); i += WEFT_CALL_SHAPES) {
         outcome none = {{0}};
         status = perform(&open_device, &call, &none, 0xff, invoke, err);
@@ -496,18 +501,18 @@ static weft_status call_kernels(weft_subject *subject, weft_error *err) {
 }
 
 /* A device that comes and goes, and one whose kernels are called again and again. */
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
-    weft_status status = weft_subject_gives_back(subject, come_and_go, err);
-    if (status == WEFT_OK) status = open_bench(&open_device, subject, WEFT_POISON_ONE, err);
+static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
+    weft_status status = weft_plugin_under_test_gives_back(tested, come_and_go, err);
+    if (status == WEFT_OK) status = open_bench(&open_device, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && shares_machine(&open_device) && says_it_takes(&open_device, WEFT_F32))
-        status = weft_subject_gives_back(subject, call_kernels, err);
+        status = weft_plugin_under_test_gives_back(tested, call_kernels, err);
     weft_bench_close(&open_device);
     return status;
 }
 
 const weft_rule weft_rules_device[] = {
     {"R100", "device", "moves the bytes that it is told to, and no others", moves_bytes, false},
-    {"R101", "device", "keeps the order of streams that marks give", keeps_order, false},
+    {"R101", "device", "keeps the order of streams that events give", keeps_order, false},
     {"R102", "device", "computes what this project's CPU device does, over odd shapes", computes, false},
     {"R103", "device", "gives the same bits whatever its memory held before", repeats, false},
     {"R104", "device", "gives its memory back", gives_back, false},

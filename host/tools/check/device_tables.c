@@ -1,7 +1,7 @@
 /* host/tools/check/device_tables.c: what a device's optional tables are there for, each tried where it has it. */
 #include "tools/check/device_bench.h"
 
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 #include "plugin/enter.h"
 #include "tools/check/rule.h"
 
@@ -10,7 +10,7 @@
 #include <weft/capture.h>
 #include <weft/dry_run.h>
 #include <weft/native.h>
-#include <weft/roof.h>
+#include <weft/roofline.h>
 #include <weft/team.h>
 #include <weft/transfer.h>
 
@@ -43,28 +43,28 @@ static weft_status holds(weft_bench *b, weft_ref at, const uint8_t *want, const 
 
 /* ---- copies that nobody waits for ---- */
 
-/* A mark behind all of the stream is reached at last, stays until then, and ends in `await`. */
+/* An event behind all of the stream is reached at last, stays until then, and ends in `await`. */
 static weft_status reach(weft_bench *b, const weft_device_transfer *t, weft_stream *s, weft_error *err) {
-    weft_mark *mark = NULL;
+    weft_event *event = NULL;
     int32_t is = 0;
     weft_status status;
-    WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, s, &mark);
+    WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, s, &event);
     while (status == WEFT_OK && is == 0) {
-        is = t->reached(b->device, mark, err);
+        is = t->reached(b->device, event, err);
         if (is < 0) status = err->code;
         if (is == 0) (void)sched_yield();
     }
-    if (status == WEFT_OK && (is != 1 || t->reached(b->device, mark, err) != 1))
-        return WEFT_BROKEN(err, "reached of a mark is %d, and is asked again: it is 0 or 1, and 1 from then on", is);
+    if (status == WEFT_OK && (is != 1 || t->reached(b->device, event, err) != 1))
+        return WEFT_BROKEN(err, "reached of an event is %d, and is asked again: it is 0 or 1, and 1 from then on", is);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, s);
-    return status == WEFT_OK ? t->await(b->device, mark, err) : status;
+    return status == WEFT_OK ? t->await(b->device, event, err) : status;
 }
 
 static weft_status send_and_bring(weft_bench *b, const weft_device_transfer *t, uint8_t *up, uint8_t *down,
                                   weft_stream *s, weft_error *err) {
     uint8_t want[BYTES];
     weft_ref at;
-    weft_mark *mark = NULL;
+    weft_event *event = NULL;
     weft_status status = weft_bench_take(b, &at, BYTES, err);
     fill_bytes(want, 5);
     fill_bytes(up, 5);
@@ -73,10 +73,10 @@ static weft_status send_and_bring(weft_bench *b, const weft_device_transfer *t, 
     if (status == WEFT_OK) status = t->upload(b->device, s, at, down, 0, err);
     if (status == WEFT_OK) status = reach(b, t, s, err);
     if (status != WEFT_OK) return status;
-    memset(up, 0x77, BYTES); /* the mark was reached: it is the host's again */
+    memset(up, 0x77, BYTES); /* the event was reached: it is the host's again */
     status = t->download(b->device, s, down, (weft_ref){at.buffer, at.offset + 3}, BYTES - 3, err);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, s, &mark);
-    if (status == WEFT_OK) status = t->await(b->device, mark, err);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, s, &event);
+    if (status == WEFT_OK) status = t->await(b->device, event, err);
     if (status == WEFT_OK) status = expect(down, want + 3, BYTES - 3, "an upload and a download", err);
     memset(want, 0x11, sizeof want);
     return status == WEFT_OK ? expect(down + BYTES - 3, want, 3, "a download that ends before it", err) : status;
@@ -109,15 +109,15 @@ typedef struct recorded_step {
 
 /* y = x, and a stretch of it filled: by two streams that wait for each other. */
 static weft_status queue_step(weft_bench *b, const recorded_step *at, weft_error *err) {
-    weft_mark *mark = NULL;
+    weft_event *event = NULL;
     weft_status status;
     WEFT_PLUGIN_CALL(status, b->kernels, copy, err, b->device, NULL, at->y, at->x, BYTES);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, NULL, &mark);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, at->other, mark);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, NULL, &event);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, at->other, event);
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, at->other, at->y, 0x04030201u, WORDS);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, at->other, &mark);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, NULL, mark);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, at->other, &event);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, NULL, event);
     return status;
 }
 
@@ -127,7 +127,7 @@ static void make_step(uint8_t *out, uint32_t seed) {
 }
 
 /* A replay reads what is there then, and is ordered in the stream that it is given. */
-static weft_status replay(weft_bench *b, const weft_device_capture *c, weft_recording *recording,
+static weft_status replay(weft_bench *b, const weft_device_capture *c, weft_captured_graph *captured_graph,
                           const recorded_step *at, weft_stream *s, uint32_t seed, weft_error *err) {
     uint8_t bytes[BYTES];
     weft_status status;
@@ -135,14 +135,14 @@ static weft_status replay(weft_bench *b, const weft_device_capture *c, weft_reco
     status = put(b, at->x, bytes, err);
     memset(bytes, 0, sizeof bytes);
     if (status == WEFT_OK) status = put(b, at->y, bytes, err);
-    if (status == WEFT_OK) status = c->replay(b->device, s, recording, err);
+    if (status == WEFT_OK) status = c->replay(b->device, s, captured_graph, err);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, synchronize, err, b->device, s);
     make_step(bytes, seed);
     return status == WEFT_OK ? holds(b, at->y, bytes, "a replay of a copy and a fill", err) : status;
 }
 
-/* *recording NULL: it is nothing that can be recorded. */
-static weft_status record(weft_bench *b, const weft_device_capture *c, weft_recording **recording,
+/* *captured graph NULL: it is nothing that can be recorded. */
+static weft_status record(weft_bench *b, const weft_device_capture *c, weft_captured_graph **captured_graph,
                           const recorded_step *at, weft_error *err) {
     uint8_t before[BYTES];
     weft_status status, ended;
@@ -153,18 +153,18 @@ static weft_status record(weft_bench *b, const weft_device_capture *c, weft_reco
     if (status == WEFT_OK) status = c->begin(b->device, NULL, err);
     if (status != WEFT_OK) return status;
     status = queue_step(b, at, err);
-    ended = c->end(b->device, NULL, recording, err);
+    ended = c->end(b->device, NULL, captured_graph, err);
     if (status == WEFT_OK && ended == WEFT_E_UNSUPPORTED) return WEFT_OK;
     if (status == WEFT_OK) status = ended;
-    if (status == WEFT_OK && *recording == NULL) status = WEFT_BROKEN(err, "end gives no recording");
+    if (status == WEFT_OK && *captured_graph == NULL) status = WEFT_BROKEN(err, "end gives no captured graph");
     return status == WEFT_OK ? holds(b, at->y, before, "a step that was recorded and has to run in a replay alone", err)
                              : status;
 }
 
-/* After a call that is refused `end` gives no recording, and all is as before. */
+/* After a call that is refused `end` gives no captured graph, and all is as before. */
 static weft_status refuse_read(weft_bench *b, const weft_device_capture *c, const recorded_step *at, weft_error *err) {
     weft_error said = WEFT_ERROR_INIT, unheard = WEFT_ERROR_INIT;
-    weft_recording *none = NULL;
+    weft_captured_graph *none = NULL;
     uint8_t before[BYTES], byte = 0;
     weft_status asked, ended, status;
     fill_bytes(before, 21);
@@ -177,23 +177,23 @@ static weft_status refuse_read(weft_bench *b, const weft_device_capture *c, cons
     if (asked == WEFT_OK || ended == WEFT_OK || none != NULL)
         return WEFT_BROKEN(err,
                            "a read while a step is recorded is %s, and end then gives %s: it is refused, and "
-                           "there is no recording",
+                           "there is no captured graph",
                            asked == WEFT_OK ? "WEFT_OK" : "refused", none != NULL ? "one" : "none");
-    return holds(b, at->y, before, "a recording that was given up", err);
+    return holds(b, at->y, before, "a captured graph that was given up", err);
 }
 
 static weft_status judge_capture(weft_bench *b, const weft_device_capture *c, weft_error *err) {
     recorded_step at = {.other = NULL};
-    weft_recording *recording = NULL;
+    weft_captured_graph *captured_graph = NULL;
     weft_status status = weft_bench_take(b, &at.x, BYTES, err);
     if (status == WEFT_OK) status = weft_bench_take(b, &at.y, BYTES, err);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, stream_create, err, b->device, &at.other);
-    if (status == WEFT_OK) status = record(b, c, &recording, &at, err);
-    if (status == WEFT_OK && recording != NULL) {
-        status = replay(b, c, recording, &at, NULL, 33, err);
-        if (status == WEFT_OK) status = replay(b, c, recording, &at, at.other, 44, err);
+    if (status == WEFT_OK) status = record(b, c, &captured_graph, &at, err);
+    if (status == WEFT_OK && captured_graph != NULL) {
+        status = replay(b, c, captured_graph, &at, NULL, 33, err);
+        if (status == WEFT_OK) status = replay(b, c, captured_graph, &at, at.other, 44, err);
     }
-    c->destroy(b->device, recording);
+    c->destroy(b->device, captured_graph);
     c->destroy(b->device, NULL);
     if (status == WEFT_OK) status = refuse_read(b, c, &at, err);
     if (at.other != NULL) WEFT_PLUGIN_TELL(b->kernels, stream_destroy, b->device, at.other);
@@ -212,7 +212,7 @@ static int64_t total(const weft_bench *b, const weft_device_dry_run *d) {
 
 static weft_status ask_dry(weft_bench *b, weft_ref at, uint8_t *untouched, weft_error *err) {
     weft_buffer *buffer = NULL;
-    weft_mark *mark = NULL;
+    weft_event *event = NULL;
     weft_status status;
     WEFT_PLUGIN_CALL(status, b->kernels, alloc, err, b->device, &buffer, BYTES);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, fill, err, b->device, NULL, at, 0, WORDS);
@@ -221,8 +221,8 @@ static weft_status ask_dry(weft_bench *b, weft_ref at, uint8_t *untouched, weft_
     if (status == WEFT_OK)
         WEFT_PLUGIN_CALL(status, b->kernels, convert, err, b->device, NULL, at, WEFT_BF16, (weft_ref){buffer, 0},
                          WEFT_F32, 64);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, mark, err, b->device, NULL, &mark);
-    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, NULL, mark);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, record_event, err, b->device, NULL, &event);
+    if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, wait, err, b->device, NULL, event);
     if (status == WEFT_OK) WEFT_PLUGIN_CALL(status, b->kernels, read, err, b->device, NULL, untouched, at, BYTES);
     if (buffer != NULL) WEFT_PLUGIN_TELL(b->kernels, release, b->device, buffer);
     return status;
@@ -300,7 +300,7 @@ static weft_status judge_native(weft_bench *b, const weft_device_native *t, weft
     return status;
 }
 
-static weft_status judge_roof(weft_bench *b, const weft_device_roof *t, weft_error *err) {
+static weft_status judge_roofline(weft_bench *b, const weft_device_roofline *t, weft_error *err) {
     double peak = 0, bandwidth = 0;
     weft_status status = t->peak(b->device, &peak, WEFT_F32, err);
     if (status == WEFT_OK) status = t->bandwidth(b->device, &bandwidth, err);
@@ -325,7 +325,7 @@ JUDGE(capture, weft_device_capture)
 JUDGE(dry_run, weft_device_dry_run)
 JUDGE(team, weft_device_team)
 JUDGE(native, weft_device_native)
-JUDGE(roof, weft_device_roof)
+JUDGE(roofline, weft_device_roofline)
 
 /* Behind size and flags there are pointers alone, and none is empty. */
 static weft_status is_whole(const void *table, uint32_t bytes, weft_error *err) {
@@ -350,7 +350,7 @@ weft_status weft_bench_tables(weft_bench *b, int *n, weft_error *err) {
                   {WEFT_DEVICE_DRY_RUN, WEFT_SIZE_1_0(weft_device_dry_run), try_dry_run},
                   {WEFT_DEVICE_TEAM, WEFT_SIZE_1_0(weft_device_team), try_team},
                   {WEFT_DEVICE_NATIVE, WEFT_SIZE_1_0(weft_device_native), try_native},
-                  {WEFT_DEVICE_ROOF, WEFT_SIZE_1_0(weft_device_roof), try_roof}};
+                  {WEFT_DEVICE_ROOFLINE, WEFT_SIZE_1_0(weft_device_roofline), try_roofline}};
     weft_status status = WEFT_OK;
     *n = 0;
     for (size_t i = 0; i < sizeof tables / sizeof tables[0] && status == WEFT_OK; i++) {

@@ -24,7 +24,7 @@ static const char *const ending_names[] = {"wait", "test", "join"};
 
 /* Ranks that exchange; place -1: this one is none of them. */
 typedef struct circle {
-    weft_platform *platform;
+    weft_process_context *process_context;
     weft_comm_group *group; /* NULL: the world */
     int32_t n, place;
 } circle;
@@ -64,15 +64,15 @@ static void describe(char *out, size_t size, const exchange *e) {
     char many[48] = "";
     if (e->among_many > 0) (void)snprintf(many, sizeof many, ", one of %d under way at once", (int)e->among_many);
     (void)snprintf(out, size, "%s of %lld %s among %d of %d ranks, ended by %s%s", kind_names[e->kind], (long long)e->n,
-                   weft_dtype_name(e->dtype), (int)e->among->n, (int)weft_platform_size(e->among->platform),
-                   ending_names[e->by], many);
+                   weft_dtype_name(e->dtype), (int)e->among->n,
+                   (int)weft_process_context_size(e->among->process_context), ending_names[e->by], many);
 }
 
 static void watch(const exchange *e, double seconds) {
     char what[MOST_SAID / 2];
     describe(what, sizeof what, e);
     (void)snprintf(overdue, sizeof overdue, "weft: rank %d: %s, has not ended within %g s\n",
-                   (int)weft_platform_rank(e->among->platform), what, seconds);
+                   (int)weft_process_context_rank(e->among->process_context), what, seconds);
     set_alarm(seconds);
 }
 
@@ -123,7 +123,7 @@ static void fill_rows(const exchange *e, unsigned char *at, int32_t rows, bool i
 }
 
 static weft_status write_bytes(const exchange *e, weft_buffer *to, const void *bytes, weft_error *err) {
-    const weft_platform *p = e->among->platform;
+    const weft_process_context *p = e->among->process_context;
     weft_status status;
     WEFT_PLUGIN_CALL(status, p->kernels, write, err, p->device, NULL, (weft_ref){to, 0}, bytes, room_of(e));
     return status;
@@ -148,7 +148,7 @@ static weft_status fill(const exchange *e, weft_error *err) {
 }
 
 static weft_status compare(const exchange *e, weft_error *err) {
-    const weft_platform *p = e->among->platform;
+    const weft_process_context *p = e->among->process_context;
     unsigned char *got = malloc((size_t)room_of(e));
     char what[MOST_SAID / 2];
     weft_status status;
@@ -167,8 +167,8 @@ static weft_status compare(const exchange *e, weft_error *err) {
 /* ---- from its start to its end ---- */
 
 static weft_status begin(const exchange *e, weft_comm_handle **out, weft_error *err) {
-    const weft_comm_plugin *table = e->among->platform->comm_plugin;
-    weft_comm *comm = e->among->platform->comm;
+    const weft_comm_plugin *table = e->among->process_context->comm_plugin;
+    weft_comm *comm = e->among->process_context->comm;
     const int32_t last = e->among->n - 1;
     weft_exchange what = {.struct_size = (uint32_t)sizeof what,
                           .group = e->among->group,
@@ -195,13 +195,13 @@ static weft_status begin(const exchange *e, weft_comm_handle **out, weft_error *
 }
 
 static weft_status test_until_done(const exchange *e, weft_comm_handle *handle, weft_error *err) {
-    const weft_comm_plugin *table = e->among->platform->comm_plugin;
+    const weft_comm_plugin *table = e->among->process_context->comm_plugin;
     int32_t done = 0;
     while (done == 0) {
         const weft_doing before = weft_plugin_enter(table, "test");
-        done = table->test(e->among->platform->comm, handle, err);
+        done = table->test(e->among->process_context->comm, handle, err);
         (void)weft_plugin_leave(before, WEFT_OK, NULL);
-        if (done == 0 && table->poke != NULL) WEFT_PLUGIN_TELL(table, poke, e->among->platform->comm);
+        if (done == 0 && table->poke != NULL) WEFT_PLUGIN_TELL(table, poke, e->among->process_context->comm);
         if (done == 0) (void)sched_yield(); /* there may be more ranks than cores */
     }
     if (done == 1) return WEFT_OK;
@@ -209,7 +209,7 @@ static weft_status test_until_done(const exchange *e, weft_comm_handle *handle, 
 }
 
 static weft_status end(const exchange *e, weft_comm_handle *handle, weft_error *err) {
-    const weft_platform *p = e->among->platform;
+    const weft_process_context *p = e->among->process_context;
     weft_status status;
     if (e->by == BY_TEST) return test_until_done(e, handle, err);
     if (e->by == BY_JOIN && p->comm_plugin->join != NULL)
@@ -249,7 +249,7 @@ static weft_status run(exchange *e, double seconds, weft_error *err) {
 }
 
 static weft_status take_buffers(exchange *e, weft_error *err) {
-    const weft_platform *p = e->among->platform;
+    const weft_process_context *p = e->among->process_context;
     weft_status status;
     e->want = malloc((size_t)room_of(e));
     if (e->want == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for an exchange");
@@ -259,7 +259,7 @@ static weft_status take_buffers(exchange *e, weft_error *err) {
 }
 
 static void give_buffers(exchange *e) {
-    const weft_platform *p = e->among->platform;
+    const weft_process_context *p = e->among->process_context;
     if (e->from != NULL) WEFT_PLUGIN_TELL(p->kernels, release, p->device, e->from);
     if (e->to != NULL) WEFT_PLUGIN_TELL(p->kernels, release, p->device, e->to);
     free(e->want);
@@ -279,7 +279,7 @@ static weft_status with_buffers(exchange *e, double seconds, weft_error *err) {
 
 /* Both ranks of what sends and receives. */
 static weft_status connect_ends(const circle *among, weft_error *err) {
-    const weft_platform *p = among->platform;
+    const weft_process_context *p = among->process_context;
     const int32_t last = among->n - 1;
     weft_status status = WEFT_OK;
     if (!WEFT_HAS(p->comm_plugin, connect) || p->comm_plugin->connect == NULL) return WEFT_OK;
@@ -335,13 +335,13 @@ static int32_t ended(int order, int32_t rank, int32_t i) {
 
 /* Tags tell messages apart, but where a communicator gives them in the order in which they were sent. */
 static int32_t started(const exchange *all, int32_t i) {
-    const weft_platform *p = all->among->platform;
+    const weft_process_context *p = all->among->process_context;
     const bool receives = all[0].among->place == all[0].among->n - 1;
     return i < 2 && receives && (p->comm_info.flags & WEFT_COMM_IN_ORDER) == 0 ? 1 - i : i;
 }
 
 static weft_status run_together(exchange *all, int order, double seconds, weft_error *err) {
-    const int32_t rank = weft_platform_rank(all->among->platform);
+    const int32_t rank = weft_process_context_rank(all->among->process_context);
     weft_status status = WEFT_OK;
     for (int32_t i = 0; i < TOGETHER && status == WEFT_OK; i++) {
         all[i].by = (ending)((i + order) % ENDINGS);
@@ -383,25 +383,25 @@ static weft_status try_together(const circle *world, const circle *ends, double 
 }
 
 /* Behind calls that have returned, as a pass asks at its end. */
-static weft_status nothing_went_wrong(const weft_platform *p, weft_error *err) {
+static weft_status nothing_went_wrong(const weft_process_context *p, weft_error *err) {
     weft_status status = WEFT_OK;
     if (!WEFT_HAS(p->comm_plugin, check) || p->comm_plugin->check == NULL) return WEFT_OK;
     WEFT_PLUGIN_CALL(status, p->comm_plugin, check, err, p->comm);
     return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "behind exchanges that all have come: ");
 }
 
-weft_status weft_exchanges_try(weft_platform *platform, bool at_once, double seconds, weft_error *err) {
-    const int32_t size = weft_platform_size(platform), rank = weft_platform_rank(platform);
+weft_status weft_exchanges_try(weft_process_context *process_context, bool at_once, double seconds, weft_error *err) {
+    const int32_t size = weft_process_context_size(process_context), rank = weft_process_context_rank(process_context);
     const int32_t two[2] = {size - 1, 0};
-    const circle world = {platform, NULL, size, rank};
-    circle ends = {platform, NULL, 2, rank == size - 1 ? 0 : rank == 0 ? 1 : -1};
+    const circle world = {process_context, NULL, size, rank};
+    circle ends = {process_context, NULL, 2, rank == size - 1 ? 0 : rank == 0 ? 1 : -1};
     weft_status status = WEFT_OK;
-    if (platform->comm == NULL || size < 2)
+    if (process_context->comm == NULL || size < 2)
         return weft_error_set(err, WEFT_E_USER, "one rank has nobody to exchange with: ask for --ranks 2 or more");
-    if (ends.place >= 0) status = weft_platform_group_of(platform, &ends.group, two, 2, err);
+    if (ends.place >= 0) status = weft_process_context_group_of(process_context, &ends.group, two, 2, err);
     if (status == WEFT_OK)
         status = at_once ? try_together(&world, &ends, seconds, err) : try_each(&world, &ends, seconds, err);
-    if (status == WEFT_OK) status = nothing_went_wrong(platform, err);
+    if (status == WEFT_OK) status = nothing_went_wrong(process_context, err);
     if (status == WEFT_OK) { /* none leaves while two still exchange */
         exchange last = {.among = &world, .kind = BARRIER};
         status = with_buffers(&last, seconds, err);

@@ -8,10 +8,10 @@
 #ifndef WEFT_HOST_TOOLS_CHECK_EXCHANGES_H
 #define WEFT_HOST_TOOLS_CHECK_EXCHANGES_H
 
-#include "run/platform.h"
+#include "run/process_context.h"
 
 /* seconds: that one exchange may take; this process ends with a line about it where it takes longer, whatever slot does
  * not come back. [collective] */
-weft_status weft_exchanges_try(weft_platform *platform, bool at_once, double seconds, weft_error *err);
+weft_status weft_exchanges_try(weft_process_context *process_context, bool at_once, double seconds, weft_error *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include <weft/random.h>
 
 typedef struct sketch {
-    int32_t world, leaves, blocks, per_block, blocks_per_unit;
+    int32_t world, micro_batches, blocks, per_block, blocks_per_unit;
     bool tied;
     uint32_t frozen; /* mask of units */
     int32_t nodes;   /* 0: one */
@@ -15,18 +15,18 @@ typedef struct sketch {
 enum { BY_CHANCE = 96, ALL_DIVIDE = 720720 }; /* 1 to 16 divide it */
 
 static const sketch others[WEFT_DRAWN_JOBS - BY_CHANCE] = {
-    {.world = 2, .leaves = 2, .blocks = 78, .per_block = 1, .blocks_per_unit = 1},
-    {.world = 16, .leaves = 1, .blocks = 39, .per_block = 2, .blocks_per_unit = 2, .uneven = true},
-    {.world = 16, .leaves = 2, .blocks = 5, .per_block = 2, .blocks_per_unit = 1, .nodes = 2},
-    {.world = 2, .leaves = 2, .blocks = 3, .per_block = 1, .blocks_per_unit = 1, .nodes = 2},
-    {.world = 4, .leaves = 3, .blocks = 4, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .uneven = true},
-    {.world = 6, .leaves = 2, .blocks = 6, .per_block = 1, .blocks_per_unit = 2, .nodes = 2, .empty = 2},
-    {.world = 8, .leaves = 2, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .tied = true},
-    {.world = 3, .leaves = 2, .blocks = 4, .per_block = 1, .blocks_per_unit = 1, .empty = 1, .uneven = true},
-    {.world = 1, .leaves = 3, .blocks = 2, .per_block = 1, .blocks_per_unit = 1, .empty = 2},
-    {.world = 7, .leaves = 1, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .uneven = true, .frozen = 3},
-    {.world = 12, .leaves = 1, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .empty = 3},
-    {.world = 5, .leaves = 2, .blocks = 5, .per_block = 1, .blocks_per_unit = 2, .tied = true, .empty = 1}};
+    {.world = 2, .micro_batches = 2, .blocks = 78, .per_block = 1, .blocks_per_unit = 1},
+    {.world = 16, .micro_batches = 1, .blocks = 39, .per_block = 2, .blocks_per_unit = 2, .uneven = true},
+    {.world = 16, .micro_batches = 2, .blocks = 5, .per_block = 2, .blocks_per_unit = 1, .nodes = 2},
+    {.world = 2, .micro_batches = 2, .blocks = 3, .per_block = 1, .blocks_per_unit = 1, .nodes = 2},
+    {.world = 4, .micro_batches = 3, .blocks = 4, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .uneven = true},
+    {.world = 6, .micro_batches = 2, .blocks = 6, .per_block = 1, .blocks_per_unit = 2, .nodes = 2, .empty = 2},
+    {.world = 8, .micro_batches = 2, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .tied = true},
+    {.world = 3, .micro_batches = 2, .blocks = 4, .per_block = 1, .blocks_per_unit = 1, .empty = 1, .uneven = true},
+    {.world = 1, .micro_batches = 3, .blocks = 2, .per_block = 1, .blocks_per_unit = 1, .empty = 2},
+    {.world = 7, .micro_batches = 1, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .uneven = true, .frozen = 3},
+    {.world = 12, .micro_batches = 1, .blocks = 6, .per_block = 2, .blocks_per_unit = 1, .nodes = 2, .empty = 3},
+    {.world = 5, .micro_batches = 2, .blocks = 5, .per_block = 1, .blocks_per_unit = 2, .tied = true, .empty = 1}};
 
 static int32_t draw(uint32_t number, uint32_t what, int32_t below) {
     return (int32_t)(weft_random(number, WEFT_RANDOM_SAMPLE, 1, what).v[0] % (uint32_t)below);
@@ -35,7 +35,7 @@ static int32_t draw(uint32_t number, uint32_t what, int32_t below) {
 /* Units: the root (embedding, and the head where it is tied), blocks, and the end's norm and head. */
 static sketch by_chance(uint32_t number) {
     sketch s = {.world = 1 + (int32_t)(number % 8),
-                .leaves = 1 + draw(number, 1, 3),
+                .micro_batches = 1 + draw(number, 1, 3),
                 .blocks = 1 + draw(number, 2, 6),
                 .per_block = 1 + draw(number, 3, 2),
                 .blocks_per_unit = 1 + draw(number, 4, 2),
@@ -141,7 +141,7 @@ void weft_job_draw(weft_drawn_job *out, uint32_t number, int32_t mode) {
     view->world = s.world;
     view->nodes = s.nodes > 0 ? s.nodes : 1;
     view->ranks_per_node = view->world / view->nodes;
-    view->leaves = mode == WEFT_MODE_TRAIN ? s.leaves : 1;
+    view->micro_batches = mode == WEFT_MODE_TRAIN ? s.micro_batches : 1;
     view->units = out->unit_views;
     view->segments = out->segment_views;
     view->placements = out->placements;
@@ -150,11 +150,12 @@ void weft_job_draw(weft_drawn_job *out, uint32_t number, int32_t mode) {
     view->placement_stride = (uint32_t)sizeof(weft_placement);
     out->spec.segments = out->segments;
     out->spec.units = out->units;
-    out->spec.leaf_bytes = 200;
+    out->spec.micro_batch_bytes = 200;
     out->spec.step_work = 256;
-    (void)snprintf(out->says, sizeof out->says, "%d ranks on %d %s, %d leaves, %d blocks in %d units, %s%s%s%s%s",
-                   (int)s.world, (int)view->nodes, view->nodes == 1 ? "machine" : "machines", (int)s.leaves,
-                   (int)s.blocks, (int)block_units(&s), weft_mode_name(mode), s.tied ? ", tied" : "",
+    (void)snprintf(out->says, sizeof out->says,
+                   "%d ranks on %d %s, %d micro-batches, %d blocks in %d units, %s%s%s%s%s", (int)s.world,
+                   (int)view->nodes, view->nodes == 1 ? "machine" : "machines", (int)s.micro_batches, (int)s.blocks,
+                   (int)block_units(&s), weft_mode_name(mode), s.tied ? ", tied" : "",
                    s.frozen != 0 ? ", partly frozen" : "", s.empty > 0 ? ", a unit without a byte" : "",
                    s.uneven ? ", sizes that no number of ranks divides" : "");
 }

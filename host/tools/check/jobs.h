@@ -15,10 +15,10 @@ typedef struct weft_drawn_job {
     weft_unit_sizes units[WEFT_DRAWN_UNITS];
     int32_t reads[WEFT_DRAWN_SEGMENTS][WEFT_DRAWN_UNITS];
     char names[WEFT_DRAWN_SEGMENTS][32], unit_names[WEFT_DRAWN_UNITS][32];
-    char says[160]; /* "3 ranks, 2 leaves, training, tied, unit 1 frozen" */
+    char says[160]; /* "3 ranks, 2 micro-batches, training, tied, unit 1 frozen" */
 } weft_drawn_job;
 
-/* Job `number` in a mode. Below 96: 1 to 8 ranks, 1 to 3 leaves, 1 to 6 blocks of one or two segments, with tied
+/* Job `number` in a mode. Below 96: 1 to 8 ranks, 1 to 3 micro-batches, 1 to 6 blocks of one or two segments, with tied
  * storage, frozen units at the bottom and in between, units of several blocks and units that nothing reads among them.
  * From 96 on what chance does not bring: up to 16 ranks, two machines, 80 segments, a unit without a byte, and sizes
  * that no number of ranks divides. Not placed. */

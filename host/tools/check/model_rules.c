@@ -5,13 +5,13 @@
 #include "base/file.h"
 #include "base/join.h"
 #include "base/text.h"
-#include "tools/check/later.h"
+#include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
 #include "tools/check/recorded.h"
 #include "model/declare.h"
-#include "tools/check/sight.h"
-#include "tools/check/slopes.h"
-#include "tools/check/twice.h"
+#include "tools/check/causal_mask_check.h"
+#include "tools/check/gradient_check.h"
+#include "tools/check/accumulate_shim.h"
 #include "plugin/enter.h"
 #include "plugin/services.h"
 
@@ -21,15 +21,15 @@
 
 enum { MOST_BYTES = 1 << 20, TABLE_ROWS = 8 };
 
-static weft_status find_config(char path[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err) {
-    return weft_path_join(path, subject->options->directory, "config.json", err);
+static weft_status find_config(char path[WEFT_PATH_BYTES], const weft_plugin_under_test *tested, weft_error *err) {
+    return weft_path_join(path, tested->options->directory, "config.json", err);
 }
 
-static weft_status declare(weft_declared **out, const weft_subject *subject, const char *path, uint8_t poison,
+static weft_status declare(weft_declared **out, const weft_plugin_under_test *tested, const char *path, uint8_t poison,
                            weft_error *err) {
     *out = NULL;
-    return weft_declared_create(out, weft_subject_host(poison), weft_subject_table(subject, model), subject->config,
-                                path, err);
+    return weft_declared_create(out, weft_plugin_under_test_host(poison), weft_plugin_under_test_table(tested, model),
+                                tested->config, path, err);
 }
 
 /* A model of another type is what it needs. */
@@ -67,18 +67,19 @@ static void pair_free(pair *p) {
     weft_declared_destroy(p->two);
 }
 
-static weft_status first_of(pair *p, const weft_subject *subject, char path[WEFT_PATH_BYTES], weft_error *err) {
-    weft_status status = find_config(path, subject, err);
+static weft_status first_of(pair *p, const weft_plugin_under_test *tested, char path[WEFT_PATH_BYTES],
+                            weft_error *err) {
+    weft_status status = find_config(path, tested, err);
     memset(p, 0, sizeof *p);
-    return status == WEFT_OK ? not_tried(declare(&p->one, subject, path, WEFT_POISON_ONE, err)) : status;
+    return status == WEFT_OK ? not_tried(declare(&p->one, tested, path, WEFT_POISON_ONE, err)) : status;
 }
 
 /* ---- beside one with other keys ---- */
 
-static weft_status open_declared(void *made, const weft_subject *subject, weft_error *err) {
+static weft_status open_declared(void *made, const weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    const weft_status status = find_config(path, subject, err);
-    return status == WEFT_OK ? declare(made, subject, path, WEFT_POISON_ONE, err) : status;
+    const weft_status status = find_config(path, tested, err);
+    return status == WEFT_OK ? declare(made, tested, path, WEFT_POISON_ONE, err) : status;
 }
 
 static void close_declared(void *made) {
@@ -134,20 +135,20 @@ static weft_status ask_recorded(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_subject *subject,
+static weft_status heeds_its_keys(weft_plugin_under_test *tested,
                                   weft_status (*ask)(weft_answer *to, void *made, weft_error *err), weft_error *err) {
     const weft_answers answers = {sizeof(weft_declared *), open_declared, close_declared, ask};
-    return weft_other_keys(subject, &answers, err);
+    return weft_other_keys(tested, &answers, err);
 }
 
 /* ---- the rules ---- */
 
-static weft_status declares_alike(weft_subject *subject, weft_error *err) {
+static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     pair p = {0};
-    weft_status status = heeds_its_keys(subject, ask_declared, err);
-    if (status == WEFT_OK) status = first_of(&p, subject, path, err);
-    if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
+    weft_status status = heeds_its_keys(tested, ask_declared, err);
+    if (status == WEFT_OK) status = first_of(&p, tested, path, err);
+    if (status == WEFT_OK) status = declare(&p.two, tested, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && !same_model(p.one, p.two))
         status =
             WEFT_BROKEN(err, "a second instance declares other modules, weights or segments for the same config.json");
@@ -156,13 +157,13 @@ static weft_status declares_alike(weft_subject *subject, weft_error *err) {
 }
 
 /* The first instance records once more, after the second has: neither counts calls. */
-static weft_status records_alike(weft_subject *subject, weft_error *err) {
+static weft_status records_alike(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     weft_recorded again = {0};
     pair p = {0};
-    weft_status status = heeds_its_keys(subject, ask_recorded, err);
-    if (status == WEFT_OK) status = first_of(&p, subject, path, err);
-    if (status == WEFT_OK) status = declare(&p.two, subject, path, WEFT_POISON_TWO, err);
+    weft_status status = heeds_its_keys(tested, ask_recorded, err);
+    if (status == WEFT_OK) status = first_of(&p, tested, path, err);
+    if (status == WEFT_OK) status = declare(&p.two, tested, path, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
     if (status == WEFT_OK) status = weft_recorded_make(&p.twos, p.two, err);
     if (status == WEFT_OK) status = weft_recorded_make(&again, p.one, err);
@@ -175,21 +176,21 @@ static weft_status records_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status works_later(weft_subject *subject, weft_error *err) {
+static weft_status works_later(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    const weft_subject *later = weft_later(subject);
+    const weft_plugin_under_test *later = weft_newer_abi(tested);
     pair p;
-    weft_status status = first_of(&p, subject, path, err);
+    weft_status status = first_of(&p, tested, path, err);
     if (later == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
     if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
     if (status == WEFT_OK) {
         status = declare(&p.two, later, path, WEFT_POISON_ONE, err);
-        status = weft_later_judge(status, status == WEFT_OK && same_model(p.one, p.two), "modules, weights or segments",
-                                  err);
+        status = weft_newer_abi_check(status, status == WEFT_OK && same_model(p.one, p.two),
+                                      "modules, weights or segments", err);
         if (status == WEFT_OK) {
             status = weft_recorded_make(&p.twos, p.two, err);
-            status =
-                weft_later_judge(status, status == WEFT_OK && weft_recorded_same(&p.ones, &p.twos), "operators", err);
+            status = weft_newer_abi_check(status, status == WEFT_OK && weft_recorded_same(&p.ones, &p.twos),
+                                          "operators", err);
         }
     }
     pair_free(&p);
@@ -197,24 +198,24 @@ static weft_status works_later(weft_subject *subject, weft_error *err) {
 }
 
 /* With all that it records in between, as forward may keep what it takes. */
-static weft_status come_and_go(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     pair p;
-    weft_status status = first_of(&p, subject, path, err);
+    weft_status status = first_of(&p, tested, path, err);
     if (status == WEFT_OK) status = weft_recorded_make(&p.ones, p.one, err);
     pair_free(&p);
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
-    return weft_subject_gives_back(subject, come_and_go, err);
+static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
 /* ---- what it computes ---- */
 
 /* A model that computes on this project's CPU device, in one thread: products of this size have no work for more. */
 typedef struct bench {
-    weft_subject cpu;
+    weft_plugin_under_test cpu;
     const weft_device_plugin *kernels;
     weft_device *device;
     weft_declared *declared;
@@ -222,92 +223,92 @@ typedef struct bench {
 
 static weft_status open_device(bench *self, weft_error *err) {
     const weft_key *threads;
-    weft_status status = weft_subject_open_own(&self->cpu, "device", "cpu", err);
+    weft_status status = weft_plugin_under_test_open_own(&self->cpu, "device", "cpu", err);
     if (status != WEFT_OK) return status;
-    threads = weft_subject_key(&self->cpu, "threads", WEFT_KEY_I64);
-    if (threads != NULL) *(int64_t *)weft_subject_value(&self->cpu, threads) = 1;
-    self->kernels = weft_subject_table(&self->cpu, device);
+    threads = weft_plugin_under_test_key(&self->cpu, "threads", WEFT_KEY_I64);
+    if (threads != NULL) *(int64_t *)weft_plugin_under_test_value(&self->cpu, threads) = 1;
+    self->kernels = weft_plugin_under_test_table(&self->cpu, device);
     WEFT_PLUGIN_CALL(status, self->kernels, create, err, &self->device, weft_services(), self->cpu.config, 0);
     return status;
 }
 
-static weft_status open_bench(bench *self, const weft_subject *subject, weft_error *err) {
+static weft_status open_bench(bench *self, const weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
-    weft_status status = find_config(path, subject, err);
+    weft_status status = find_config(path, tested, err);
     memset(self, 0, sizeof *self);
     if (status == WEFT_OK) status = open_device(self, err);
-    return status == WEFT_OK ? not_tried(declare(&self->declared, subject, path, WEFT_POISON_ONE, err)) : status;
+    return status == WEFT_OK ? not_tried(declare(&self->declared, tested, path, WEFT_POISON_ONE, err)) : status;
 }
 
 static void close_bench(bench *self) {
     weft_declared_destroy(self->declared);
     if (self->device != NULL) WEFT_PLUGIN_TELL(self->kernels, destroy, self->device);
-    weft_subject_close(&self->cpu);
+    weft_plugin_under_test_close(&self->cpu);
 }
 
 /* Numbers that are too far apart for a model are none of its mistakes: they are drawn closer until its loss is one. */
-static weft_status play(weft_played **out, const bench *self, weft_error *err) {
+static weft_status play(weft_reference_run **out, const bench *self, weft_error *err) {
     const double sizes[] = {1, 0.25, 0.0625};
     weft_status status = WEFT_OK;
     *out = NULL;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        weft_play_leaf leaf;
-        weft_played_destroy(*out);
-        status = weft_played_create(out, self->declared, self->kernels, self->device, sizes[i], err);
-        if (status == WEFT_OK) weft_played_draw(*out, 0, &leaf);
-        if (status == WEFT_OK) status = weft_played_forward(*out, &leaf, err);
-        if (status == WEFT_OK) status = weft_played_backward(*out, err);
+        weft_reference_micro_batch micro_batch;
+        weft_reference_run_destroy(*out);
+        status = weft_reference_run_create(out, self->declared, self->kernels, self->device, sizes[i], err);
+        if (status == WEFT_OK) weft_reference_run_draw(*out, 0, &micro_batch);
+        if (status == WEFT_OK) status = weft_reference_run_forward(*out, &micro_batch, err);
+        if (status == WEFT_OK) status = weft_reference_run_backward(*out, err);
         if (status != WEFT_OK || isfinite((*out)->loss_sum)) return status;
     }
     return WEFT_BROKEN(err, "its loss is no number, whichever weights it has: %g", (*out)->loss_sum);
 }
 
-static weft_status judge_slopes(const weft_subject *subject, bool *has_own, weft_error *err) {
-    weft_played *played = NULL;
+static weft_status check_gradients(const weft_plugin_under_test *tested, bool *has_own, weft_error *err) {
+    weft_reference_run *played = NULL;
     bench self;
-    weft_status status = open_bench(&self, subject, err);
+    weft_status status = open_bench(&self, tested, err);
     if (status == WEFT_OK) status = play(&played, &self, err);
-    if (status == WEFT_OK) *has_own = weft_played_own_operator(played) != NULL;
-    if (status == WEFT_OK) status = weft_slopes_judge(played, err);
-    weft_played_destroy(played);
+    if (status == WEFT_OK) *has_own = weft_reference_run_own_operator(played) != NULL;
+    if (status == WEFT_OK) status = weft_gradient_check(played, err);
+    weft_reference_run_destroy(played);
     close_bench(&self);
     return status;
 }
 
-static weft_status has_slopes(weft_subject *subject, weft_error *err) {
+static weft_status has_gradients(weft_plugin_under_test *tested, weft_error *err) {
     bool has_own = false;
-    weft_subject twice = *subject;
-    weft_status status = judge_slopes(subject, &has_own, err);
+    weft_plugin_under_test twice = *tested;
+    weft_status status = check_gradients(tested, &has_own, err);
     if (status != WEFT_OK || !has_own) return status;
-    twice.loaded = weft_twice_loaded(subject->loaded);
+    twice.loaded = weft_accumulate_shim(tested->loaded);
     if (twice.loaded == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a model");
-    status = judge_slopes(&twice, &has_own, err);
+    status = check_gradients(&twice, &has_own, err);
     if (status != WEFT_OK)
         (void)weft_error_prefix(err, "where another reader of its inputs has given them a gradient before, to which "
                                      "backward adds as `accumulate` says: ");
     return status;
 }
 
-static weft_status sees_its_past(weft_subject *subject, weft_error *err) {
-    weft_played *played = NULL;
+static weft_status sees_its_past(weft_plugin_under_test *tested, weft_error *err) {
+    weft_reference_run *played = NULL;
     bench self;
-    weft_status status = open_bench(&self, subject, err);
+    weft_status status = open_bench(&self, tested, err);
     if (status == WEFT_OK) status = play(&played, &self, err);
-    if (status == WEFT_OK) status = weft_sight_judge(played, err);
-    weft_played_destroy(played);
+    if (status == WEFT_OK) status = weft_causal_mask_check(played, err);
+    weft_reference_run_destroy(played);
     close_bench(&self);
     return status;
 }
 
-static weft_status keeps_leaves_apart(weft_subject *subject, weft_error *err) {
-    weft_played *played = NULL, *beside = NULL;
+static weft_status keeps_micro_batches_apart(weft_plugin_under_test *tested, weft_error *err) {
+    weft_reference_run *played = NULL, *beside = NULL;
     bench self;
-    weft_status status = open_bench(&self, subject, err);
+    weft_status status = open_bench(&self, tested, err);
     if (status == WEFT_OK) status = play(&played, &self, err);
     if (status == WEFT_OK) status = play(&beside, &self, err);
-    if (status == WEFT_OK) status = weft_sight_judge_history(played, beside, err);
-    weft_played_destroy(beside);
-    weft_played_destroy(played);
+    if (status == WEFT_OK) status = weft_causal_mask_check_history(played, beside, err);
+    weft_reference_run_destroy(beside);
+    weft_reference_run_destroy(played);
     close_bench(&self);
     return status;
 }
@@ -315,37 +316,39 @@ static weft_status keeps_leaves_apart(weft_subject *subject, weft_error *err) {
 /* ---- files that are wrong ---- */
 
 /* What the plugin itself answers to a text: a refusal has a sentence. */
-static weft_status create_from(bool *taken, const weft_subject *subject, const char *path, const char *text,
+static weft_status create_from(bool *taken, const weft_plugin_under_test *tested, const char *path, const char *text,
                                weft_error *err) {
-    const weft_model_plugin *table = weft_subject_table(subject, model);
+    const weft_model_plugin *table = weft_plugin_under_test_table(tested, model);
     const weft_model_source source = {(uint32_t)sizeof source, 0, path, text, strlen(text)};
     weft_error said = WEFT_ERROR_INIT;
     weft_model *model = NULL;
     char what[128];
     weft_doing before = weft_plugin_enter(table, "create");
-    *taken = weft_plugin_leave(before,
-                               table->create(&model, weft_subject_guarded_host(), subject->config, &source, &said),
-                               NULL) == WEFT_OK;
+    *taken =
+        weft_plugin_leave(before,
+                          table->create(&model, weft_plugin_under_test_guarded_host(), tested->config, &source, &said),
+                          NULL) == WEFT_OK;
     (void)snprintf(what, sizeof what, "a config.json that is '%.60s'", text);
     if (!*taken && said.text[0] == '\0')
         return WEFT_BROKEN(err, "it refuses a config.json that is '%.60s' without a sentence", text);
     if (*taken) WEFT_PLUGIN_TELL(table, destroy, model);
-    return weft_subject_refused(*taken ? WEFT_OK : WEFT_E_USER, model, what, err);
+    return weft_plugin_under_test_refused(*taken ? WEFT_OK : WEFT_E_USER, model, what, err);
 }
 
 /* A broken config.json may be taken or refused; what is not understood at all is refused. */
-static weft_status judge_broken(const weft_subject *subject, const char *path, const char *text, bool must_refuse,
-                                weft_error *err) {
+static weft_status judge_broken(const weft_plugin_under_test *tested, const char *path, const char *text,
+                                bool must_refuse, weft_error *err) {
     weft_declared *made = NULL;
     weft_error said = WEFT_ERROR_INIT;
     bool taken = false;
-    weft_status status = create_from(&taken, subject, path, text, err);
+    weft_status status = create_from(&taken, tested, path, text, err);
     if (status != WEFT_OK || !taken) return status;
     if (must_refuse) return WEFT_BROKEN(err, "it takes a config.json that is '%.60s'", text);
     status = weft_file_replace(path, text, strlen(text), err);
     if (status != WEFT_OK) return status;
-    (void)weft_declared_create(&made, weft_subject_guarded_host(), weft_subject_table(subject, model), subject->config,
-                               path, &said); /* the host judges what was declared */
+    (void)weft_declared_create(&made, weft_plugin_under_test_guarded_host(),
+                               weft_plugin_under_test_table(tested, model), tested->config, path,
+                               &said); /* the host judges what was declared */
     weft_declared_destroy(made);
     return WEFT_OK;
 }
@@ -358,8 +361,8 @@ static const char *change_number(char *out, size_t size, const char *text, const
     return at + strspn(at, "0123456789.eE+-");
 }
 
-static weft_status try_numbers(const weft_subject *subject, const char *path, const char *text, char *room, size_t size,
-                               weft_error *err) {
+static weft_status try_numbers(const weft_plugin_under_test *tested, const char *path, const char *text, char *room,
+                               size_t size, weft_error *err) {
     static const char *const numbers[] = {"-1",    "0",     "3",    "9",     "70",
                                           "300",   "1000",  "5000", "70000", "99999999999999999999",
                                           "1e300", "\"x\"", "null", "[]"};
@@ -367,30 +370,31 @@ static weft_status try_numbers(const weft_subject *subject, const char *path, co
     for (size_t n = 0; n < sizeof numbers / sizeof numbers[0]; n++) {
         const char *at = text + 1;
         while (status == WEFT_OK && (at = change_number(room, size, text, at, numbers[n])) != NULL)
-            status = judge_broken(subject, path, room, false, err);
+            status = judge_broken(tested, path, room, false, err);
     }
     return status;
 }
 
-static weft_status try_texts(const weft_subject *subject, const char *path, const char *text, weft_error *err) {
+static weft_status try_texts(const weft_plugin_under_test *tested, const char *path, const char *text,
+                             weft_error *err) {
     const size_t size = strlen(text) + 64;
     char *room = malloc(size);
     weft_status status = room == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for a text")
-                                      : judge_broken(subject, path, "", true, err);
-    if (status == WEFT_OK) status = judge_broken(subject, path, "{}", true, err);
-    if (status == WEFT_OK) status = judge_broken(subject, path, "no json", true, err);
-    if (status == WEFT_OK && room != NULL) status = try_numbers(subject, path, text, room, size, err);
+                                      : judge_broken(tested, path, "", true, err);
+    if (status == WEFT_OK) status = judge_broken(tested, path, "{}", true, err);
+    if (status == WEFT_OK) status = judge_broken(tested, path, "no json", true, err);
+    if (status == WEFT_OK && room != NULL) status = try_numbers(tested, path, text, room, size, err);
     free(room);
     return status;
 }
 
-static weft_status refuses_with_words(weft_subject *subject, weft_error *err) {
+static weft_status refuses_with_words(weft_plugin_under_test *tested, weft_error *err) {
     char path[WEFT_PATH_BYTES];
     char *text = NULL;
     size_t bytes = 0;
-    weft_status status = find_config(path, subject, err);
+    weft_status status = find_config(path, tested, err);
     if (status == WEFT_OK) status = weft_text_read(&text, &bytes, path, MOST_BYTES, err);
-    if (status == WEFT_OK) status = try_texts(subject, "config.json", text, err);
+    if (status == WEFT_OK) status = try_texts(tested, "config.json", text, err);
     free(text);
     return status;
 }
@@ -401,7 +405,8 @@ const weft_rule weft_rules_model[] = {
     {"R82", "model", "gives its memory back", gives_back, false},
     {"R83", "model", "declares and records the same in a host whose structs are longer", works_later, false},
     {"R84", "model", "records the same operators whenever it is asked", records_alike, false},
-    {"R85", "model", "has gradients that are the slopes of its loss", has_slopes, false},
+    {"R85", "model", "has gradients that are the slopes of its loss", has_gradients, false},
     {"R86", "model", "sees of a row what stands before, in its document alone", sees_its_past, false},
-    {"R87", "model", "computes a leaf alike whichever leaves come before it or in between", keeps_leaves_apart, false},
+    {"R87", "model", "computes a micro-batch alike whichever micro-batches come before it or in between",
+     keeps_micro_batches_apart, false},
     {NULL, NULL, NULL, NULL, false}};

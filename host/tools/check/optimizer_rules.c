@@ -1,9 +1,9 @@
 /* host/tools/check/optimizer_rules.c: what an optimizer has to keep to. */
 #include "tools/check/rule.h"
 
-#include "run/judge_optimizer.h"
+#include "run/validate_optimizer.h"
 #include "tools/check/compiled_body.h"
-#include "tools/check/later.h"
+#include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
 #include "plugin/call.h"
 #include "plugin/enter.h"
@@ -27,16 +27,17 @@ static void instance_close(instance *self) {
     self->made = NULL;
 }
 
-static weft_status instance_open(instance *self, const weft_subject *subject, uint8_t poison, weft_error *err) {
+static weft_status instance_open(instance *self, const weft_plugin_under_test *tested, uint8_t poison,
+                                 weft_error *err) {
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
-    self->table = weft_subject_table(subject, optimizer);
-    weft_plugin_call_begin(&call, subject->loaded, "create");
-    status = self->table->create(&self->made, weft_subject_host(poison), subject->config, err);
+    self->table = weft_plugin_under_test_table(tested, optimizer);
+    weft_plugin_call_begin(&call, tested->loaded, "create");
+    status = self->table->create(&self->made, weft_plugin_under_test_host(poison), tested->config, err);
     status = weft_plugin_call_made(&call, status, self->made, err);
     if (status == WEFT_OK)
-        status = weft_optimizer_judge(&self->facts, self->table, self->made, subject->loaded->plugin->id, err);
+        status = weft_optimizer_validate(&self->facts, self->table, self->made, tested->loaded->plugin->id, err);
     return status;
 }
 
@@ -50,7 +51,7 @@ static weft_status prepare(const instance *self, void *hp, uint64_t update, doub
     const weft_step_info step = {(uint32_t)sizeof step, 0, update, lr};
     weft_status status = WEFT_OK;
     memset(hp, poison, WEFT_MAX_HP);
-    weft_subject_asks("update %llu", (unsigned long long)step.update);
+    weft_plugin_under_test_asks("update %llu", (unsigned long long)step.update);
     WEFT_PLUGIN_CALL(status, self->table, prepare, err, self->made, hp, &step);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "prepare fails without a sentence");
     for (int64_t i = self->facts.hp_bytes; i < WEFT_MAX_HP && status == WEFT_OK; i++)
@@ -98,7 +99,7 @@ static void update(const instance *self, bench *on, const void *hp, const weft_r
     call.end = end;
     call.coefficient = 1.0f;
     before = weft_plugin_enter(self->table, "update");
-    weft_subject_asks("elements %lld to %lld", (long long)begin, (long long)end);
+    weft_plugin_under_test_asks("elements %lld to %lld", (long long)begin, (long long)end);
     if (self->body != NULL) self->body(&call);
     else self->table->update(self->made)->cpu(&call);
     (void)weft_plugin_leave(before, WEFT_OK, NULL);
@@ -119,11 +120,11 @@ typedef struct course {
     bool from_zero; /* all weights are zero at first, so that none decays */
 } course;
 
-static weft_status follow(bench *on, const weft_subject *subject, const course *by, weft_error *err) {
+static weft_status follow(bench *on, const weft_plugin_under_test *tested, const course *by, weft_error *err) {
     const weft_range range = whole_range(by->lr_scale, by->decay);
     unsigned char hp[WEFT_MAX_HP];
     instance self;
-    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     bench_fill(on);
     for (int64_t i = MARGIN; i < MARGIN + ELEMENTS && by->from_zero; i++) on->weight[i] = 0.0f;
     for (int64_t step = 1; step <= by->steps && status == WEFT_OK; step++) {
@@ -155,14 +156,14 @@ static bool same_facts(const weft_optimizer_facts *a, const weft_optimizer_facts
     return true;
 }
 
-static weft_status declares_alike(weft_subject *subject, weft_error *err) {
+static weft_status declares_alike(weft_plugin_under_test *tested, weft_error *err) {
     instance one, two;
     weft_optimizer_facts again;
-    const char *id = subject->loaded->plugin->id;
-    weft_status status = instance_open(&one, subject, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = instance_open(&two, subject, WEFT_POISON_TWO, err);
+    const char *id = tested->loaded->plugin->id;
+    weft_status status = instance_open(&one, tested, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = instance_open(&two, tested, WEFT_POISON_TWO, err);
     else memset(&two, 0, sizeof two);
-    if (status == WEFT_OK) status = weft_optimizer_judge(&again, one.table, one.made, id, err);
+    if (status == WEFT_OK) status = weft_optimizer_validate(&again, one.table, one.made, id, err);
     if (status == WEFT_OK && (!same_facts(&one.facts, &two.facts) || !same_facts(&one.facts, &again)))
         status = WEFT_BROKEN(err, "states or hp_size give another answer when they are asked again");
     instance_close(&two);
@@ -187,8 +188,8 @@ static weft_status fills_all(const instance *self, weft_error *err) {
 }
 
 /* What it declares and prepares, for weft_other_keys. */
-static weft_status open_any(void *made, const weft_subject *subject, weft_error *err) {
-    return instance_open(made, subject, WEFT_POISON_ONE, err);
+static weft_status open_any(void *made, const weft_plugin_under_test *tested, weft_error *err) {
+    return instance_open(made, tested, WEFT_POISON_ONE, err);
 }
 
 static void close_any(void *made) {
@@ -215,17 +216,17 @@ static weft_status answer(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status prepares_by_its_keys(weft_subject *subject, weft_error *err) {
+static weft_status prepares_by_its_keys(weft_plugin_under_test *tested, weft_error *err) {
     const weft_answers answers = {sizeof(instance), open_any, close_any, answer};
-    return weft_other_keys(subject, &answers, err);
+    return weft_other_keys(tested, &answers, err);
 }
 
-static weft_status prepares_alike(weft_subject *subject, weft_error *err) {
+static weft_status prepares_alike(weft_plugin_under_test *tested, weft_error *err) {
     unsigned char first[WEFT_MAX_HP], other[WEFT_MAX_HP], later[WEFT_MAX_HP];
     instance one = {0}, two = {0};
-    weft_status status = prepares_by_its_keys(subject, err);
-    if (status == WEFT_OK) status = instance_open(&one, subject, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = instance_open(&two, subject, WEFT_POISON_TWO, err);
+    weft_status status = prepares_by_its_keys(tested, err);
+    if (status == WEFT_OK) status = instance_open(&one, tested, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = instance_open(&two, tested, WEFT_POISON_TWO, err);
     if (status == WEFT_OK) status = prepare(&one, first, 3, 0.01, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = prepare(&one, later, 7, 0.02, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = prepare(&one, other, 3, 0.01, WEFT_POISON_TWO, err);
@@ -243,12 +244,12 @@ static weft_status prepares_alike(weft_subject *subject, weft_error *err) {
 }
 
 /* A few updates, each in calls of `piece` elements. */
-static weft_status run_body(const weft_subject *subject, bench *on, int64_t piece, uint8_t poison, weft_body_fn *body,
-                            weft_error *err) {
+static weft_status run_body(const weft_plugin_under_test *tested, bench *on, int64_t piece, uint8_t poison,
+                            weft_body_fn *body, weft_error *err) {
     const weft_range range = whole_range(0.5f, 1.0f);
     unsigned char hp[WEFT_MAX_HP];
     instance self;
-    weft_status status = instance_open(&self, subject, poison, err);
+    weft_status status = instance_open(&self, tested, poison, err);
     self.body = body;
     bench_fill(on);
     for (uint64_t step = 1; step <= STEPS && status == WEFT_OK; step++) {
@@ -260,17 +261,18 @@ static weft_status run_body(const weft_subject *subject, bench *on, int64_t piec
     return status;
 }
 
-static weft_status run_updates(const weft_subject *subject, bench *on, int64_t piece, uint8_t poison, weft_error *err) {
-    return run_body(subject, on, piece, poison, NULL, err);
+static weft_status run_updates(const weft_plugin_under_test *tested, bench *on, int64_t piece, uint8_t poison,
+                               weft_error *err) {
+    return run_body(tested, on, piece, poison, NULL, err);
 }
 
 /* ---- its text ---- */
 
-static weft_status compile_body(weft_body_fn **out, const weft_subject *subject, weft_error *err) {
+static weft_status compile_body(weft_body_fn **out, const weft_plugin_under_test *tested, weft_error *err) {
     const weft_elementwise *kernel = NULL;
     instance self;
     int64_t bytes = 0;
-    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) WEFT_PLUGIN_ASK(kernel, self.table, update, self.made);
     if (status == WEFT_OK) status = weft_body_compile(out, &bytes, kernel, err);
     if (status == WEFT_OK && bytes != self.facts.hp_bytes)
@@ -296,23 +298,23 @@ static weft_status compare_bodies(const bench *own, const bench *text, weft_erro
 }
 
 /* What a card computes comes from the text. */
-static weft_status follows_its_text(weft_subject *subject, weft_error *err) {
+static weft_status follows_its_text(weft_plugin_under_test *tested, weft_error *err) {
     bench *on = malloc(2 * sizeof *on);
     weft_body_fn *body = NULL;
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = compile_body(&body, subject, err);
-    if (status == WEFT_OK) status = run_updates(subject, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = run_body(subject, &on[1], ELEMENTS, WEFT_POISON_ONE, body, err);
+    if (status == WEFT_OK) status = compile_body(&body, tested, err);
+    if (status == WEFT_OK) status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = run_body(tested, &on[1], ELEMENTS, WEFT_POISON_ONE, body, err);
     if (status == WEFT_OK) status = compare_bodies(&on[0], &on[1], err);
     free(on);
     return status;
 }
 
-static weft_status cuts_alike(weft_subject *subject, weft_error *err) {
+static weft_status cuts_alike(weft_plugin_under_test *tested, weft_error *err) {
     bench *on = malloc(2 * sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = run_updates(subject, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK) status = run_updates(subject, &on[1], 13, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = run_updates(tested, &on[1], 13, WEFT_POISON_TWO, err);
     for (int32_t i = 0; i < ALL && status == WEFT_OK; i++)
         if (memcmp(&on[0].weight[i], &on[1].weight[i], sizeof(float)) != 0)
             status =
@@ -324,10 +326,10 @@ static weft_status cuts_alike(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status stays_inside(weft_subject *subject, weft_error *err) {
+static weft_status stays_inside(weft_plugin_under_test *tested, weft_error *err) {
     bench *on = malloc(sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = run_updates(subject, on, ELEMENTS, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = run_updates(tested, on, ELEMENTS, WEFT_POISON_ONE, err);
     for (int32_t i = 0; i < ALL && status == WEFT_OK; i++) {
         const bool is_edge = i < MARGIN || i >= ALL - MARGIN;
         bool touched = is_edge && on->weight[i] != EDGE;
@@ -343,11 +345,11 @@ static weft_status stays_inside(weft_subject *subject, weft_error *err) {
 }
 
 /* One update of chosen weights and gradients. */
-static weft_status update_once(const weft_subject *subject, bench *on, double lr, const weft_range *range,
+static weft_status update_once(const weft_plugin_under_test *tested, bench *on, double lr, const weft_range *range,
                                weft_error *err) {
     unsigned char hp[WEFT_MAX_HP];
     instance self;
-    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) status = prepare(&self, hp, 1, lr < 0 ? step_size(&self) : lr, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) update(&self, on, hp, range, MARGIN, MARGIN + ELEMENTS);
     instance_close(&self);
@@ -363,15 +365,15 @@ static weft_status stays_put(const bench *on, const char *why, weft_error *err) 
 }
 
 /* What half of a schedule does half of lr_scale does, and twice that of a quarter. */
-static weft_status scales_alike(const weft_subject *subject, weft_error *err) {
+static weft_status scales_alike(const weft_plugin_under_test *tested, weft_error *err) {
     const course half = {0.5, 1.0f, 1.0f, STEPS, false};
     const course scaled[] = {{1.0, 0.5f, 1.0f, STEPS, false}, {0.25, 2.0f, 1.0f, STEPS, false}};
     bench *on = malloc(2 * sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = follow(&on[0], subject, &half, err);
+    if (status == WEFT_OK) status = follow(&on[0], tested, &half, err);
     for (int32_t s = 0; s < 2 && status == WEFT_OK; s++) {
         int32_t at = -1;
-        status = follow(&on[1], subject, &scaled[s], err);
+        status = follow(&on[1], tested, &scaled[s], err);
         if (status == WEFT_OK) at = parted(&on[0], &on[1], false);
         if (at >= 0)
             status = WEFT_BROKEN(err,
@@ -384,27 +386,27 @@ static weft_status scales_alike(const weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_the_step_size(weft_subject *subject, weft_error *err) {
+static weft_status heeds_the_step_size(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range full = whole_range(1.0f, 1.0f), none = whole_range(0.0f, 1.0f);
     bench *on = malloc(sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
     if (status == WEFT_OK) bench_fill(on);
-    if (status == WEFT_OK) status = update_once(subject, on, 0.0, &full, err);
+    if (status == WEFT_OK) status = update_once(tested, on, 0.0, &full, err);
     if (status == WEFT_OK) status = stays_put(on, "the step size is zero", err);
     if (status == WEFT_OK) bench_fill(on);
-    if (status == WEFT_OK) status = update_once(subject, on, -1, &none, err);
+    if (status == WEFT_OK) status = update_once(tested, on, -1, &none, err);
     if (status == WEFT_OK) status = stays_put(on, "its range has lr_scale = 0", err);
     free(on);
-    return status == WEFT_OK ? scales_alike(subject, err) : status;
+    return status == WEFT_OK ? scales_alike(tested, err) : status;
 }
 
 /* ---- its key lr ---- */
 
-static weft_status gives_its_key(const weft_subject *subject, const weft_key *key, weft_error *err) {
-    const double value = *(const double *)weft_subject_value(subject, key);
+static weft_status gives_its_key(const weft_plugin_under_test *tested, const weft_key *key, weft_error *err) {
+    const double value = *(const double *)weft_plugin_under_test_value(tested, key);
     instance self;
     double given = value;
-    weft_status status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    weft_status status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) given = step_size(&self);
     if (status == WEFT_OK && !(fabs(given - value) <= 1e-6 * fabs(value)))
         status = WEFT_BROKEN(err, "its slot lr gives %.9g where its key lr is %.9g", given, value);
@@ -413,8 +415,8 @@ static weft_status gives_its_key(const weft_subject *subject, const weft_key *ke
 }
 
 /* Half of the key and the whole schedule do what the whole key and half of the schedule do, where nothing decays. */
-static weft_status shares_with_schedule(const weft_subject *whole, const weft_subject *half, double value,
-                                        weft_error *err) {
+static weft_status shares_with_schedule(const weft_plugin_under_test *whole, const weft_plugin_under_test *half,
+                                        double value, weft_error *err) {
     const course by_schedule = {0.5, 1.0f, 0.0f, 1, true}, by_key = {1.0, 1.0f, 0.0f, 1, true};
     bench *on = malloc(2 * sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
@@ -431,56 +433,56 @@ static weft_status shares_with_schedule(const weft_subject *whole, const weft_su
     return status;
 }
 
-static weft_status heeds_its_key(weft_subject *subject, weft_error *err) {
-    const weft_key *key = weft_subject_key(subject, "lr", WEFT_KEY_F64);
-    const weft_optimizer_plugin *table = weft_subject_table(subject, optimizer);
-    weft_subject_other whole = {0}, half = {0};
+static weft_status heeds_its_key(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_key *key = weft_plugin_under_test_key(tested, "lr", WEFT_KEY_F64);
+    const weft_optimizer_plugin *table = weft_plugin_under_test_table(tested, optimizer);
+    weft_plugin_under_test_other whole = {0}, half = {0};
     weft_status status = WEFT_OK;
     double value = 0;
-    if (key == NULL) return WEFT_MOOT(subject, err, "it has no key lr that is a number, and need not");
-    value = *(const double *)weft_subject_value(subject, key);
+    if (key == NULL) return WEFT_MOOT(tested, err, "it has no key lr that is a number, and need not");
+    value = *(const double *)weft_plugin_under_test_value(tested, key);
     if (!(value > 0)) value = 1e-3; /* one that moves nothing says nothing */
-    status = weft_subject_open_other(&whole, subject, "lr", value, err);
-    if (status == WEFT_OK) status = weft_subject_open_other(&half, subject, "lr", value / 2, err);
+    status = weft_plugin_under_test_open_other(&whole, tested, "lr", value, err);
+    if (status == WEFT_OK) status = weft_plugin_under_test_open_other(&half, tested, "lr", value / 2, err);
     if (status == WEFT_E_USER) status = WEFT_E_UNSUPPORTED; /* with the sentence that refuses the number */
     if (status == WEFT_OK && WEFT_HAS(table, lr) && table->lr != NULL) {
-        status = gives_its_key(&whole.subject, key, err);
-        if (status == WEFT_OK) status = gives_its_key(&half.subject, key, err);
+        status = gives_its_key(&whole.tested, key, err);
+        if (status == WEFT_OK) status = gives_its_key(&half.tested, key, err);
     }
-    if (status == WEFT_OK) status = shares_with_schedule(&whole.subject, &half.subject, value, err);
-    weft_subject_close_other(&half);
-    weft_subject_close_other(&whole);
+    if (status == WEFT_OK) status = shares_with_schedule(&whole.tested, &half.tested, value, err);
+    weft_plugin_under_test_close_other(&half);
+    weft_plugin_under_test_close_other(&whole);
     return status;
 }
 
 /* ---- decay ---- */
 
 /* Where the range's decay is `decay`, and a key of its own is `value`; key NULL: as it is. WEFT_E_USER: it is not. */
-static weft_status decay_by(bench *on, const weft_subject *subject, const char *key, double value, float decay,
+static weft_status decay_by(bench *on, const weft_plugin_under_test *tested, const char *key, double value, float decay,
                             weft_error *err) {
     const course by = {1.0, 1.0f, decay, STEPS, false};
-    weft_subject_other other = {0};
+    weft_plugin_under_test_other other = {0};
     weft_status status = WEFT_OK;
-    if (key == NULL) return follow(on, subject, &by, err);
-    status = weft_subject_open_other(&other, subject, key, value, err);
-    if (status == WEFT_OK) status = follow(on, &other.subject, &by, err);
-    weft_subject_close_other(&other);
+    if (key == NULL) return follow(on, tested, &by, err);
+    status = weft_plugin_under_test_open_other(&other, tested, key, value, err);
+    if (status == WEFT_OK) status = follow(on, &other.tested, &by, err);
+    weft_plugin_under_test_close_other(&other);
     return status;
 }
 
 /* What a range's decay multiplies: the key that does nothing at 0 but what a range does whose decay is 0. none: that
  * one. *found NULL: there is no such key, and nothing is known of a half. */
-static weft_status find_decay_key(const weft_key **found, const weft_subject *subject, const bench *none, bench *room,
-                                  weft_error *err) {
-    const weft_plugin *plugin = subject->loaded->plugin;
+static weft_status find_decay_key(const weft_key **found, const weft_plugin_under_test *tested, const bench *none,
+                                  bench *room, weft_error *err) {
+    const weft_plugin *plugin = tested->loaded->plugin;
     *found = NULL;
     for (uint64_t i = 0; i < plugin->n_keys && *found == NULL; i++) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
         const weft_key *key = (const weft_key *)(const void *)at;
         weft_error refused = WEFT_ERROR_INIT;
         weft_status status = WEFT_OK;
-        if (key->type != WEFT_KEY_F64 || !(*(const double *)weft_subject_value(subject, key) > 0)) continue;
-        status = decay_by(room, subject, key->name, 0, 1.0f, &refused);
+        if (key->type != WEFT_KEY_F64 || !(*(const double *)weft_plugin_under_test_value(tested, key) > 0)) continue;
+        status = decay_by(room, tested, key->name, 0, 1.0f, &refused);
         if (status == WEFT_E_MEMORY) return weft_error_set(err, status, "%s", refused.text);
         if (status == WEFT_OK && parted(none, room, false) < 0) *found = key;
     }
@@ -490,20 +492,20 @@ static weft_status find_decay_key(const weft_key **found, const weft_subject *su
 enum { FULL, HALF, NONE, OTHER, COURSES };
 
 /* Half of the range's decay does what half of the key does. */
-static weft_status decays_by_halves(const weft_subject *subject, weft_error *err) {
+static weft_status decays_by_halves(const weft_plugin_under_test *tested, weft_error *err) {
     bench *on = malloc(COURSES * sizeof *on);
     const weft_key *key = NULL;
     int32_t at = -1;
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = decay_by(&on[FULL], subject, NULL, 0, 1.0f, err);
-    if (status == WEFT_OK) status = decay_by(&on[NONE], subject, NULL, 0, 0.0f, err);
+    if (status == WEFT_OK) status = decay_by(&on[FULL], tested, NULL, 0, 1.0f, err);
+    if (status == WEFT_OK) status = decay_by(&on[NONE], tested, NULL, 0, 0.0f, err);
     if (status != WEFT_OK || parted(&on[FULL], &on[NONE], false) < 0) goto done; /* nothing decays by its keys */
-    status = find_decay_key(&key, subject, &on[NONE], &on[OTHER], err);
+    status = find_decay_key(&key, tested, &on[NONE], &on[OTHER], err);
     if (status != WEFT_OK || key == NULL) goto done;
-    status = decay_by(&on[HALF], subject, NULL, 0, 0.5f, err);
+    status = decay_by(&on[HALF], tested, NULL, 0, 0.5f, err);
     if (status == WEFT_OK)
-        status =
-            decay_by(&on[OTHER], subject, key->name, *(const double *)weft_subject_value(subject, key) / 2, 1.0f, err);
+        status = decay_by(&on[OTHER], tested, key->name, *(const double *)weft_plugin_under_test_value(tested, key) / 2,
+                          1.0f, err);
     if (status == WEFT_OK) at = parted(&on[HALF], &on[OTHER], false);
     if (at >= 0)
         status = WEFT_BROKEN(err,
@@ -517,24 +519,24 @@ done:
     return status;
 }
 
-static weft_status heeds_decay(weft_subject *subject, weft_error *err) {
+static weft_status heeds_decay(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range spared = whole_range(1.0f, 0.0f);
     bench *on = NULL;
     weft_status status = WEFT_OK;
-    if ((weft_subject_table(subject, optimizer)->flags & WEFT_OFFERS_DECAY) == 0)
-        return WEFT_MOOT(subject, err, "it does not offer the key decay, and need not");
+    if ((weft_plugin_under_test_table(tested, optimizer)->flags & WEFT_CAPABILITY_DECAY) == 0)
+        return WEFT_MOOT(tested, err, "it does not offer the key decay, and need not");
     on = malloc(sizeof *on);
     if (on == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
     bench_fill(on);
     for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = 0.0f;
-    status = update_once(subject, on, -1, &spared, err);
+    status = update_once(tested, on, -1, &spared, err);
     if (status == WEFT_OK) status = stays_put(on, "its gradient is zero and its range has decay = 0", err);
     free(on);
-    return status == WEFT_OK ? decays_by_halves(subject, err) : status;
+    return status == WEFT_OK ? decays_by_halves(tested, err) : status;
 }
 
 /* Along the gradient of w^2 / 2, which is w. */
-static weft_status goes_downhill(weft_subject *subject, weft_error *err) {
+static weft_status goes_downhill(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
     unsigned char hp[WEFT_MAX_HP];
     double before = 0, after = 0;
@@ -542,7 +544,7 @@ static weft_status goes_downhill(weft_subject *subject, weft_error *err) {
     bench *on = malloc(sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
     memset(&self, 0, sizeof self);
-    if (status == WEFT_OK) status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) bench_fill(on);
     for (uint64_t step = 1; step <= 20 && status == WEFT_OK; step++) {
         for (int32_t i = MARGIN; i < MARGIN + ELEMENTS; i++) on->gradient[i] = on->weight[i];
@@ -563,14 +565,14 @@ static weft_status goes_downhill(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status stays_finite(weft_subject *subject, weft_error *err) {
+static weft_status stays_finite(weft_plugin_under_test *tested, weft_error *err) {
     static const float gradients[] = {0.0f, 1e-30f, 1e-3f, 1.0f, 1e4f, 1e10f};
     const weft_range range = whole_range(1.0f, 1.0f);
     bench *on = malloc(sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
     if (status == WEFT_OK) bench_fill(on);
     for (int32_t i = 0; i < ELEMENTS && status == WEFT_OK; i++) on->gradient[MARGIN + i] = gradients[i % 6];
-    if (status == WEFT_OK) status = update_once(subject, on, -1, &range, err);
+    if (status == WEFT_OK) status = update_once(tested, on, -1, &range, err);
     for (int32_t i = 0; i < ELEMENTS && status == WEFT_OK; i++)
         if (!isfinite(on->weight[MARGIN + i]))
             status = WEFT_BROKEN(err, "a gradient of %g makes a weight %g", (double)gradients[i % 6],
@@ -629,13 +631,13 @@ static weft_status update_by_signs(const instance *self, bench *on, weft_error *
     return status;
 }
 
-static weft_status stays_above_zero(weft_subject *subject, weft_error *err) {
+static weft_status stays_above_zero(weft_plugin_under_test *tested, weft_error *err) {
     bench *on = malloc(sizeof *on);
     instance self = {0};
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = instance_open(&self, subject, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = instance_open(&self, tested, WEFT_POISON_ONE, err);
     if (status == WEFT_OK && !has_unsigned_state(&self))
-        status = WEFT_MOOT(subject, err, "it declares no state as WEFT_STATE_NOT_NEGATIVE, and need not");
+        status = WEFT_MOOT(tested, err, "it declares no state as WEFT_STATE_NOT_NEGATIVE, and need not");
     if (status == WEFT_OK) status = update_by_signs(&self, on, err);
     instance_close(&self);
     free(on);
@@ -643,29 +645,30 @@ static weft_status stays_above_zero(weft_subject *subject, weft_error *err) {
 }
 
 /* With an update in between, as a slot may keep what it takes. */
-static weft_status come_and_go(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     const weft_range range = whole_range(1.0f, 1.0f);
     bench *on = malloc(sizeof *on);
     weft_status status = on != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
     if (status == WEFT_OK) bench_fill(on);
-    if (status == WEFT_OK) status = update_once(subject, on, -1, &range, err);
+    if (status == WEFT_OK) status = update_once(tested, on, -1, &range, err);
     free(on);
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
-    return weft_subject_gives_back(subject, come_and_go, err);
+static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
-static weft_status updates_later(weft_subject *subject, weft_error *err) {
-    const weft_subject *later = weft_later(subject);
+static weft_status updates_later(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_plugin_under_test *later = weft_newer_abi(tested);
     bench *on = malloc(2 * sizeof *on);
     weft_status status = on != NULL && later != NULL ? WEFT_OK
                                                      : weft_error_set(err, WEFT_E_MEMORY, "no memory for weights");
-    if (status == WEFT_OK) status = run_updates(subject, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK) status = run_updates(tested, &on[0], ELEMENTS, WEFT_POISON_ONE, err);
     if (status == WEFT_OK) {
         status = run_updates(later, &on[1], ELEMENTS, WEFT_POISON_ONE, err);
-        status = weft_later_judge(status, memcmp(on[0].weight, on[1].weight, sizeof on->weight) == 0, "weights", err);
+        status =
+            weft_newer_abi_check(status, memcmp(on[0].weight, on[1].weight, sizeof on->weight) == 0, "weights", err);
     }
     free(on);
     return status;

@@ -28,9 +28,9 @@ void weft_answer_add_text(weft_answer *to, const char *text) {
 
 static bool backwards; /* in this process, which makes one trial */
 
-weft_status weft_keyed_open(void *instance, const weft_subject *subject, weft_error *err) {
+weft_status weft_keyed_open(void *instance, const weft_plugin_under_test *tested, weft_error *err) {
     (void)err;
-    ((weft_keyed *)instance)->subject = subject;
+    ((weft_keyed *)instance)->tested = tested;
     ((weft_keyed *)instance)->backwards = backwards;
     return WEFT_OK;
 }
@@ -46,7 +46,7 @@ void weft_keyed_add(weft_answer *to, uint32_t number, const weft_answer *one) {
 }
 
 void weft_keyed_close(void *instance) {
-    ((weft_keyed *)instance)->subject = NULL;
+    ((weft_keyed *)instance)->tested = NULL;
 }
 
 /* ---- another value ---- */
@@ -81,8 +81,8 @@ static bool other_word(char *out, size_t size, const char *words, int64_t now, i
 }
 
 /* The n-th value of a key to try, as its section has it; false: there are no more. Some may be what it is. */
-static bool other_value(char *out, size_t size, const weft_subject *subject, const weft_key *key, int32_t n) {
-    const void *value = weft_subject_value(subject, key);
+static bool other_value(char *out, size_t size, const weft_plugin_under_test *tested, const weft_key *key, int32_t n) {
+    const void *value = weft_plugin_under_test_value(tested, key);
     if (key->type == WEFT_KEY_F64) return other_real(out, size, *(const double *)value, n);
     if (key->type == WEFT_KEY_I64) return other_whole(out, size, *(const int64_t *)value, n);
     if (key->type == WEFT_KEY_ENUM) return other_word(out, size, key->range, *(const int64_t *)value, n);
@@ -97,7 +97,7 @@ static bool other_value(char *out, size_t size, const weft_subject *subject, con
 typedef enum company { ALONE, BEHIND, BEFORE, COMPANIES } company;
 
 typedef struct trial {
-    const weft_subject *subject, *other;
+    const weft_plugin_under_test *tested, *other;
     const weft_answers *answers;
     company company;
     const char *rank; /* that the environment says; NULL: what it says here */
@@ -129,7 +129,7 @@ static void become_rank(const char *rank) {
 /* The other one is asked as well: what it keeps it may keep when it answers. */
 static weft_status add_company(const trial *asked, void *beside, weft_error *err) {
     weft_answer unused;
-    weft_status status = asked->answers->open(beside, asked->subject, err);
+    weft_status status = asked->answers->open(beside, asked->tested, err);
     weft_answer_begin(&unused);
     return status == WEFT_OK ? asked->answers->ask(&unused, beside, err) : status;
 }
@@ -178,7 +178,7 @@ enum { ANSWER = 1 + 16 }; /* 'y' or 'n' and the fingerprint */
 static weft_status run_trial(weft_child *child, const trial *asked, company where, weft_error *err) {
     trial there = *asked;
     there.company = where;
-    return weft_child_run(child, answer_there, &there, 2048, asked->subject->options->seconds, err);
+    return weft_child_run(child, answer_there, &there, 2048, asked->tested->options->seconds, err);
 }
 
 /* *changes: it answers otherwise than `now`, the plugin with its keys as they are. */
@@ -221,9 +221,9 @@ static weft_status say_apart(const char *rank, const weft_child *there, weft_err
 }
 
 /* Which rank a process is plugins learn from the job, if they are to know it; the environment tells it apart. */
-static weft_status compare_ranks(const weft_subject *subject, const weft_answers *answers, weft_error *err) {
+static weft_status compare_ranks(const weft_plugin_under_test *tested, const weft_answers *answers, weft_error *err) {
     static const char *const ranks[] = {NULL, "0", "1", "2", "3"};
-    const trial asked = {.subject = subject, .other = subject, .answers = answers};
+    const trial asked = {.tested = tested, .other = tested, .answers = answers};
     weft_child here = {0}, there = {0};
     weft_status status = run_trial(&here, &asked, ALONE, err);
     for (size_t i = 0; i < sizeof ranks / sizeof *ranks && status == WEFT_OK; i++) {
@@ -241,9 +241,9 @@ static weft_status compare_ranks(const weft_subject *subject, const weft_answers
 }
 
 /* What is asked is asked in the other order. */
-static weft_status compare_orders(const weft_subject *subject, const weft_answers *answers, const weft_child *now,
-                                  weft_error *err) {
-    const trial asked = {.subject = subject, .other = subject, .answers = answers, .backwards = true};
+static weft_status compare_orders(const weft_plugin_under_test *tested, const weft_answers *answers,
+                                  const weft_child *now, weft_error *err) {
+    const trial asked = {.tested = tested, .other = tested, .answers = answers, .backwards = true};
     weft_child there = {0};
     weft_status status = WEFT_OK;
     if (answers->open != weft_keyed_open || now->n < ANSWER || now->text[0] != 'y') return WEFT_OK;
@@ -256,50 +256,51 @@ static weft_status compare_orders(const weft_subject *subject, const weft_answer
 }
 
 /* *tried: the keys take the value. *changes: some answer is another one then. */
-static weft_status try_value(bool *tried, bool *changes, const weft_subject *subject, const weft_answers *answers,
-                             const weft_child *now, const weft_key *key, const char *value, weft_error *err) {
-    weft_subject_other other = {0};
+static weft_status try_value(bool *tried, bool *changes, const weft_plugin_under_test *tested,
+                             const weft_answers *answers, const weft_child *now, const weft_key *key, const char *value,
+                             weft_error *err) {
+    weft_plugin_under_test_other other = {0};
     weft_error refused = WEFT_ERROR_INIT;
-    weft_status status = weft_subject_open_word(&other, subject, key->name, value, &refused);
-    *tried = status == WEFT_OK &&
-             memcmp(weft_subject_value(&other.subject, key), weft_subject_value(subject, key), 8) != 0;
+    weft_status status = weft_plugin_under_test_open_word(&other, tested, key->name, value, &refused);
+    *tried = status == WEFT_OK && memcmp(weft_plugin_under_test_value(&other.tested, key),
+                                         weft_plugin_under_test_value(tested, key), 8) != 0;
     if (status == WEFT_E_MEMORY) (void)weft_error_set(err, status, "%s", refused.text);
     else status = WEFT_OK;
     if (*tried) {
-        const trial asked = {.subject = subject, .other = &other.subject, .answers = answers};
-        weft_subject_asks("%s = %s", key->name, value);
+        const trial asked = {.tested = tested, .other = &other.tested, .answers = answers};
+        weft_plugin_under_test_asks("%s = %s", key->name, value);
         status = compare(changes, &asked, now, key->name, value, err);
     }
-    weft_subject_close_other(&other);
+    weft_plugin_under_test_close_other(&other);
     return status;
 }
 
 /* A value that changes nothing may be one of several that mean the same, so all are tried before the key is noted. */
-static weft_status try_key(weft_subject *subject, const weft_answers *answers, const weft_child *now,
+static weft_status try_key(weft_plugin_under_test *tested, const weft_answers *answers, const weft_child *now,
                            const weft_key *key, weft_error *err) {
     char value[128];
     bool tried = false, changes = false, any = false;
     weft_status status = WEFT_OK;
-    for (int32_t n = 0; !changes && status == WEFT_OK && other_value(value, sizeof value, subject, key, n); n++) {
-        status = try_value(&tried, &changes, subject, answers, now, key, value, err);
+    for (int32_t n = 0; !changes && status == WEFT_OK && other_value(value, sizeof value, tested, key, n); n++) {
+        status = try_value(&tried, &changes, tested, answers, now, key, value, err);
         any = any || tried;
     }
     if (any && !changes)
-        weft_words_append(subject->idle, sizeof subject->idle, "%s%s", subject->idle[0] == '\0' ? "" : ", ", key->name);
+        weft_words_append(tested->idle, sizeof tested->idle, "%s%s", tested->idle[0] == '\0' ? "" : ", ", key->name);
     return status;
 }
 
-weft_status weft_other_keys(weft_subject *subject, const weft_answers *answers, weft_error *err) {
-    const weft_plugin *plugin = subject->loaded->plugin;
-    const trial asked = {.subject = subject, .other = subject, .answers = answers};
+weft_status weft_other_keys(weft_plugin_under_test *tested, const weft_answers *answers, weft_error *err) {
+    const weft_plugin *plugin = tested->loaded->plugin;
+    const trial asked = {.tested = tested, .other = tested, .answers = answers};
     weft_child now = {0};
-    weft_status status = compare_ranks(subject, answers, err);
+    weft_status status = compare_ranks(tested, answers, err);
     if (status == WEFT_OK) status = run_trial(&now, &asked, ALONE, err);
-    if (status == WEFT_OK) status = compare_orders(subject, answers, &now, err);
+    if (status == WEFT_OK) status = compare_orders(tested, answers, &now, err);
     for (uint64_t i = 0; i < plugin->n_keys && status == WEFT_OK; i++) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
         const weft_key *key = (const weft_key *)(const void *)at;
-        if ((key->flags & WEFT_REMOVED) == 0) status = try_key(subject, answers, &now, key, err);
+        if ((key->flags & WEFT_REMOVED) == 0) status = try_key(tested, answers, &now, key, err);
     }
     free(now.text);
     return status;

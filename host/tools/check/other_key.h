@@ -17,14 +17,14 @@ void weft_answer_add_text(weft_answer *to, const char *text); /* NULL: "" */
 /* What an instance is, for weft_other_keys. */
 typedef struct weft_answers {
     size_t size; /* of an instance's room, which `close` may be called with while it is zero */
-    weft_status (*open)(void *instance, const weft_subject *subject, weft_error *err);
+    weft_status (*open)(void *instance, const weft_plugin_under_test *tested, weft_error *err);
     void (*close)(void *instance);
     weft_status (*ask)(weft_answer *to, void *instance, weft_error *err);
 } weft_answers;
 
 /* The instance of a plugin that has none but its keys: a policy, a strategy. */
 typedef struct weft_keyed {
-    const weft_subject *subject;
+    const weft_plugin_under_test *tested;
     bool backwards; /* what is numbered is asked from the last to the first */
 } weft_keyed;
 
@@ -33,7 +33,7 @@ uint32_t weft_keyed_at(const weft_keyed *self, uint32_t i, uint32_t n);
 /* Adds the answer to one number: sums do not depend on the order. */
 void weft_keyed_add(weft_answer *to, uint32_t number, const weft_answer *one);
 
-weft_status weft_keyed_open(void *instance, const weft_subject *subject, weft_error *err);
+weft_status weft_keyed_open(void *instance, const weft_plugin_under_test *tested, weft_error *err);
 void weft_keyed_close(void *instance);
 
 /* For each key of the plugin that is a number, yes or no, or one of several names: an instance with another value of it
@@ -41,7 +41,7 @@ void weft_keyed_close(void *instance);
  * where it is alone. A value that is refused there says nothing. Before that: an instance answers in a process that
  * launchers would have called another rank as it does here. Each of them is a process of its own, so no instance is to
  * have been made in this one. A plugin that has only its keys (weft_keyed_open) answers alike in both orders, too.
- * subject->idle gets the keys none of whose values changes an answer. [main] */
-weft_status weft_other_keys(weft_subject *subject, const weft_answers *answers, weft_error *err);
+ * plugin under test->idle gets the keys none of whose values changes an answer. [main] */
+weft_status weft_other_keys(weft_plugin_under_test *tested, const weft_answers *answers, weft_error *err);
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/installed.h"
 #include "tools/check/rule.h"
-#include "launch/lasting.h"
+#include "launch/slow_call.h"
 #include "plugin/services.h"
 
 #include <fcntl.h>
@@ -50,7 +50,7 @@ static void become(const char *const *words) {
     (void)setenv("WEFT_RANK_CODES", "code.ranks", 1);
     (void)setenv("WEFT_CALL_FILE", "call", 1);
     (void)setenv(WEFT_NO_NEWS, "1", 1);
-    if (weft_beside_program(program, "weft")) (void)execv(program, (char *const *)(uintptr_t)words);
+    if (weft_async_checkpoint_program(program, "weft")) (void)execv(program, (char *const *)(uintptr_t)words);
     _exit(127);
 }
 
@@ -133,8 +133,8 @@ bool weft_own_command_hangs(void) {
 }
 
 /* As long as a call may last: as a rule whose calls are made here. */
-static double call_seconds(const weft_subject *subject) {
-    return fmax(subject->options->seconds, 1);
+static double call_seconds(const weft_plugin_under_test *tested) {
+    return fmax(tested->options->seconds, 1);
 }
 
 /* Where `words` stand in what was said, the line's begin, without what marks it as a warning; NULL: nowhere. */
@@ -147,10 +147,10 @@ static char *line_of(char *said, const char *words) {
     return marked == NULL ? line : marked + sizeof mark - 1;
 }
 
-/* The line that tells of a call which has not come back (launch/lasting.h), or, after that time, of a create
- * (plugin/slow.h). */
+/* The line that tells of a call which has not come back (launch/slow_call.h), or, after that time, of a create
+ * (plugin/slow_warning.h). */
 static bool tells_of_call(char said[MOST_SAID], bool is_late) {
-    const char *goes_on = is_late ? " and goes on" : WEFT_LASTING_WORDS;
+    const char *goes_on = is_late ? " and goes on" : WEFT_SLOW_WARNING_CALL_WORDS;
     char *line, *end;
     read_end(said, MOST_SAID, "log");
     line = line_of(said, goes_on);
@@ -194,8 +194,8 @@ static bool read_call(weft_crumb *out) {
     return is_read && out->what[0] != '\0';
 }
 
-/* By exit, which has a line for it (plugin/ending.h), or past the C library, which leaves no word: then where it was is
- * all that is known. */
+/* By exit, which has a line for it (plugin/exit_guard.h), or past the C library, which leaves no word: then where it
+ * was is all that is known. */
 static bool was_ended(char said[MOST_SAID], int status) {
     weft_crumb call = {.what = ""};
     char *line = NULL;
@@ -223,9 +223,10 @@ static void find_reason(char said[MOST_SAID]) {
     if (said[0] == '\0') (void)snprintf(said, MOST_SAID, "it has said nothing");
 }
 
-weft_status weft_own_command(const weft_subject *subject, const char *const *words, bool chosen, weft_error *err) {
+weft_status weft_own_command(const weft_plugin_under_test *tested, const char *const *words, bool chosen,
+                             weft_error *err) {
     static bool has_run; /* the plugin, in this process, which tries one rule */
-    const weft_subject_options *options = subject->options;
+    const weft_plugin_under_test_options *options = tested->options;
     char plugin[WEFT_PATH_BYTES + 32]; /* "optimizer.plugin=FILE" */
     char lasting[64];
     const char *all[MOST_WORDS] = {"weft"};
@@ -233,8 +234,8 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     int n = 1, status = 0;
     pid_t child;
     while (*words != NULL && n < MOST_WORDS - 4) all[n++] = *words++;
-    (void)snprintf(plugin, sizeof plugin, "%s.plugin=%s", subject->loaded->plugin->kind, options->file);
-    (void)snprintf(lasting, sizeof lasting, "plugins.call_seconds=%g", call_seconds(subject));
+    (void)snprintf(plugin, sizeof plugin, "%s.plugin=%s", tested->loaded->plugin->kind, options->file);
+    (void)snprintf(lasting, sizeof lasting, "plugins.call_seconds=%g", call_seconds(tested));
     if (chosen) all[n++] = plugin;
     if (chosen) all[n++] = lasting;
     for (size_t i = 0; chosen && i < options->n_overrides && n < MOST_WORDS - 1; i++) all[n++] = options->overrides[i];
@@ -243,7 +244,7 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
     (void)unlink("call");
     child = fork();
     if (child == 0) become(all);
-    if (child < 0 || !await(&status, said, child, call_seconds(subject)))
+    if (child < 0 || !await(&status, said, child, call_seconds(tested)))
         return weft_error_set(err, WEFT_E_SYSTEM, "weft cannot be started");
     if (hangs) return WEFT_BROKEN(err, "weft %s %s: %s", all[1], all[2], said);
     if (has_lost_streams())
@@ -263,8 +264,8 @@ weft_status weft_own_command(const weft_subject *subject, const char *const *wor
                        WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), said);
 }
 
-weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_subject *subject, weft_error *err) {
-    return weft_path_join(out, subject->options->directory, "run.ini", err);
+weft_status weft_own_ini(char out[WEFT_PATH_BYTES], const weft_plugin_under_test *tested, weft_error *err) {
+    return weft_path_join(out, tested->options->directory, "run.ini", err);
 }
 
 bool weft_same_files(const char *a, const char *b) {

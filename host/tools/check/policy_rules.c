@@ -1,7 +1,7 @@
 /* host/tools/check/policy_rules.c: what a wrap policy has to keep to. */
 #include "tools/check/rule.h"
 
-#include "tools/check/later.h"
+#include "tools/check/newer_abi.h"
 #include "tools/check/other_key.h"
 #include "tools/check/trees.h"
 #include "plugin/enter.h"
@@ -76,7 +76,7 @@ static void take_rest(answer *a, int32_t unit, int32_t module) {
             put(a, unit, i);
 }
 
-static weft_status ask(answer *out, const weft_subject *subject, const weft_policy_job *job, uint8_t poison,
+static weft_status ask(answer *out, const weft_plugin_under_test *tested, const weft_policy_job *job, uint8_t poison,
                        weft_error *err) {
     const weft_wrap wrap = {(uint32_t)sizeof wrap, 0, out, take_unit, take_claim, take_rest};
     weft_status status = WEFT_OK;
@@ -85,8 +85,8 @@ static weft_status ask(answer *out, const weft_subject *subject, const weft_poli
     memset(out->unit_of, 0, sizeof out->unit_of);
     memset(out->claimed, 0, sizeof out->claimed);
     out->job = job;
-    WEFT_PLUGIN_CALL(status, weft_subject_table(subject, policy), units, err, weft_subject_host(poison),
-                     subject->config, job, &wrap);
+    WEFT_PLUGIN_CALL(status, weft_plugin_under_test_table(tested, policy), units, err,
+                     weft_plugin_under_test_host(poison), tested->config, job, &wrap);
     if (status != WEFT_OK && err->text[0] == '\0') return WEFT_BROKEN(err, "units fails without a sentence");
     return status;
 }
@@ -116,39 +116,39 @@ typedef struct desk {
     answer one, two;
 } desk;
 
-typedef weft_status (*on_tree)(desk *d, const weft_subject *subject, uint32_t number, weft_error *err);
+typedef weft_status (*on_tree)(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err);
 
 enum { ONE_TREE_IN = 2 }; /* has to be taken */
 
 /* A tree that a policy refuses, with a sentence, is passed over. */
-static weft_status each_tree(weft_subject *subject, on_tree holds, weft_error *err) {
+static weft_status each_tree(weft_plugin_under_test *tested, on_tree holds, weft_error *err) {
     desk *d = malloc(sizeof *d);
     weft_tried tried = {0};
     weft_status status = WEFT_OK;
     if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 0; number < WEFT_TREES && status == WEFT_OK; number++) {
         weft_tree_draw(&d->tree, number, false);
-        weft_subject_asks("tree %u of %u modules", number, d->tree.job.n_modules);
-        status = holds(d, subject, number, err);
+        weft_plugin_under_test_asks("tree %u of %u modules", number, d->tree.job.n_modules);
+        status = holds(d, tested, number, err);
         tried.tried += status == WEFT_OK;
         if (status != WEFT_E_USER && status != WEFT_E_UNSUPPORTED) continue; /* these two are refusals */
-        weft_tried_refused(&tried, weft_subject_asked(), err);
+        weft_tried_refused(&tried, weft_plugin_under_test_asked(), err);
         err->text[0] = '\0';
         status = WEFT_OK;
     }
     free(d);
-    return status == WEFT_OK ? weft_tried_judge(&tried, subject, "trees", ONE_TREE_IN, err) : status;
+    return status == WEFT_OK ? weft_tried_judge(&tried, tested, "trees", ONE_TREE_IN, err) : status;
 }
 
-static weft_status claims_once(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
-    const weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
+static weft_status claims_once(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
+    const weft_status status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, err);
     return status == WEFT_OK ? judge(&d->one, number, err) : status;
 }
 
-static weft_status answers_alike(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
-    weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
+static weft_status answers_alike(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
+    weft_status status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, err);
     weft_tree_draw(&d->other, number, true);
-    if (status == WEFT_OK) status = ask(&d->two, subject, &d->other.job, WEFT_POISON_TWO, err);
+    if (status == WEFT_OK) status = ask(&d->two, tested, &d->other.job, WEFT_POISON_TWO, err);
     if (status == WEFT_OK && !is_same(&d->one, &d->two))
         return WEFT_BROKEN(err, "on tree %u it makes %d units, and when it is asked again %d, or others", number,
                            d->one.n_units, d->two.n_units);
@@ -166,7 +166,7 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
         weft_answer one;
         weft_answer_begin(&one);
         weft_tree_draw(&d->tree, number, false);
-        status = ask(&d->one, self->subject, &d->tree.job, WEFT_POISON_ONE, err);
+        status = ask(&d->one, self->tested, &d->tree.job, WEFT_POISON_ONE, err);
         WEFT_ANSWER_ADD(&one, status);
         if (status == WEFT_OK) weft_answer_add(&one, d->one.unit_of, sizeof d->one.unit_of);
         for (int32_t u = 0; status == WEFT_OK && u < d->one.n_units; u++) weft_answer_add_text(&one, d->one.names[u]);
@@ -177,9 +177,9 @@ static weft_status ask_keyed(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
     const weft_answers answers = {sizeof(weft_keyed), weft_keyed_open, weft_keyed_close, ask_keyed};
-    return weft_other_keys(subject, &answers, err);
+    return weft_other_keys(tested, &answers, err);
 }
 
 /* ---- lists of names ---- */
@@ -189,14 +189,14 @@ static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
 enum { LISTED_TREES = 6 }; /* some of those with blocks */
 
 /* One tree after another, until one is refused. */
-static weft_status must_refuse(const weft_subject *subject, const char *key, weft_error *err) {
+static weft_status must_refuse(const weft_plugin_under_test *tested, const char *key, weft_error *err) {
     desk *d = malloc(sizeof *d);
     weft_error said = WEFT_ERROR_INIT;
     weft_status status = WEFT_OK;
     if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for trees");
     for (uint32_t number = 2; number < LISTED_TREES && status == WEFT_OK; number++) {
         weft_tree_draw(&d->tree, number, false);
-        status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, &said);
+        status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, &said);
     }
     free(d);
     if (status == WEFT_OK)
@@ -211,68 +211,68 @@ static weft_status must_refuse(const weft_subject *subject, const char *key, wef
 }
 
 /* A value that the keys themselves do not take is refused already. */
-static weft_status heeds_list(const weft_subject *subject, const char *key, weft_error *err) {
-    weft_subject_other other = {0};
+static weft_status heeds_list(const weft_plugin_under_test *tested, const char *key, weft_error *err) {
+    weft_plugin_under_test_other other = {0};
     weft_error said = WEFT_ERROR_INIT;
-    weft_status status = weft_subject_open_word(&other, subject, key, NOBODY, &said);
-    weft_subject_asks("%s = %s", key, NOBODY);
-    if (status == WEFT_OK) status = must_refuse(&other.subject, key, err);
+    weft_status status = weft_plugin_under_test_open_word(&other, tested, key, NOBODY, &said);
+    weft_plugin_under_test_asks("%s = %s", key, NOBODY);
+    if (status == WEFT_OK) status = must_refuse(&other.tested, key, err);
     else if (status == WEFT_E_MEMORY) (void)weft_error_set(err, status, "%s", said.text);
     else status = WEFT_OK;
-    weft_subject_close_other(&other);
+    weft_plugin_under_test_close_other(&other);
     return status;
 }
 
 /* Of each key that is a list of names, and of no files. */
-static weft_status rule_lists(weft_subject *subject, weft_error *err) {
-    const weft_plugin *plugin = subject->loaded->plugin;
+static weft_status rule_lists(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_plugin *plugin = tested->loaded->plugin;
     weft_status status = WEFT_OK;
     for (uint64_t i = 0; i < plugin->n_keys && status == WEFT_OK; i++) {
         const char *at = (const char *)plugin->keys + i * plugin->key_stride;
         const weft_key *key = (const weft_key *)(const void *)at;
         if (key->type == WEFT_KEY_LIST && (key->flags & (WEFT_REMOVED | WEFT_PATHS)) == 0)
-            status = heeds_list(subject, key->name, err);
+            status = heeds_list(tested, key->name, err);
     }
     return status;
 }
 
-static weft_status answers_later(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
-    const weft_subject *later = weft_later(subject);
-    weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
+static weft_status answers_later(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
+    const weft_plugin_under_test *later = weft_newer_abi(tested);
+    weft_status status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, err);
     if (status != WEFT_OK) return status;
     if (later == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a tree");
     status = ask(&d->two, later, &d->tree.job, WEFT_POISON_ONE, err);
-    status = weft_later_judge(status, status == WEFT_OK && is_same(&d->one, &d->two), "units", err);
+    status = weft_newer_abi_check(status, status == WEFT_OK && is_same(&d->one, &d->two), "units", err);
     return status == WEFT_OK ? status : weft_error_prefix(err, "on tree %u ", number);
 }
 
-static weft_status gives_back_memory(desk *d, const weft_subject *subject, uint32_t number, weft_error *err) {
-    const weft_status status = ask(&d->one, subject, &d->tree.job, WEFT_POISON_ONE, err);
-    if (status == WEFT_OK && weft_subject_pieces() != 0)
+static weft_status gives_back_memory(desk *d, const weft_plugin_under_test *tested, uint32_t number, weft_error *err) {
+    const weft_status status = ask(&d->one, tested, &d->tree.job, WEFT_POISON_ONE, err);
+    if (status == WEFT_OK && weft_plugin_under_test_pieces() != 0)
         return WEFT_BROKEN(err, "on tree %u it keeps %lld pieces of memory of host->alloc", number,
-                           (long long)weft_subject_pieces());
+                           (long long)weft_plugin_under_test_pieces());
     return status;
 }
 
-static weft_status rule_claims(weft_subject *subject, weft_error *err) {
-    return each_tree(subject, claims_once, err);
+static weft_status rule_claims(weft_plugin_under_test *tested, weft_error *err) {
+    return each_tree(tested, claims_once, err);
 }
 
-static weft_status rule_alike(weft_subject *subject, weft_error *err) {
-    const weft_status status = heeds_its_keys(subject, err);
-    return status == WEFT_OK ? each_tree(subject, answers_alike, err) : status;
+static weft_status rule_alike(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_status status = heeds_its_keys(tested, err);
+    return status == WEFT_OK ? each_tree(tested, answers_alike, err) : status;
 }
 
-static weft_status rule_later(weft_subject *subject, weft_error *err) {
-    return each_tree(subject, answers_later, err);
+static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
+    return each_tree(tested, answers_later, err);
 }
 
-static weft_status come_and_go(weft_subject *subject, weft_error *err) {
-    return each_tree(subject, gives_back_memory, err);
+static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
+    return each_tree(tested, gives_back_memory, err);
 }
 
-static weft_status rule_memory(weft_subject *subject, weft_error *err) {
-    return weft_subject_gives_back(subject, come_and_go, err);
+static weft_status rule_memory(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
 const weft_rule weft_rules_policy[] = {

@@ -5,7 +5,7 @@
 #ifndef WEFT_HOST_TOOLS_CHECK_RULE_H
 #define WEFT_HOST_TOOLS_CHECK_RULE_H
 
-#include "tools/check/subject.h"
+#include "tools/check/plugin_under_test.h"
 
 typedef struct weft_rule {
     const char *number; /* as in docs/sdk-rules.md: "R31" */
@@ -13,7 +13,7 @@ typedef struct weft_rule {
     const char *says;   /* what holds, in a few words */
     /* Works in an empty directory that goes away after it. WEFT_OK: it holds. WEFT_E_UNSUPPORTED: it cannot be tried,
      * and err says why; or it does not apply, which WEFT_MOOT says. Else err says what broke it. */
-    weft_status (*holds)(weft_subject *subject, weft_error *err);
+    weft_status (*holds)(weft_plugin_under_test *tested, weft_error *err);
     bool is_long; /* whole commands: it has WEFT_LONG_RULE times as long, and being slow says nothing of the plugin */
 } weft_rule;
 
@@ -26,7 +26,7 @@ extern const weft_rule weft_rules_optimizer[], weft_rules_policy[], weft_rules_s
 
 /* What a rule is about is something that this plugin does not have, and need not. A broken rule: WEFT_E_PLUGIN with the
  * sentence. */
-#define WEFT_MOOT(subject, err, ...) ((subject)->is_moot = true, weft_error_set(err, WEFT_E_UNSUPPORTED, __VA_ARGS__))
+#define WEFT_MOOT(tested, err, ...) ((tested)->is_moot = true, weft_error_set(err, WEFT_E_UNSUPPORTED, __VA_ARGS__))
 /* How much of what a rule asks was tried; what a plugin refuses, with a sentence, is passed over. */
 typedef struct weft_tried {
     uint32_t tried, refused;
@@ -35,9 +35,9 @@ typedef struct weft_tried {
 
 /* After it has refused something. asked: "tree 3 of 12 modules". */
 void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *said);
-/* What it comes to, of "trees": where some were refused the subject's note says so, and WEFT_E_UNSUPPORTED where fewer
- * than one in `most` was tried. */
-weft_status weft_tried_judge(const weft_tried *self, weft_subject *subject, const char *what, uint32_t most,
+/* What it comes to, of "trees": where some were refused the plugin under test's note says so, and WEFT_E_UNSUPPORTED
+ * where fewer than one in `most` was tried. */
+weft_status weft_tried_judge(const weft_tried *self, weft_plugin_under_test *tested, const char *what, uint32_t most,
                              weft_error *err);
 
 #define WEFT_BROKEN(err, ...) weft_error_set(err, WEFT_E_PLUGIN, __VA_ARGS__)

@@ -8,8 +8,8 @@
 
 enum { KEYED_TEXTS = 12 };
 
-static weft_status open_any(void *made, const weft_subject *subject, weft_error *err) {
-    return weft_tokenizer_open(made, subject, err);
+static weft_status open_any(void *made, const weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_open(made, tested, err);
 }
 
 static void close_any(void *made) {
@@ -60,9 +60,9 @@ static weft_status ask_any(weft_answer *to, void *made, weft_error *err) {
     return status;
 }
 
-static weft_status heeds_its_keys(weft_subject *subject, weft_error *err) {
+static weft_status heeds_its_keys(weft_plugin_under_test *tested, weft_error *err) {
     const weft_answers answers = {sizeof(weft_tokenizer_instance), open_any, close_any, ask_any};
-    return weft_other_keys(subject, &answers, err);
+    return weft_other_keys(tested, &answers, err);
 }
 
 /* Asked first, by another instance, and once more. */
@@ -82,16 +82,16 @@ static weft_status answers_alike(weft_tokenizer_desk *d, const weft_tokenizer_in
     return status;
 }
 
-weft_status weft_tokenizer_rule_alike(weft_subject *subject, weft_error *err) {
+weft_status weft_tokenizer_rule_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_tokenizer_instance other = {0};
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : heeds_its_keys(subject, err);
-    if (status == WEFT_OK) status = weft_tokenizer_open(&d->self, subject, err);
-    if (status == WEFT_OK) status = weft_tokenizer_open_in(&other, subject, WEFT_POISON_TWO, err);
+                                   : heeds_its_keys(tested, err);
+    if (status == WEFT_OK) status = weft_tokenizer_open(&d->self, tested, err);
+    if (status == WEFT_OK) status = weft_tokenizer_open_in(&other, tested, WEFT_POISON_TWO, err);
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
         d->n = weft_text_draw(d->from, t);
-        weft_subject_asks("text %u of %zu bytes", t, d->n);
+        weft_plugin_under_test_asks("text %u of %zu bytes", t, d->n);
         status = answers_alike(d, &other, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
     }

@@ -18,7 +18,7 @@ static size_t letter_from(const char *from, size_t at, size_t n) {
     return at;
 }
 
-static size_t last_letter(const char *from, size_t n) {
+static size_t last_message(const char *from, size_t n) {
     for (size_t at = n; at > 0; at--)
         if (is_letter(from[at - 1])) return at - 1;
     return n;
@@ -40,7 +40,7 @@ weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err
     weft_status status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, 0, d->n), "", err);
     if (status == WEFT_OK) status = heeds_letter(d, letter_from(d->from, d->n / 2, d->n), "", err);
-    if (status == WEFT_OK) status = heeds_letter(d, last_letter(d->from, d->n), ", the last one,", err);
+    if (status == WEFT_OK) status = heeds_letter(d, last_message(d->from, d->n), ", the last one,", err);
     if (status != WEFT_OK || d->n < 3) return status;
     d->from[d->n / 3] = '\0';
     status = weft_tokenizer_encode(&d->self, &d->one, d->from, d->n, WEFT_ENCODE_PLAIN, err);
@@ -62,7 +62,7 @@ static weft_status heeds_script(weft_tokenizer_desk *d, const char *script, cons
                                 weft_error *err) {
     const int32_t unk = d->self.info.unk;
     weft_status status = WEFT_OK;
-    weft_subject_asks("a letter of %s, alone", script);
+    weft_plugin_under_test_asks("a letter of %s, alone", script);
     status = weft_tokenizer_encode(&d->self, &d->one, one, strlen(one), WEFT_ENCODE_PLAIN, err);
     if (status == WEFT_OK) status = weft_tokenizer_encode(&d->self, &d->two, two, strlen(two), WEFT_ENCODE_PLAIN, err);
     if (status != WEFT_OK) return status;
@@ -74,7 +74,7 @@ static weft_status heeds_script(weft_tokenizer_desk *d, const char *script, cons
                        unk >= 0 ? "its unk is not among them" : "info has no unk for what it does not know");
 }
 
-weft_status weft_tokenizer_loses_no_script(const weft_subject *subject, weft_error *err) {
+weft_status weft_tokenizer_loses_no_script(const weft_plugin_under_test *tested, weft_error *err) {
     static const char *const letters[][3] = {{"Latin", "\u00f8", "\u00df"},        {"Greek", "\u03b1", "\u03b2"},
                                              {"Cyrillic", "\u0431", "\u0433"},     {"Hebrew", "\u05d0", "\u05d1"},
                                              {"Arabic", "\u0628", "\u062a"},       {"Devanagari", "\u0915", "\u0916"},
@@ -82,7 +82,7 @@ weft_status weft_tokenizer_loses_no_script(const weft_subject *subject, weft_err
                                              {"emoji", "\U0001f600", "\U0001f44d"}};
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, subject, err);
+                                   : weft_tokenizer_open(&d->self, tested, err);
     for (size_t i = 0; i < sizeof letters / sizeof letters[0] && status == WEFT_OK; i++)
         status = heeds_script(d, letters[i][0], letters[i][1], letters[i][2], err);
     if (d != NULL) weft_tokenizer_close(&d->self);
@@ -145,7 +145,7 @@ static weft_status heeds_long_end(const weft_tokenizer_instance *self, char *fro
     uint64_t back[2];
     weft_status status = WEFT_OK;
     draw_long(from);
-    weft_subject_asks("a text of %d bytes", LONG_TEXT);
+    weft_plugin_under_test_asks("a text of %d bytes", LONG_TEXT);
     status = long_round(self, &got[0], &back[0], from, err);
     from[LONG_TEXT - 1]++;
     if (status == WEFT_OK) status = long_round(self, &got[1], &back[1], from, err);
@@ -160,12 +160,12 @@ static weft_status heeds_long_end(const weft_tokenizer_instance *self, char *fro
     return WEFT_OK;
 }
 
-weft_status weft_tokenizer_loses_no_end(const weft_subject *subject, weft_error *err) {
+weft_status weft_tokenizer_loses_no_end(const weft_plugin_under_test *tested, weft_error *err) {
     char *from = malloc(LONG_TEXT);
     long_ids got[2] = {{malloc(1), 0, 0}, {malloc(1), 0, 0}};
     weft_tokenizer_instance self = {0};
     weft_status status = from != NULL && got[0].id != NULL && got[1].id != NULL
-                             ? weft_tokenizer_open(&self, subject, err)
+                             ? weft_tokenizer_open(&self, tested, err)
                              : weft_error_set(err, WEFT_E_MEMORY, "no memory for a long text");
     if (status == WEFT_OK) status = heeds_long_end(&self, from, got, err);
     weft_tokenizer_close(&self);

@@ -3,7 +3,7 @@
 
 #include "plugin/enter.h"
 #include "tools/check/conversations.h"
-#include "tools/check/later.h"
+#include "tools/check/newer_abi.h"
 
 #include <stdlib.h>
 
@@ -82,26 +82,27 @@ static weft_status same_in_both(const weft_tokenizer_instance *self, const weft_
     weft_status status = WEFT_OK;
     const weft_tokenizer_info *a = &self->info, *b = &later->info;
     if (a->vocab_size != b->vocab_size || a->bos != b->bos || a->eos != b->eos || a->unk != b->unk || a->pad != b->pad)
-        return weft_later_judge(WEFT_OK, false, "facts in info", err);
+        return weft_newer_abi_check(WEFT_OK, false, "facts in info", err);
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
         const size_t n = weft_text_draw(from, t);
         status = weft_tokenizer_encode(self, one, from, n, WEFT_ENCODE_PLAIN, err);
         if (status != WEFT_OK) return status;
         status = weft_tokenizer_encode(later, two, from, n, WEFT_ENCODE_PLAIN, err);
-        status = weft_later_judge(status, one->n == two->n && memcmp(one->id, two->id, one->n * sizeof one->id[0]) == 0,
-                                  "ids", err);
+        status = weft_newer_abi_check(status,
+                                      one->n == two->n && memcmp(one->id, two->id, one->n * sizeof one->id[0]) == 0,
+                                      "ids", err);
     }
     return status;
 }
 
-static weft_status rule_later(weft_subject *subject, weft_error *err) {
-    const weft_subject *widened = weft_later(subject);
+static weft_status rule_later(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_plugin_under_test *widened = weft_newer_abi(tested);
     weft_trial_ids *room = calloc(2, sizeof *room);
     weft_tokenizer_instance self = {0}, later = {0};
     weft_status status = room == NULL || widened == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for ids")
-                                                         : weft_tokenizer_open(&self, subject, err);
+                                                         : weft_tokenizer_open(&self, tested, err);
     if (status == WEFT_OK && widened != NULL) {
-        status = weft_later_judge(weft_tokenizer_open(&later, widened, err), true, "", err);
+        status = weft_newer_abi_check(weft_tokenizer_open(&later, widened, err), true, "", err);
         if (status == WEFT_OK) status = same_in_both(&self, &later, &room[0], &room[1], err);
         if (status == WEFT_OK) status = weft_conversations_later(later.table, later.made, err);
     }
@@ -135,10 +136,10 @@ static weft_status go_and_fail(weft_tokenizer_desk *d, weft_error *err) {
 }
 
 /* With texts in between, as a slot may keep what it takes. */
-static weft_status come_and_go(weft_subject *subject, weft_error *err) {
+static weft_status come_and_go(weft_plugin_under_test *tested, weft_error *err) {
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, subject, err);
+                                   : weft_tokenizer_open(&d->self, tested, err);
     for (uint32_t t = 1; t <= 3 && status == WEFT_OK; t++) {
         d->n = weft_text_draw(d->from, t);
         status = go_and_fail(d, err);
@@ -148,37 +149,37 @@ static weft_status come_and_go(weft_subject *subject, weft_error *err) {
     return status;
 }
 
-static weft_status gives_back(weft_subject *subject, weft_error *err) {
-    return weft_subject_gives_back(subject, come_and_go, err);
+static weft_status gives_back(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_plugin_under_test_gives_back(tested, come_and_go, err);
 }
 
 /* ---- the rules ---- */
 
-static weft_status rule_ids(weft_subject *subject, weft_error *err) {
-    return weft_tokenizer_each_text(subject, ids_are_ids, err);
+static weft_status rule_ids(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_each_text(tested, ids_are_ids, err);
 }
 
-static weft_status rule_round(weft_subject *subject, weft_error *err) {
-    return weft_tokenizer_each_text(subject, goes_round, err);
+static weft_status rule_round(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_each_text(tested, goes_round, err);
 }
 
-static weft_status rule_loses(weft_subject *subject, weft_error *err) {
-    weft_status status = weft_tokenizer_each_text(subject, weft_tokenizer_loses_nothing, err);
+static weft_status rule_loses(weft_plugin_under_test *tested, weft_error *err) {
+    weft_status status = weft_tokenizer_each_text(tested, weft_tokenizer_loses_nothing, err);
     if (status != WEFT_OK) return status;
-    status = weft_tokenizer_loses_no_script(subject, err);
-    return status == WEFT_OK ? weft_tokenizer_loses_no_end(subject, err) : status;
+    status = weft_tokenizer_loses_no_script(tested, err);
+    return status == WEFT_OK ? weft_tokenizer_loses_no_end(tested, err) : status;
 }
 
-static weft_status rule_flags(weft_subject *subject, weft_error *err) {
-    return weft_tokenizer_each_text(subject, heeds_flags, err);
+static weft_status rule_flags(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_each_text(tested, heeds_flags, err);
 }
 
-static weft_status rule_failures(weft_subject *subject, weft_error *err) {
-    return weft_tokenizer_each_text(subject, weft_tokenizer_passes_failures_on, err);
+static weft_status rule_failures(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_each_text(tested, weft_tokenizer_passes_failures_on, err);
 }
 
-static weft_status rule_any(weft_subject *subject, weft_error *err) {
-    return weft_tokenizer_each_text(subject, takes_any_id, err);
+static weft_status rule_any(weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_each_text(tested, takes_any_id, err);
 }
 
 const weft_rule weft_rules_tokenizer[] = {

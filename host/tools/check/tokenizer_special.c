@@ -64,11 +64,11 @@ static weft_status heeds_keep(weft_tokenizer_desk *d, weft_error *err) {
     return status;
 }
 
-weft_status weft_tokenizer_rule_special(weft_subject *subject, weft_error *err) {
+weft_status weft_tokenizer_rule_special(weft_plugin_under_test *tested, weft_error *err) {
     weft_tokenizer_instance self;
-    weft_status status = weft_tokenizer_open(&self, subject, err);
+    weft_status status = weft_tokenizer_open(&self, tested, err);
     if (status == WEFT_OK && !is_special(&self, self.info.bos) && !is_special(&self, self.info.eos))
-        status = WEFT_MOOT(subject, err, "it has neither a BOS nor an EOS that is special, and need not");
+        status = WEFT_MOOT(tested, err, "it has neither a BOS nor an EOS that is special, and need not");
     weft_tokenizer_close(&self);
-    return status == WEFT_OK ? weft_tokenizer_each_text(subject, heeds_keep, err) : status;
+    return status == WEFT_OK ? weft_tokenizer_each_text(tested, heeds_keep, err) : status;
 }

@@ -183,32 +183,32 @@ static weft_status converses(weft_tokenizer_desk *d, const weft_tokenizer_chat *
 /* ---- all of them ---- */
 
 /* In an instance of its own: nothing is encoded before tokens are added, and after a failure it can only go. */
-static weft_status in_new_instance(weft_tokenizer_desk *d, const weft_subject *subject,
+static weft_status in_new_instance(weft_tokenizer_desk *d, const weft_plugin_under_test *tested,
                                    weft_status (*does)(weft_tokenizer_desk *d, const weft_tokenizer_add *table,
                                                        weft_error *err),
                                    weft_error *err) {
     weft_status status;
     weft_tokenizer_close(&d->self);
-    status = weft_tokenizer_open(&d->self, subject, err);
+    status = weft_tokenizer_open(&d->self, tested, err);
     return status == WEFT_OK ? does(d, find_table(&d->self, WEFT_TOKENIZER_ADD), err) : status;
 }
 
-static weft_status try_tables(weft_tokenizer_desk *d, weft_subject *subject, weft_error *err) {
+static weft_status try_tables(weft_tokenizer_desk *d, weft_plugin_under_test *tested, weft_error *err) {
     const bool has_add = find_table(&d->self, WEFT_TOKENIZER_ADD) != NULL;
     const weft_tokenizer_chat *chat = find_table(&d->self, WEFT_TOKENIZER_CHAT);
     weft_status status = WEFT_OK;
     if (!has_add && chat == NULL)
-        return WEFT_MOOT(subject, err, "it adds no tokens and renders no conversations, and need not");
+        return WEFT_MOOT(tested, err, "it adds no tokens and renders no conversations, and need not");
     if (chat != NULL) status = converses(d, chat, err);
-    if (status == WEFT_OK && has_add) status = in_new_instance(d, subject, adds, err);
-    return status == WEFT_OK && has_add ? in_new_instance(d, subject, refuses_taken, err) : status;
+    if (status == WEFT_OK && has_add) status = in_new_instance(d, tested, adds, err);
+    return status == WEFT_OK && has_add ? in_new_instance(d, tested, refuses_taken, err) : status;
 }
 
-weft_status weft_tokenizer_serves_by_tables(weft_subject *subject, weft_error *err) {
+weft_status weft_tokenizer_serves_by_tables(weft_plugin_under_test *tested, weft_error *err) {
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, subject, err);
-    if (status == WEFT_OK) status = try_tables(d, subject, err);
+                                   : weft_tokenizer_open(&d->self, tested, err);
+    if (status == WEFT_OK) status = try_tables(d, tested, err);
     if (d != NULL) weft_tokenizer_close(&d->self);
     free(d);
     return status;

@@ -49,11 +49,11 @@ static weft_status run_workers(const weft_tokenizer_instance *self, const weft_t
     return status;
 }
 
-weft_status weft_tokenizer_threads_alike(weft_subject *subject, weft_error *err) {
+weft_status weft_tokenizer_threads_alike(weft_plugin_under_test *tested, weft_error *err) {
     weft_trial_ids *wanted = calloc(WEFT_TRIAL_TEXTS, sizeof *wanted);
     char from[WEFT_TRIAL_TEXT];
     weft_tokenizer_instance self;
-    weft_status status = weft_tokenizer_open(&self, subject, err);
+    weft_status status = weft_tokenizer_open(&self, tested, err);
     if (wanted == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for ids");
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
         const size_t n = weft_text_draw(from, t);

@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <weft/random.h>
 
-weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_subject *subject, uint8_t poison,
+weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_plugin_under_test *tested, uint8_t poison,
                                    weft_error *err) {
     char directory[WEFT_PATH_BYTES];
     weft_plugin_call call;
     weft_status status = WEFT_OK;
     memset(self, 0, sizeof *self);
-    self->table = weft_subject_table(subject, tokenizer);
-    if (subject->options->directory == NULL) status = weft_templates_find(directory, "new/common/try", err);
-    else (void)snprintf(directory, sizeof directory, "%s", subject->options->directory);
+    self->table = weft_plugin_under_test_table(tested, tokenizer);
+    if (tested->options->directory == NULL) status = weft_templates_find(directory, "new/common/try", err);
+    else (void)snprintf(directory, sizeof directory, "%s", tested->options->directory);
     if (status != WEFT_OK) return status;
-    weft_plugin_call_begin(&call, subject->loaded, "create");
-    status = self->table->create(&self->made, weft_subject_host(poison), subject->config, directory, err);
+    weft_plugin_call_begin(&call, tested->loaded, "create");
+    status = self->table->create(&self->made, weft_plugin_under_test_host(poison), tested->config, directory, err);
     status = weft_plugin_call_made(&call, status, self->made, err);
     self->refused = status != WEFT_OK;
     self->info.struct_size = (uint32_t)sizeof self->info;
@@ -29,8 +29,8 @@ weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_sub
     return status;
 }
 
-weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_subject *subject, weft_error *err) {
-    return weft_tokenizer_open_in(self, subject, WEFT_POISON_ONE, err);
+weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_plugin_under_test *tested, weft_error *err) {
+    return weft_tokenizer_open_in(self, tested, WEFT_POISON_ONE, err);
 }
 
 void weft_tokenizer_close(weft_tokenizer_instance *self) {
@@ -112,13 +112,13 @@ weft_status weft_tokenizer_decode(const weft_tokenizer_instance *self, weft_tria
     return status;
 }
 
-weft_status weft_tokenizer_each_text(const weft_subject *subject, weft_on_text holds, weft_error *err) {
+weft_status weft_tokenizer_each_text(const weft_plugin_under_test *tested, weft_on_text holds, weft_error *err) {
     weft_tokenizer_desk *d = calloc(1, sizeof *d);
     weft_status status = d == NULL ? weft_error_set(err, WEFT_E_MEMORY, "no memory for texts")
-                                   : weft_tokenizer_open(&d->self, subject, err);
+                                   : weft_tokenizer_open(&d->self, tested, err);
     for (uint32_t t = 0; t < WEFT_TRIAL_TEXTS && status == WEFT_OK; t++) {
         d->n = weft_text_draw(d->from, t);
-        weft_subject_asks("text %u of %zu bytes", t, d->n);
+        weft_plugin_under_test_asks("text %u of %zu bytes", t, d->n);
         status = holds(d, err);
         if (status != WEFT_OK) (void)weft_error_prefix(err, "text %u of %zu bytes: ", t, d->n);
     }

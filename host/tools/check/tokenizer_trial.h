@@ -17,8 +17,8 @@ typedef struct weft_tokenizer_instance {
 } weft_tokenizer_instance;
 
 /* To be closed, also after a failure. */
-weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_subject *subject, weft_error *err);
-weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_subject *subject, uint8_t poison,
+weft_status weft_tokenizer_open(weft_tokenizer_instance *self, const weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_open_in(weft_tokenizer_instance *self, const weft_plugin_under_test *tested, uint8_t poison,
                                    weft_error *err);
 void weft_tokenizer_close(weft_tokenizer_instance *self);
 
@@ -58,18 +58,18 @@ typedef struct weft_tokenizer_desk {
 typedef weft_status (*weft_on_text)(weft_tokenizer_desk *d, weft_error *err);
 
 /* Each of the texts, with an instance that lives as long. */
-weft_status weft_tokenizer_each_text(const weft_subject *subject, weft_on_text holds, weft_error *err);
+weft_status weft_tokenizer_each_text(const weft_plugin_under_test *tested, weft_on_text holds, weft_error *err);
 
 /* ---- rules; of a text, or of the plugin ---- */
 
 weft_status weft_tokenizer_loses_nothing(weft_tokenizer_desk *d, weft_error *err);
 weft_status weft_tokenizer_passes_failures_on(weft_tokenizer_desk *d, weft_error *err);
-weft_status weft_tokenizer_loses_no_script(const weft_subject *subject, weft_error *err);
-weft_status weft_tokenizer_loses_no_end(const weft_subject *subject, weft_error *err);
-weft_status weft_tokenizer_serves_by_tables(weft_subject *subject, weft_error *err);
-weft_status weft_tokenizer_rule_alike(weft_subject *subject, weft_error *err);
-weft_status weft_tokenizer_rule_special(weft_subject *subject, weft_error *err);
-weft_status weft_tokenizer_threads_alike(weft_subject *subject, weft_error *err);
-weft_status weft_tokenizer_refuses_wrong_files(weft_subject *subject, weft_error *err);
+weft_status weft_tokenizer_loses_no_script(const weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_loses_no_end(const weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_serves_by_tables(weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_rule_alike(weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_rule_special(weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_threads_alike(weft_plugin_under_test *tested, weft_error *err);
+weft_status weft_tokenizer_refuses_wrong_files(weft_plugin_under_test *tested, weft_error *err);
 
 #endif

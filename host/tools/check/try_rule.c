@@ -4,10 +4,10 @@
 #include "base/child.h"
 #include "base/join.h"
 #include "base/tree.h"
-#include "tools/check/leaves_process.h"
+#include "tools/check/process_state.h"
 #include "tools/check/own_command.h"
 #include "tools/check/usable.h"
-#include "plugin/ending.h"
+#include "plugin/exit_guard.h"
 #include "plugin/services.h"
 
 #include <errno.h>
@@ -40,17 +40,17 @@ void weft_tried_refused(weft_tried *self, const char *asked, const weft_error *s
     if (self->refused++ == 0) (void)snprintf(self->first, sizeof self->first, "%s: %.300s", asked, said->text);
 }
 
-weft_status weft_tried_judge(const weft_tried *self, weft_subject *subject, const char *what, uint32_t most,
+weft_status weft_tried_judge(const weft_tried *self, weft_plugin_under_test *tested, const char *what, uint32_t most,
                              weft_error *err) {
     const uint32_t all = self->tried + self->refused;
-    subject->note[0] = '\0';
+    tested->note[0] = '\0';
     if (self->tried > 0 && self->refused == 0) return WEFT_OK;
     if (self->tried == 0 || self->tried * most < all)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
                               "tried on %u of %u %s, which is too few to say that it holds: it refuses %u, first %s",
                               self->tried, all, what, self->refused, self->first);
-    (void)snprintf(subject->note, sizeof subject->note, "tried on %u of %u %s: it refuses %u, first %s", self->tried,
-                   all, what, self->refused, self->first);
+    (void)snprintf(tested->note, sizeof tested->note, "tried on %u of %u %s: it refuses %u, first %s", self->tried, all,
+                   what, self->refused, self->first);
     return WEFT_OK;
 }
 
@@ -58,18 +58,18 @@ weft_status weft_tried_judge(const weft_tried *self, weft_subject *subject, cons
 
 typedef struct question {
     const weft_rule *rule;
-    const weft_subject_options *options;
+    const weft_plugin_under_test_options *options;
     char scratch[WEFT_PATH_BYTES]; /* a directory for what the rule writes: the child works in it */
 } question;
 
 enum { REFUSED = 'r' }; /* in a verdict's place: the user's keys are wrong */
 enum { MUTE = 109 };    /* the status of one that has no descriptor left to answer by */
 
-static char answer_of(weft_status status, const weft_subject *subject) {
+static char answer_of(weft_status status, const weft_plugin_under_test *tested) {
     if (status == WEFT_OK) return '0' + WEFT_VERDICT_HOLDS;
     if (weft_own_command_hangs()) return '0' + WEFT_VERDICT_HANGS;
     if (status != WEFT_E_UNSUPPORTED) return '0' + WEFT_VERDICT_BROKEN;
-    return subject->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
+    return tested->is_moot ? '0' + WEFT_VERDICT_MOOT : '0' + WEFT_VERDICT_UNTRIED;
 }
 
 /* Of these kinds, what the rule asks depends on every key, but for those that need another one to count. */
@@ -82,42 +82,42 @@ static bool has_quiet_keys(const char *kind) {
 
 /* What runs whole commands has the plugin in other processes, which end. A rule of a kind has nothing to ask of a
  * plugin that says it cannot work here; those of every kind judge that. */
-static weft_status hold(const weft_rule *rule, weft_subject *subject, weft_error *err) {
-    weft_left before;
+static weft_status hold(const weft_rule *rule, weft_plugin_under_test *tested, weft_error *err) {
+    weft_process_state before;
     weft_status status;
-    weft_left_note(&before);
-    status = rule->kind == NULL ? WEFT_OK : weft_usable(subject, err);
-    if (status == WEFT_OK) status = rule->holds(subject, err);
-    return status == WEFT_OK && !rule->is_long ? weft_left_judge(&before, subject->options->kind, err) : status;
+    weft_process_state_save(&before);
+    status = rule->kind == NULL ? WEFT_OK : weft_usable(tested, err);
+    if (status == WEFT_OK) status = rule->holds(tested, err);
+    return status == WEFT_OK && !rule->is_long ? weft_process_state_check(&before, tested->options->kind, err) : status;
 }
 
 /* What a reader has to know of a rule that holds. */
-static void write_note(weft_error *err, const weft_subject *subject) {
-    const bool is_idle = subject->idle[0] != '\0' && has_quiet_keys(subject->options->kind);
-    (void)snprintf(err->text, sizeof err->text, "%s%s%s%s", subject->note,
-                   subject->note[0] != '\0' && is_idle ? "\n" : "",
+static void write_note(weft_error *err, const weft_plugin_under_test *tested) {
+    const bool is_idle = tested->idle[0] != '\0' && has_quiet_keys(tested->options->kind);
+    (void)snprintf(err->text, sizeof err->text, "%s%s%s%s", tested->note,
+                   tested->note[0] != '\0' && is_idle ? "\n" : "",
                    is_idle ? "with other values of these keys it answers the same here, so look whether it reads them: "
                            : "",
-                   is_idle ? subject->idle : "");
+                   is_idle ? tested->idle : "");
 }
 
 static void try_rule(int end, void *context) {
     const question *asked = context;
     weft_error err = WEFT_ERROR_INIT;
-    weft_subject subject;
+    weft_plugin_under_test tested;
     weft_status status = WEFT_OK;
     char verdict = REFUSED;
     weft_crash_to(end);
-    weft_crash_crumb(weft_subject_call());
-    weft_ending_to(end);
+    weft_crash_crumb(weft_plugin_under_test_call());
+    weft_exit_guard_to(end);
     (void)weft_services_log_level(WEFT_LOG_ERROR);
     if (chdir(asked->scratch) != 0) return; /* which the parent tells as an end without an answer */
-    status = weft_subject_open(&subject, asked->options, &err);
+    status = weft_plugin_under_test_open(&tested, asked->options, &err);
     if (status == WEFT_E_DEVICE) status = WEFT_E_UNSUPPORTED; /* so says its entry: a machine's, and no mistake */
-    if (status == WEFT_OK) status = hold(asked->rule, &subject, &err);
-    verdict = subject.refused ? REFUSED : answer_of(status, &subject);
-    if (status == WEFT_OK) write_note(&err, &subject);
-    weft_subject_close(&subject);
+    if (status == WEFT_OK) status = hold(asked->rule, &tested, &err);
+    verdict = tested.refused ? REFUSED : answer_of(status, &tested);
+    if (status == WEFT_OK) write_note(&err, &tested);
+    weft_plugin_under_test_close(&tested);
     if (dprintf(end, "%c%s", verdict, err.text) < 0) _exit(MUTE);
 }
 
@@ -129,8 +129,8 @@ static void add_question(weft_trial *out, const char *asked) {
     if (asked[0] != '\0') (void)snprintf(out->why + n, sizeof out->why - n, ", %s", asked);
 }
 
-/* The line of the crash handler (plugin/crash.h), or of who has ended the process (plugin/ending.h). False: it has said
- * none. */
+/* The line of the crash handler (plugin/crash.h), or of who has ended the process (plugin/exit_guard.h). False: it
+ * has said none. */
 static bool take_last_words(weft_trial *out, const weft_child *child) {
     static const char head[] = "weft: ";
     if (child->n <= sizeof head || strncmp(child->text, head, sizeof head - 1) != 0) return false;
@@ -141,7 +141,7 @@ static bool take_last_words(weft_trial *out, const weft_child *child) {
 
 /* Past the C library, where it has no words. */
 static void tell_end(weft_trial *out, int status) {
-    const weft_crumb *call = weft_subject_call();
+    const weft_crumb *call = weft_plugin_under_test_call();
     if (call == NULL || call->what[0] == '\0')
         (void)snprintf(out->why, sizeof out->why, "it ends the process, with status %d", status);
     else
@@ -194,7 +194,7 @@ static weft_status make_scratch(question *asked, weft_error *err) {
 }
 
 /* However the child has ended, nothing of it stays. */
-weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_subject_options *options,
+weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_plugin_under_test_options *options,
                           weft_error *err) {
     question asked = {.rule = rule, .options = options};
     weft_child child = {0};
@@ -203,12 +203,12 @@ weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_sub
     memset(out, 0, sizeof *out);
     out->rule = rule;
     if (status != WEFT_OK) return status;
-    weft_subject_asks("%s", "");
-    if (weft_subject_call() != NULL) *weft_subject_call() = (weft_crumb){.what = ""};
+    weft_plugin_under_test_asks("%s", "");
+    if (weft_plugin_under_test_call() != NULL) *weft_plugin_under_test_call() = (weft_crumb){.what = ""};
     status = weft_child_run(&child, try_rule, &asked, sizeof out->why - 1, seconds, err);
     if (status == WEFT_OK && child.n > 0 && child.text[0] == REFUSED)
         status = weft_error_set(err, WEFT_E_USER, "%s", child.text + 1);
-    else if (status == WEFT_OK) judge_child(out, &child, seconds, weft_subject_asked());
+    else if (status == WEFT_OK) judge_child(out, &child, seconds, weft_plugin_under_test_asked());
     if (status == WEFT_OK) need_reason(out);
     free(child.text);
     if (status == WEFT_OK) return weft_tree_remove(asked.scratch, err);

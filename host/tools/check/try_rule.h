@@ -22,7 +22,8 @@ typedef struct weft_trial {
 } weft_trial;
 
 /* Tries the rule. An error is this host's own; WEFT_E_USER: a key that the user gave is refused. [main] */
-weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_subject_options *options, weft_error *err);
+weft_status weft_rule_try(weft_trial *out, const weft_rule *rule, const weft_plugin_under_test_options *options,
+                          weft_error *err);
 
 /* Rule i of a kind, those of all kinds first and last; NULL: no more. */
 const weft_rule *weft_rule_at(const char *kind, size_t i);

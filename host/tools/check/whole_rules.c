@@ -8,16 +8,16 @@
 #include "tools/common/messages.h"
 
 /* Whoever got here has loaded it and filled its keys. One that cannot work on this machine can still be that. */
-static weft_status is_loaded(weft_subject *subject, weft_error *err) {
-    const weft_status status = weft_usable(subject, err);
+static weft_status is_loaded(weft_plugin_under_test *tested, weft_error *err) {
+    const weft_status status = weft_usable(tested, err);
     return status == WEFT_E_UNSUPPORTED ? WEFT_OK : status;
 }
 
 /* ---- runs with it ---- */
 
 /* What a run of the directory has learnt. */
-static void name_learnt(char out[WEFT_PATH_BYTES], const weft_subject *subject, const char *run) {
-    const bool is_adapter = strcmp(subject->options->kind, "adapter") == 0;
+static void name_learnt(char out[WEFT_PATH_BYTES], const weft_plugin_under_test *tested, const char *run) {
+    const bool is_adapter = strcmp(tested->options->kind, "adapter") == 0;
     (void)snprintf(out, WEFT_PATH_BYTES, "%s/model/%s", run,
                    is_adapter ? "adapter_model.safetensors" : "model.safetensors");
 }
@@ -60,17 +60,18 @@ static weft_status compare_weights(const char *one, const char *two, weft_error 
 
 /* status, err: why a rule is broken. Two runs by one process each, which are told the same, say whether it is for what
  * the process is: then that is why. Runs that fail say nothing, unless one hangs. */
-static weft_status blame_process(const weft_subject *subject, const char *ini, weft_status status, weft_error *err) {
+static weft_status blame_process(const weft_plugin_under_test *tested, const char *ini, weft_status status,
+                                 weft_error *err) {
     const char *const once[] = {"train", ini, "run.out=once", "train.steps=2", NULL};
     const char *const twice[] = {"train", ini, "run.out=twice", "train.steps=2", NULL};
     char one[WEFT_PATH_BYTES], two[WEFT_PATH_BYTES];
     weft_error said = WEFT_ERROR_INIT;
     weft_status ran = WEFT_OK;
     if (status == WEFT_OK || weft_own_command_hangs()) return status;
-    ran = weft_own_command(subject, once, true, &said);
-    if (ran == WEFT_OK) ran = weft_own_command(subject, twice, true, &said);
-    name_learnt(one, subject, "once");
-    name_learnt(two, subject, "twice");
+    ran = weft_own_command(tested, once, true, &said);
+    if (ran == WEFT_OK) ran = weft_own_command(tested, twice, true, &said);
+    name_learnt(one, tested, "once");
+    name_learnt(two, tested, "twice");
     if (ran == WEFT_OK) ran = compare_weights(one, two, &said);
     else if (!weft_own_command_hangs()) return status;
     return ran == WEFT_OK ? status : weft_error_set(err, ran, "%s", said.text);
@@ -79,11 +80,11 @@ static weft_status blame_process(const weft_subject *subject, const char *ini, w
 /* ---- where it cannot work ---- */
 
 /* err: what it has said in works. A run with it stops, and says the same; then nothing is tried. */
-static weft_status stops_runs(const weft_subject *subject, const char *ini, weft_error *err) {
+static weft_status stops_runs(const weft_plugin_under_test *tested, const char *ini, weft_error *err) {
     const char *const words[] = {"train", ini, "run.out=unusable", "train.steps=1", NULL};
     const weft_error said = *err;
     weft_error ran = WEFT_ERROR_INIT;
-    const weft_status status = weft_own_command(subject, words, true, &ran);
+    const weft_status status = weft_own_command(tested, words, true, &ran);
     if (status == WEFT_E_UNSUPPORTED || strstr(ran.text, err->text) != NULL) return WEFT_E_UNSUPPORTED;
     if (status == WEFT_OK)
         return WEFT_BROKEN(err, "it says in works that it cannot work here, and a run with it trains: %s", said.text);
@@ -93,43 +94,43 @@ static weft_status stops_runs(const weft_subject *subject, const char *ini, weft
 
 /* ---- the rules ---- */
 
-static weft_status resume(weft_subject *subject, const char *ini, weft_error *err) {
+static weft_status resume(weft_plugin_under_test *tested, const char *ini, weft_error *err) {
     char one[WEFT_PATH_BYTES], two[WEFT_PATH_BYTES];
     const char *const whole[] = {"train", ini, "run.out=whole", "train.steps=4", "checkpoint.every=2", NULL};
     const char *const half[] = {"train", ini, "run.out=halves", "train.steps=2", "checkpoint.every=2", NULL};
     const char *const rest[] = {"train",    ini, "run.out=halves", "train.steps=4", "checkpoint.every=2",
                                 "--resume", NULL};
-    weft_status status = weft_own_command(subject, whole, true, err);
-    if (status == WEFT_OK) status = weft_own_command(subject, half, true, err);
-    if (status == WEFT_OK) status = weft_own_command(subject, rest, true, err);
-    name_learnt(one, subject, "whole");
-    name_learnt(two, subject, "halves");
+    weft_status status = weft_own_command(tested, whole, true, err);
+    if (status == WEFT_OK) status = weft_own_command(tested, half, true, err);
+    if (status == WEFT_OK) status = weft_own_command(tested, rest, true, err);
+    name_learnt(one, tested, "whole");
+    name_learnt(two, tested, "halves");
     if (status == WEFT_OK && !weft_same_files(one, two))
-        status = blame_process(subject, ini,
+        status = blame_process(tested, ini,
                                WEFT_BROKEN(err, "four steps give another model than two, a stop and two more"), err);
     return status;
 }
 
-static weft_status resumes(weft_subject *subject, weft_error *err) {
+static weft_status resumes(weft_plugin_under_test *tested, weft_error *err) {
     char ini[WEFT_PATH_BYTES];
-    weft_status status = weft_own_ini(ini, subject, err);
+    weft_status status = weft_own_ini(ini, tested, err);
     if (status != WEFT_OK) return status;
-    status = weft_usable(subject, err);
-    if (status == WEFT_E_UNSUPPORTED) return stops_runs(subject, ini, err);
-    return status == WEFT_OK ? resume(subject, ini, err) : status;
+    status = weft_usable(tested, err);
+    if (status == WEFT_E_UNSUPPORTED) return stops_runs(tested, ini, err);
+    return status == WEFT_OK ? resume(tested, ini, err) : status;
 }
 
-static weft_status proved(weft_subject *subject, weft_error *err) {
-    const bool is_comm = strcmp(subject->loaded->plugin->kind, "comm") == 0; /* it knows what it can start */
+static weft_status proved(weft_plugin_under_test *tested, weft_error *err) {
+    const bool is_comm = strcmp(tested->loaded->plugin->kind, "comm") == 0; /* it knows what it can start */
     char ini[WEFT_PATH_BYTES];
-    weft_status status = weft_own_ini(ini, subject, err);
+    weft_status status = weft_own_ini(ini, tested, err);
     const char *const words[] = {"prove", ini, "run.out=proof", "--steps", "2", is_comm ? NULL : "--ranks", "2", NULL};
-    if (status == WEFT_OK) status = weft_usable(subject, err);
+    if (status == WEFT_OK) status = weft_usable(tested, err);
     if (status != WEFT_OK) return status;
-    status = weft_own_command(subject, words, true, err);
+    status = weft_own_command(tested, words, true, err);
     if (status == WEFT_E_UNSUPPORTED && strstr(err->text, WEFT_PROVE_APART) != NULL)
         status = WEFT_E_PLUGIN; /* both are processes of this machine, with the same files */
-    return is_comm ? status : blame_process(subject, ini, status, err);
+    return is_comm ? status : blame_process(tested, ini, status, err);
 }
 
 const weft_rule weft_rules_all[] = {{"R26", NULL, "is loaded, and its keys hold", is_loaded, false},

@@ -3,7 +3,7 @@
 
 #include "base/text.h"
 #include "base/units.h"
-#include "report/judge_fit.h"
+#include "report/check_fit.h"
 #include "tools/init/lengths.h"
 #include "tools/init/peek.h"
 #include "model/weights.h"
@@ -328,7 +328,7 @@ static weft_status refuse_size(const composer *self, weft_error *err) {
                           "%s does not fit: %s are planned, and %s has room for %s; nothing that was tried on one rank "
                           "is enough. Choose a smaller model, or say with --fit what another machine's device has",
                           self->wish->model, weft_unit_bytes(need, self->fit.need.bytes.total),
-                          weft_room_whose(&self->fit.room), weft_unit_bytes(room, self->fit.room.bytes));
+                          weft_available_memory_owner(&self->fit.room), weft_unit_bytes(room, self->fit.room.bytes));
 }
 
 /* The mildest change that needs no other machine. */
@@ -338,11 +338,11 @@ static weft_status make_it_fit(composer *self, const weft_session *session, char
                                   .n_overrides = (size_t)self->draft->n};
     const weft_fit_change *change = NULL;
     weft_status status = WEFT_OK;
-    if (self->wish->room > 0) weft_room_say(&question.room, self->wish->room);
-    else weft_room_find(&question.room, &session->engine->device_info);
+    if (self->wish->room > 0) weft_available_memory_describe(&question.room, self->wish->room);
+    else weft_available_memory_find(&question.room, &session->engine->device_info);
     if (question.room.free >= 0) question.room.bytes = least(question.room.bytes, question.room.free);
     question.room.bytes = question.room.bytes / 100 * PERCENT_OF_ROOM;
-    status = weft_fit_judge(&self->fit, &question, NULL, err);
+    status = weft_fit_check(&self->fit, &question, NULL, err);
     if (status != WEFT_OK || self->fit.fits) return status;
     for (int32_t i = 0; i < self->fit.changes.n && change == NULL; i++)
         if (!self->fit.changes.fitting[i].grows) change = &self->fit.changes.fitting[i];

@@ -5,7 +5,7 @@
 #ifndef WEFT_HOST_TOOLS_INIT_COMPOSE_H
 #define WEFT_HOST_TOOLS_INIT_COMPOSE_H
 
-#include "report/room.h"
+#include "report/available_memory.h"
 #include "tools/init/draft.h"
 
 typedef struct weft_init_wish {

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "run/engine.h"
-#include "plugin/device_asks.h"
+#include "plugin/device_queries.h"
 
 #include <errno.h>
 #include <stdlib.h>

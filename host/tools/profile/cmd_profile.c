@@ -8,7 +8,7 @@
 
 static const weft_flag flags[] = {
     {"json", NULL, false, "Print an object instead of tables."},
-    {"roof", NULL, false, "Also measure the machine's peak for the matmuls of the step."},
+    {"roofline", NULL, false, "Also measure the machine's peak for the matmuls of the step."},
     {"steps", "N", false, "Steps to measure (default 10)."},
     {"warmup", "N", false, "Steps before the measurement (default 2)."},
     WEFT_FIT_FLAG,
@@ -18,7 +18,7 @@ static const weft_flag flags[] = {
 
 typedef struct options {
     int64_t steps, warmup;
-    bool json, roof;
+    bool json, roofline;
 } options;
 
 /* Steps beyond the configured ones have the last one's learning rate. */
@@ -35,13 +35,13 @@ static weft_status train(weft_profile *profile, const weft_session *session, con
 
 static weft_status report(const weft_profile *profile, const weft_session *session, const weft_arrival *start,
                           const options *o, weft_error *err) {
-    weft_roof roof;
+    weft_roofline roofline;
     weft_profile_report report = {
         .session = session, .start = start, .profile = profile, .resident_peak = weft_resident_peak()};
     weft_status status = WEFT_OK;
-    if (o->roof) {
-        status = weft_roof_measure(&roof, session->engine, profile, err);
-        report.roof = &roof;
+    if (o->roofline) {
+        status = weft_roofline_measure(&roofline, session->engine, profile, err);
+        report.roofline = &roofline;
     }
     if (status != WEFT_OK) return status;
     if (o->json) return weft_profile_print_json(&report, stdout, err);
@@ -64,7 +64,7 @@ static weft_exit run_profile(const weft_args *args, weft_error *err) {
     const double begin = weft_clock_seconds();
     size_t n = 0;
     const char *const *overrides = weft_args_overrides(args, &n);
-    options o = {.json = weft_args_has(args, "json"), .roof = weft_args_has(args, "roof")};
+    options o = {.json = weft_args_has(args, "json"), .roofline = weft_args_has(args, "roofline")};
     weft_session *session = NULL;
     int64_t room = 0;
     weft_status status = WEFT_OK;
@@ -86,7 +86,7 @@ static const weft_command weft_command_profile = {
     .more = "Trains for a few steps from the configured weights and writes no file: [run] out stays as it is. The "
             "times add up to the step of median time. FLOPs are those of matmuls and attention (causal attention "
             "counts half); bytes are what a kernel must read and write.",
-    .examples = "  weft profile run.ini --roof\n"
+    .examples = "  weft profile run.ini --roofline\n"
                 "  weft profile run.ini --steps 3 --json\n",
     .run = run_profile,
 };

@@ -84,17 +84,17 @@ static weft_profile_row *own_row(weft_profile_step *step, const char *operation)
     return row_of(step, operation, whole, WEFT_PROFILE_ROWS);
 }
 
-/* ---- the events that call no segment ---- */
+/* ---- the instructions that call no segment ---- */
 
-/* A leaf's gradient is copied into the sum or added to it; with one leaf it lies there already. A REDUCE among ranks
- * has no leaf's gradient: alone, the sum of one rank is the sum of all. */
+/* A micro-batch's gradient is copied into the sum or added to it; with one micro-batch it lies there already. A
+ * REDUCE among ranks has no micro-batch's gradient: alone, the sum of one rank is the sum of all. */
 static double reduce_bytes(const weft_stepper *stepper, const weft_trace_entry *entry) {
-    const weft_program *program = stepper->stage->program;
+    const weft_program *program = stepper->mode_plan->program;
     const weft_layout *layout = stepper->engine->plan.layout;
-    const int32_t slot = program->event_slots[entry->event].gradients[entry->unit];
+    const int32_t slot = program->instruction_slots[entry->instruction].gradients[entry->unit];
     const int64_t elements = layout->groups[layout->units[entry->unit].trained].numel;
     if (slot < 0 || program->slots[slot].offset < 0) return 0.0;
-    return (entry->leaf == 0 ? 2.0 : 3.0) * (double)weft_f32_bytes(elements);
+    return (entry->micro_batch == 0 ? 2.0 : 3.0) * (double)weft_f32_bytes(elements);
 }
 
 /* Weight and states are read and written, the gradient read, the compute copy made again. */
@@ -107,23 +107,29 @@ static double update_bytes(const weft_engine *engine) {
            (double)weft_copies_traffic(&engine->plan);
 }
 
-static void add_event(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
+static void add_instruction(weft_profile_step *step, const weft_stepper *stepper, const weft_trace_entry *entry) {
     const double seconds = 1e-9 * (double)(entry->end_ns - entry->start_ns);
     switch (entry->kind) {
-    case WEFT_EVENT_REDUCE: add_to_row(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry)); break;
-    case WEFT_EVENT_NORM:
+    case WEFT_INSTRUCTION_REDUCE:
+        add_to_row(own_row(step, "reduce"), seconds, 0.0, reduce_bytes(stepper, entry));
+        break;
+    case WEFT_INSTRUCTION_NORM:
         add_to_row(own_row(step, "norm"), seconds, 0.0,
                    (double)weft_f32_bytes(weft_declared_numel(stepper->engine->plan.declared, true)));
         break;
-    case WEFT_EVENT_STEP: add_to_row(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine)); break;
+    case WEFT_INSTRUCTION_STEP:
+        add_to_row(own_row(step, "optimizer"), seconds, 0.0, update_bytes(stepper->engine));
+        break;
     default: break;
     }
 }
 
-/* The trace's newest entries are the step's events. */
-static void add_events(weft_profile_step *step, const weft_stepper *stepper) {
-    const int32_t held = weft_trace_count(stepper->trace), events = stepper->engine->plan.train.program->n_events;
-    for (int32_t i = held - events; i < held; i++) add_event(step, stepper, weft_trace_entry_at(stepper->trace, i));
+/* The trace's newest entries are the step's instructions. */
+static void add_instructions(weft_profile_step *step, const weft_stepper *stepper) {
+    const int32_t held = weft_trace_count(stepper->trace),
+                  instructions = stepper->engine->plan.train.program->n_instructions;
+    for (int32_t i = held - instructions; i < held; i++)
+        add_instruction(step, stepper, weft_trace_entry_at(stepper->trace, i));
 }
 
 /* The last rows: what the data plugin took, and what is left of the step. */
@@ -146,7 +152,7 @@ weft_status weft_profile_train(weft_profile *self, uint64_t step, double lr, dou
     status = weft_stepper_train(self->stepper, &now->result, step, lr, clip, err);
     if (status != WEFT_OK) return status;
     now->seconds = weft_clock_seconds() - begin;
-    add_events(now, self->stepper);
+    add_instructions(now, self->stepper);
     close_step(now);
     if (keep) self->n_steps++;
     return WEFT_OK;

@@ -48,19 +48,20 @@ static void print_head(const weft_profile_report *self, const weft_profile_step 
     (void)fputc('\n', to);
 }
 
-static void print_roof_head(const weft_roof *roof, const weft_profile_step *step, FILE *to) {
-    if (roof->products > 0.0)
+static void print_roofline_head(const weft_roofline *roofline, const weft_profile_step *step, FILE *to) {
+    if (roofline->products > 0.0)
         (void)fprintf(
-            to, "roof       %.2f GFLOP/s by the matrix library at this step's products; the step reaches %.1f %%\n",
-            1e-9 * roof->products, 100.0 * step->flops / step->seconds / roof->products);
-    (void)fprintf(to, "machine    %.2f GFLOP/s out of registers, %.2f GB/s of memory\n", 1e-9 * roof->peak,
-                  1e-9 * roof->bandwidth);
+            to, "roofline       %.2f GFLOP/s by the matrix library at this step's products; the step reaches %.1f %%\n",
+            1e-9 * roofline->products, 100.0 * step->flops / step->seconds / roofline->products);
+    (void)fprintf(to, "machine    %.2f GFLOP/s out of registers, %.2f GB/s of memory\n", 1e-9 * roofline->peak,
+                  1e-9 * roofline->bandwidth);
 }
 
-static void print_row(const weft_profile_row *row, const weft_profile_step *step, const weft_roof *roof, FILE *to) {
+static void print_row(const weft_profile_row *row, const weft_profile_step *step, const weft_roofline *roofline,
+                      FILE *to) {
     const bool matrix = row->flops > 0.0;
     const double work = matrix ? row->flops : row->bytes;
-    const double top = roof == NULL ? 0.0 : weft_roof_of(roof, row);
+    const double top = roofline == NULL ? 0.0 : weft_roofline_of(roofline, row);
     char name[64];
     (void)snprintf(name, sizeof name, "%s %s", row->operation, row->part);
     (void)fprintf(to, "%-26s %6lld %11.3f %6.1f %%", name, (long long)row->calls, 1e3 * row->seconds,
@@ -73,11 +74,11 @@ static void print_row(const weft_profile_row *row, const weft_profile_step *step
     (void)fputc('\n', to);
 }
 
-static void print_products(const weft_roof *roof, int64_t steps, FILE *to) {
+static void print_products(const weft_roofline *roofline, int64_t steps, FILE *to) {
     (void)fprintf(to, "\n%-8s %10s %10s %10s %8s %11s %13s\n", "product", "m", "n", "k", "a step", "best ms",
                   "GFLOP/s");
-    for (int32_t i = 0; i < roof->n_rows; i++) {
-        const weft_roof_row *row = &roof->rows[i];
+    for (int32_t i = 0; i < roofline->n_rows; i++) {
+        const weft_roofline_row *row = &roofline->rows[i];
         (void)fprintf(to, "%c%c       %10lld %10lld %10lld %8.4g %11.3f %13.2f\n", row->shape.transpose_a ? 'T' : 'N',
                       row->shape.transpose_b ? 'T' : 'N', (long long)row->shape.m, (long long)row->shape.n,
                       (long long)row->shape.k, (double)row->calls / (double)steps, 1e3 * row->seconds,
@@ -88,11 +89,11 @@ static void print_products(const weft_roof *roof, int64_t steps, FILE *to) {
 void weft_profile_print(const weft_profile_report *self, FILE *to) {
     const weft_profile_step *step = weft_profile_median(self->profile);
     print_head(self, step, to);
-    if (self->roof != NULL) print_roof_head(self->roof, step, to);
+    if (self->roofline != NULL) print_roofline_head(self->roofline, step, to);
     (void)fprintf(to, "\n%-26s %6s %11s %8s %18s %17s%s\n", "in the median step", "calls", "ms", "share", "work",
-                  "rate", self->roof != NULL ? "  of roof" : "");
-    for (int32_t i = 0; i < step->n_rows; i++) print_row(&step->rows[i], step, self->roof, to);
-    if (self->roof != NULL) print_products(self->roof, weft_profile_count(self->profile), to);
+                  "rate", self->roofline != NULL ? "  of roofline" : "");
+    for (int32_t i = 0; i < step->n_rows; i++) print_row(&step->rows[i], step, self->roofline, to);
+    if (self->roofline != NULL) print_products(self->roofline, weft_profile_count(self->profile), to);
 }
 
 /* ---- the object ---- */
@@ -135,10 +136,10 @@ static json_t *rows_array(const weft_profile_step *step) {
     return array;
 }
 
-static json_t *roof_object(const weft_roof *roof, int64_t steps) {
+static json_t *roofline_object(const weft_roofline *roofline, int64_t steps) {
     json_t *array = json_array();
-    for (int32_t i = 0; i < roof->n_rows; i++) {
-        const weft_roof_row *row = &roof->rows[i];
+    for (int32_t i = 0; i < roofline->n_rows; i++) {
+        const weft_roofline_row *row = &roofline->rows[i];
         (void)json_array_append_new(
             array, json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:f, s:f, s:f}", "operation", row->operation, "part",
                              row->part, "m", (json_int_t)row->shape.m, "n", (json_int_t)row->shape.n, "k",
@@ -146,8 +147,8 @@ static json_t *roof_object(const weft_roof *roof, int64_t steps) {
                              (int)row->shape.transpose_b, "calls_per_step", (double)row->calls / (double)steps, "flops",
                              row->flops, "seconds", row->seconds));
     }
-    return json_pack("{s:f, s:f, s:f, s:o}", "register_flops_per_second", roof->peak, "bytes_per_second",
-                     roof->bandwidth, "flops_per_second", roof->products, "products", array);
+    return json_pack("{s:f, s:f, s:f, s:o}", "register_flops_per_second", roofline->peak, "bytes_per_second",
+                     roofline->bandwidth, "flops_per_second", roofline->products, "products", array);
 }
 
 /* A loss that overflowed fp16 is no number of JSON. */
@@ -167,7 +168,7 @@ weft_status weft_profile_print_json(const weft_profile_report *self, FILE *to, w
                                loss_json(last), "flops", step->flops, "recompute_flops", step->recompute_flops,
                                "memory", memory_object(self), "operators", rows_array(step));
     if (object == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to print the profile");
-    if (self->roof != NULL) (void)json_object_set_new(object, "roof", roof_object(self->roof, steps));
+    if (self->roofline != NULL) (void)json_object_set_new(object, "roofline", roofline_object(self->roofline, steps));
     (void)json_dumpf(object, to, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     (void)fputc('\n', to);
     json_decref(object);

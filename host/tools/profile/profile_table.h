@@ -4,14 +4,14 @@
 
 #include "tools/profile/arrival.h"
 #include "tools/profile/profile.h"
-#include "tools/profile/roof.h"
+#include "tools/profile/roofline.h"
 
 typedef struct weft_profile_report {
     const weft_session *session;
     const weft_arrival *start;
-    const weft_profile *profile; /* with at least one step */
-    const weft_roof *roof;       /* NULL: not measured */
-    int64_t resident_peak;       /* bytes, of the steps; the roof's own are not in it */
+    const weft_profile *profile;   /* with at least one step */
+    const weft_roofline *roofline; /* NULL: not measured */
+    int64_t resident_peak;         /* bytes, of the steps; the roofline's own are not in it */
 } weft_profile_report;
 
 void weft_profile_print(const weft_profile_report *report, FILE *to);

@@ -2,7 +2,7 @@
 #include "cli/fit_flags.h"
 #include "cli/spawn.h"
 
-#include "launch/voice.h"
+#include "launch/log_prefix.h"
 #include "plugin/services.h"
 #include "tools/prove/proof.h"
 
@@ -22,9 +22,9 @@ static const weft_flag flags[] = {
 enum { OFFERED = 4 }; /* ranks, where nobody says how many */
 
 static weft_status report(const weft_proof *proof, bool json, weft_error *err) {
-    FILE *to = weft_voice_plain();
+    FILE *to = weft_log_prefix_plain();
     weft_status status = WEFT_OK;
-    if (weft_platform_rank(proof->meeting.platform) != 0) return WEFT_OK; /* rank 0 says it for all */
+    if (weft_process_context_rank(proof->meeting.process_context) != 0) return WEFT_OK; /* rank 0 says it for all */
     if (json) status = weft_proof_print_json(proof, to, err);
     else weft_proof_print(proof, to);
     if (status == WEFT_OK && (fflush(to) != 0 || ferror(to)))

@@ -151,7 +151,7 @@ bool weft_grid_takes_stages(const weft_grid_spec *spec, int32_t ranks) {
 }
 
 bool weft_grid_takes_replicas(const weft_grid_spec *spec, int32_t ranks) {
-    return spec->leaves % ranks == 0;
+    return spec->micro_batches % ranks == 0;
 }
 
 static void add_ranks(builder *b, int32_t ranks) {

@@ -7,7 +7,7 @@
 #ifndef WEFT_HOST_TOOLS_PROVE_GRID_H
 #define WEFT_HOST_TOOLS_PROVE_GRID_H
 
-#include "report/need.h"
+#include "report/required_memory.h"
 #include "program/answers.h"
 #include "program/program.h"
 
@@ -44,13 +44,13 @@ typedef struct weft_cell {
     weft_grid_keys keys;
     /* Known once the cell is compiled. */
     char refused[400];                       /* why the strategy refuses it; "": it does not */
-    int32_t replicas, leaves;                /* R, A */
+    int32_t replicas, micro_batches;         /* R, A */
     uint64_t identity;                       /* of its programs */
     int32_t by;                              /* the rank that compiled it for all */
     char policy_file[65], strategy_file[65]; /* what it was compiled with: SHA-256 */
     weft_plan_answers answers;
     weft_coverage coverage;
-    weft_need need; /* of its fullest rank, or machine; nothing where no room is looked at */
+    weft_required_memory need; /* of its fullest rank, or machine; nothing where no room is looked at */
 } weft_cell;
 
 typedef struct weft_grid_policy {
@@ -61,7 +61,7 @@ typedef struct weft_grid_policy {
 enum { WEFT_GRID_POLICIES = 4, WEFT_GRID_MAP = WEFT_OVERRIDE_SIZE - 32 };
 
 typedef struct weft_grid_spec {
-    int32_t world, leaves, segments;
+    int32_t world, micro_batches, segments;
     weft_grid_policy policies[WEFT_GRID_POLICIES];
     int32_t n_policies;
     bool has_mp, has_ddp, has_fsdp;

@@ -77,7 +77,8 @@ static void find_replicas(weft_omitted *out, const weft_grid_spec *spec, int64_t
     weft_omitted_say(out,
                      "%s on %s ranks: %d %s a step cannot be shared evenly by so many; for N ranks set [train] "
                      "global_batch to a multiple of N x micro_batch, which is %lld",
-                     names, ranks, (int)spec->leaves, spec->leaves == 1 ? "leaf" : "leaves", (long long)micro_batch);
+                     names, ranks, (int)spec->micro_batches, spec->micro_batches == 1 ? "micro-batch" : "micro-batches",
+                     (long long)micro_batch);
 }
 
 void weft_omitted_find(weft_omitted *out, const weft_grid_spec *spec, const char *missing, const char *alone,

@@ -15,7 +15,7 @@ typedef struct weft_omitted {
 void weft_omitted_say(weft_omitted *self, const char *format, ...) WEFT_PRINTF(2, 3);
 
 /* missing: strategies that no plugin is found of. alone: why there is one rank; "": one was asked for. micro_batch:
- * rows of a leaf. */
+ * rows of a micro-batch. */
 void weft_omitted_find(weft_omitted *out, const weft_grid_spec *spec, const char *missing, const char *alone,
                        int64_t micro_batch);
 

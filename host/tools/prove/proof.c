@@ -10,34 +10,35 @@ static const char *const verdict_ids[WEFT_N_VERDICTS] = {"equal", "not covered",
 
 /* ---- differences ---- */
 
-static const char *parameter_of(const weft_proof *proof, int32_t mark) {
-    const weft_declared *declared = proof->lender->engine->plan.declared;
-    return declared->parameters[mark % declared->n_parameters].name;
+static const char *parameter_of(const weft_proof *proof, int32_t checksum) {
+    const weft_declared *declared = proof->plugin_lookup->engine->plan.declared;
+    return declared->parameters[checksum % declared->n_parameters].name;
 }
 
 /* NULL: the parameter itself. */
-static const char *state_of(const weft_proof *proof, int32_t mark) {
-    const weft_engine *engine = proof->lender->engine;
-    return mark < engine->plan.declared->n_parameters
+static const char *state_of(const weft_proof *proof, int32_t checksum) {
+    const weft_engine *engine = proof->plugin_lookup->engine;
+    return checksum < engine->plan.declared->n_parameters
                ? NULL
-               : engine->plan.states[mark / engine->plan.declared->n_parameters - 1].name;
+               : engine->plan.states[checksum / engine->plan.declared->n_parameters - 1].name;
 }
 
-static void describe_difference(char *text, size_t size, const weft_proof *proof, const weft_course_end *end) {
+static void describe_difference(char *text, size_t size, const weft_proof *proof,
+                                const weft_verification_run_end *end) {
     char copy[64] = "";
     const char *state = NULL;
     if (end->step < 0) (void)snprintf(text, size, "in its last hash alone");
     if (end->step < 0) return;
-    if (end->mark < 0) (void)snprintf(text, size, "from step %d on: the loss", (int)end->step);
-    if (end->mark < 0) return;
-    state = state_of(proof, end->mark);
+    if (end->checksum < 0) (void)snprintf(text, size, "from step %d on: the loss", (int)end->step);
+    if (end->checksum < 0) return;
+    state = state_of(proof, end->checksum);
     if (end->copy >= 0) (void)snprintf(copy, sizeof copy, ", in the copy of rank %d", (int)end->copy);
     if (end->step == 0)
         (void)snprintf(text, size, "before step 1: %s%s%s%s", state == NULL ? "" : state, state == NULL ? "" : " of ",
-                       parameter_of(proof, end->mark), copy);
+                       parameter_of(proof, end->checksum), copy);
     else
         (void)snprintf(text, size, "from step %d on: %s%s%s%s", (int)end->step, state == NULL ? "" : state,
-                       state == NULL ? "" : " of ", parameter_of(proof, end->mark), copy);
+                       state == NULL ? "" : " of ", parameter_of(proof, end->checksum), copy);
 }
 
 /* ---- a table ---- */
@@ -74,7 +75,7 @@ static void print_cell(const weft_proof *proof, int32_t i, int width[2], FILE *t
     (void)snprintf(strategy, sizeof strategy, "%s%s%s", cell->strategy, cell->settings[0] != '\0' ? " " : "",
                    cell->settings);
     if (cell->prefetch >= 0) (void)snprintf(prefetch, sizeof prefetch, "%d", (int)cell->prefetch);
-    (void)snprintf(split, sizeof split, "%d x %d", (int)cell->replicas, (int)cell->leaves);
+    (void)snprintf(split, sizeof split, "%d x %d", (int)cell->replicas, (int)cell->micro_batches);
     (void)fprintf(to, "%5d  %-*s  %-*s  %8s  %7s  %-13s  %.12s  ", (int)cell->ranks, width[0], strategy, width[1],
                   cell->policy, prefetch, split, cell->checkpointing ? "yes" : "no", proof->ends[i].hash);
     print_verdict(proof, i, to);
@@ -118,10 +119,10 @@ void weft_proof_print(const weft_proof *proof, FILE *to) {
 
 /* ---- an object ---- */
 
-static json_t *difference_object(const weft_proof *proof, const weft_course_end *end) {
+static json_t *difference_object(const weft_proof *proof, const weft_verification_run_end *end) {
     return json_pack("{s:i, s:s?, s:s?, s:o}", "step", (int)end->step, "parameter",
-                     end->mark < 0 ? NULL : parameter_of(proof, end->mark), "state",
-                     end->mark < 0 ? NULL : state_of(proof, end->mark), "copy_of_rank",
+                     end->checksum < 0 ? NULL : parameter_of(proof, end->checksum), "state",
+                     end->checksum < 0 ? NULL : state_of(proof, end->checksum), "copy_of_rank",
                      end->copy < 0 ? json_null() : json_integer(end->copy));
 }
 
@@ -135,7 +136,7 @@ static json_t *losses_array(const weft_proof *proof, int32_t cell) {
 
 static json_t *cell_object(const weft_proof *proof, int32_t i) {
     const weft_cell *cell = &proof->grid.cells[i];
-    const weft_course_end *end = &proof->ends[i];
+    const weft_verification_run_end *end = &proof->ends[i];
     const weft_verdict verdict = weft_proof_verdict(proof, i);
     char program[24];
     json_t *object = NULL;
@@ -143,7 +144,7 @@ static json_t *cell_object(const weft_proof *proof, int32_t i) {
     object = json_pack("{s:i, s:s, s:s, s:s, s:o, s:i, s:i, s:b, s:s, s:s, s:s, s:f, s:o}", "ranks", (int)cell->ranks,
                        "strategy", cell->strategy, "settings", cell->settings, "policy", cell->policy, "prefetch",
                        cell->prefetch < 0 ? json_null() : json_integer(cell->prefetch), "replicas", (int)cell->replicas,
-                       "accumulation", (int)cell->leaves, "activation_checkpointing", (int)cell->checkpointing,
+                       "accumulation", (int)cell->micro_batches, "activation_checkpointing", (int)cell->checkpointing,
                        "program", program, "hash", end->hash, "verdict", verdict_ids[verdict], "seconds", end->seconds,
                        "losses", losses_array(proof, i));
     if (object == NULL) return NULL;
@@ -162,9 +163,9 @@ weft_status weft_proof_print_json(const weft_proof *proof, FILE *to, weft_error 
     json_t *cells = json_array(), *object = NULL;
     for (int32_t i = 0; i < proof->grid.n; i++) (void)json_array_append_new(cells, cell_object(proof, i));
     object = json_pack("{s:s, s:i, s:I, s:o, s:i, s:i, s:i, s:i, s:i, s:s, s:o, s:f}", "reduce", proof->reduce, "ranks",
-                       (int)weft_platform_size(proof->meeting.platform), "steps", (json_int_t)proof->spec.steps,
-                       "cells", cells, "equal", (int)proof->count[WEFT_VERDICT_EQUAL], "not_covered",
-                       (int)proof->count[WEFT_VERDICT_NOT_COVERED], "different",
+                       (int)weft_process_context_size(proof->meeting.process_context), "steps",
+                       (json_int_t)proof->spec.steps, "cells", cells, "equal", (int)proof->count[WEFT_VERDICT_EQUAL],
+                       "not_covered", (int)proof->count[WEFT_VERDICT_NOT_COVERED], "different",
                        (int)proof->count[WEFT_VERDICT_DIFFERENT], "not_trained", (int)proof->count[WEFT_VERDICT_IDLE],
                        "left_out", (int)proof->left_out, "missing", proof->missing, "omitted",
                        omitted_array(&proof->omitted), "seconds", proof->seconds);

@@ -5,7 +5,7 @@
 #ifndef WEFT_HOST_TOOLS_PROVE_PROVE_H
 #define WEFT_HOST_TOOLS_PROVE_PROVE_H
 
-#include "tools/prove/course.h"
+#include "tools/prove/verification_run.h"
 #include "tools/prove/omitted.h"
 #include "run/meeting.h"
 
@@ -29,18 +29,18 @@ typedef struct weft_prove_options {
 enum { WEFT_PROVE_STEPS = 50 };
 
 typedef struct weft_proof {
-    weft_course_spec spec;
+    weft_verification_run_spec spec;
     weft_meeting meeting; /* of all ranks, who compare what they are about to do */
-    weft_session *lender;
-    weft_room room; /* that a rank has at least; 0 bytes: none is looked at */
+    weft_session *plugin_lookup;
+    weft_available_memory room; /* that a rank has at least; 0 bytes: none is looked at */
     weft_grid grid;
     int32_t left_out; /* cells whose programs are those of another */
     char missing[96]; /* strategies that there are no plugins of: "mp"; "": none */
     weft_omitted omitted;
     char reduce[16];
-    weft_course course;
-    weft_course_end *ends; /* [grid.n] */
-    double *losses;        /* [grid.n][steps] */
+    weft_verification_run verification_run;
+    weft_verification_run_end *ends; /* [grid.n] */
+    double *losses;                  /* [grid.n][steps] */
     int32_t count[WEFT_N_VERDICTS];
     double seconds;
 } weft_proof;

@@ -130,7 +130,7 @@ void weft_prove_spec(weft_grid_spec *out, char *missing, size_t size, const weft
     memset(out, 0, sizeof *out);
     missing[0] = '\0';
     out->world = world;
-    out->leaves = engine->plan.spec.leaves;
+    out->micro_batches = engine->plan.spec.micro_batches;
     out->segments = engine->plan.declared->n_segments;
     choose_policies(out, run, engine->plan.declared);
     choose_strategies(out, missing, size, run);

@@ -73,7 +73,7 @@ static void take_setup(weft_digest *out, const weft_past_run *run) {
                *shard = weft_past_text(who, "strategy", "shard");
     out->ranks = weft_past_number(who, NULL, "world");
     out->replicas = weft_past_number(who, NULL, "replicas");
-    out->leaves = weft_past_number(who, NULL, "leaves");
+    out->micro_batches = weft_past_number(who, NULL, "micro-batches");
     out->lr = weft_past_number(who, NULL, "lr");
     out->global_batch = weft_past_number(start, "batch", "global");
     out->micro_batch = weft_past_number(start, "batch", "micro");

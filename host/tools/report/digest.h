@@ -24,7 +24,7 @@ typedef struct weft_digest {
     double eval_loss, best_loss;  /* last, lowest */
     double best_step;
     double similarity; /* of the last evaluation */
-    double ranks, replicas, leaves, global_batch, micro_batch, lr;
+    double ranks, replicas, micro_batches, global_batch, micro_batch, lr;
     double planned;  /* bytes of the rank that takes most */
     double resident; /* the same, of its process at most; NaN before the first save: rank 0's of metrics */
     bool finished;

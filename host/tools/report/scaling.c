@@ -51,7 +51,7 @@ static void cell_batch(char out[CELL], const weft_digest *run, const weft_digest
     (void)first;
     if (isnan(run->global_batch)) (void)snprintf(out, CELL, "-");
     else
-        (void)snprintf(out, CELL, "%.0f = %.0f x %.0f x %.0f", run->global_batch, run->micro_batch, run->leaves,
+        (void)snprintf(out, CELL, "%.0f = %.0f x %.0f x %.0f", run->global_batch, run->micro_batch, run->micro_batches,
                        run->replicas);
 }
 
@@ -229,7 +229,7 @@ static const struct {
     NUMBER("ranks", ranks),
     NUMBER("replicas", replicas),
     NUMBER("micro_batch", micro_batch),
-    NUMBER("leaves", leaves),
+    NUMBER("micro-batches", micro_batches),
     NUMBER("global_batch", global_batch),
     NUMBER("lr", lr),
     NUMBER("steps", steps),

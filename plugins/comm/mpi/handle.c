@@ -24,7 +24,7 @@ static void let_leave(weft_comm *comm, int waits) {
     while (*at != NULL) {
         weft_comm_handle *handle = *at;
         weft_error err = WEFT_ERROR_INIT;
-        const int32_t reached = waits ? 1 : ranks_reached(comm, handle->mark, &err);
+        const int32_t reached = waits ? 1 : ranks_reached(comm, handle->event, &err);
         if (reached == 0) {
             at = &handle->next;
             continue;
@@ -80,7 +80,7 @@ weft_comm_handle *ranks_handle_take(weft_comm *comm) {
     handle->to = NULL;
     handle->from = NULL;
     handle->result = NULL;
-    handle->mark = NULL;
+    handle->event = NULL;
     handle->why.struct_size = (uint32_t)sizeof handle->why;
     handle->why.code = WEFT_OK;
     handle->why.text[0] = '\0';
@@ -182,7 +182,7 @@ int32_t ranks_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     int32_t reached = 0;
     advance_all(comm);
     if (!advance(handle)) return 0;
-    reached = ranks_reached(comm, handle->mark, err);
+    reached = ranks_reached(comm, handle->event, err);
     if (reached == 0) return 0;
     if (reached > 0) return finish(comm, handle, err) == WEFT_OK ? 1 : -1;
     (void)weft_error_prefix(err, "%s: ", handle->name);
@@ -202,10 +202,10 @@ weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *er
 /* The stream waits for the result, unless it is queued there itself; its copy here stays until it has gone. */
 static weft_status let_go(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
     weft_comm_handle **at = &comm->under_way;
-    weft_mark *mark = NULL;
+    weft_event *event = NULL;
     weft_status status = WEFT_OK;
-    if (stream != handle->stream) status = comm->kernels->mark(comm->device, handle->stream, &mark, err);
-    if (mark != NULL) status = comm->kernels->wait(comm->device, stream, mark, err);
+    if (stream != handle->stream) status = comm->kernels->record_event(comm->device, handle->stream, &event, err);
+    if (event != NULL) status = comm->kernels->wait(comm->device, stream, event, err);
     while (*at != handle) at = &(*at)->next;
     *at = handle->next;
     handle->next = comm->leaving;
@@ -215,7 +215,7 @@ static weft_status let_go(weft_comm *comm, weft_comm_handle *handle, weft_stream
 
 weft_status ranks_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
     drive(comm, handle);
-    if (handle->mark == NULL || outcome(handle, NULL) != WEFT_OK) return finish(comm, handle, err);
+    if (handle->event == NULL || outcome(handle, NULL) != WEFT_OK) return finish(comm, handle, err);
     return let_go(comm, handle, stream, err);
 }
 

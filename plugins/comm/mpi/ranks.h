@@ -95,7 +95,7 @@ typedef struct ranks_block {
 typedef enum ranks_phase {
     RANKS_COMING, /* its operands are on their way from the device: MPI knows nothing of it yet */
     RANKS_MOVING,
-    RANKS_ENDED /* its result is where it belongs, or on its way there behind `mark` */
+    RANKS_ENDED /* its result is where it belongs, or on its way there behind `record_event` */
 } ranks_phase;
 
 struct weft_comm_handle {
@@ -114,7 +114,7 @@ struct weft_comm_handle {
     ranks_block *to, *from; /* copies in the host's memory, or NULL */
     int64_t to_bytes;       /* of `to`, for the device when all has ended */
     void *result;           /* where `to` goes in the host's memory; NULL: to the device */
-    weft_mark *mark;        /* behind what is queued on the device for it; NULL: nothing is */
+    weft_event *event;      /* behind what is queued on the device for it; NULL: nothing is */
     weft_error why;         /* what failed beside MPI; its code is WEFT_OK as long as nothing did */
     weft_ref device_to;
     weft_stream *stream;
@@ -181,9 +181,9 @@ weft_status ranks_line_up(weft_comm_handle *handle, weft_error *err);
 void ranks_begin_arrived(weft_comm *comm); /* all whose turn it is */
 /* All of MPI's part has ended: brings the result where it belongs. */
 void ranks_deliver(weft_comm_handle *handle);
-/* 1: it is, as NULL is; 0: not yet; < 0: what is queued before it has failed. The mark stays. */
-int32_t ranks_reached(const weft_comm *comm, weft_mark *mark, weft_error *err);
-/* Until the handle's mark is reached, which is gone then. */
+/* 1: it is, as NULL is; 0: not yet; < 0: what is queued before it has failed. The event stays. */
+int32_t ranks_reached(const weft_comm *comm, weft_event *event, weft_error *err);
+/* Until the handle's event is reached, which is gone then. */
 weft_status ranks_await(weft_comm_handle *handle, weft_error *err);
 
 /* sum.c: to[n] = a[n] + b[n]; to may be a. */

@@ -1,7 +1,8 @@
 /* staging.c: see ranks.h. MPI reads and writes the host's memory. What lies in a device's own goes through copies here:
  *
- *     fetch (queued in the exchange's stream) -> a mark -> MPI, in the order in which exchanges were started -> deliver
- *     (queued in the same stream) -> a mark, which whoever joins waits for
+ *     fetch (queued in the exchange's stream) -> an event -> MPI, in the order in which exchanges were started ->
+ *     deliver
+ *     (queued in the same stream) -> an event, which whoever joins waits for
  *
  * so that the host waits for the device in no call but `wait`. All ranks ask MPI in the order in which they were
  * started, since an exchange that waits for its operands holds up those behind it. What it waits for is in this rank's
@@ -75,19 +76,19 @@ void ranks_blocks_free(weft_comm *comm) {
     }
 }
 
-int32_t ranks_reached(const weft_comm *comm, weft_mark *mark, weft_error *err) {
-    if (mark == NULL || comm->transfer == NULL) return 1;
-    return comm->transfer->reached(comm->device, mark, err);
+int32_t ranks_reached(const weft_comm *comm, weft_event *event, weft_error *err) {
+    if (event == NULL || comm->transfer == NULL) return 1;
+    return comm->transfer->reached(comm->device, event, err);
 }
 
 weft_status ranks_await(weft_comm_handle *handle, weft_error *err) {
     weft_comm *comm = handle->operands.comm;
-    weft_mark *mark = handle->mark;
+    weft_event *event = handle->event;
     weft_status status = WEFT_OK;
-    handle->mark = NULL;
-    if (mark == NULL) return WEFT_OK;
-    if (comm->transfer != NULL) return comm->transfer->await(comm->device, mark, err);
-    status = comm->kernels->wait(comm->device, handle->stream, mark, err);
+    handle->event = NULL;
+    if (event == NULL) return WEFT_OK;
+    if (comm->transfer != NULL) return comm->transfer->await(comm->device, event, err);
+    status = comm->kernels->wait(comm->device, handle->stream, event, err);
     return status == WEFT_OK ? comm->kernels->synchronize(comm->device, handle->stream, err) : status;
 }
 
@@ -102,9 +103,9 @@ weft_status ranks_line_up(weft_comm_handle *handle, weft_error *err) {
     weft_comm *comm = handle->operands.comm;
     weft_comm_handle **last = &comm->coming;
     weft_status status = WEFT_OK;
-    if (handle->fetches) status = comm->kernels->mark(comm->device, handle->stream, &handle->mark, err);
+    if (handle->fetches) status = comm->kernels->record_event(comm->device, handle->stream, &handle->event, err);
     if (status != WEFT_OK) return status;
-    if (handle->mark == NULL && comm->coming == NULL) return ranks_begin(handle, err);
+    if (handle->event == NULL && comm->coming == NULL) return ranks_begin(handle, err);
     while (*last != NULL) last = &(*last)->later;
     *last = handle;
     return WEFT_OK;
@@ -128,7 +129,7 @@ void ranks_begin_arrived(weft_comm *comm) {
     while (comm->coming != NULL) {
         weft_comm_handle *handle = comm->coming;
         weft_error err = WEFT_ERROR_INIT;
-        const int32_t reached = ranks_reached(comm, handle->mark, &err);
+        const int32_t reached = ranks_reached(comm, handle->event, &err);
         if (reached == 0) return;
         comm->coming = handle->later;
         if (begin_arrived(handle, reached, &err) != WEFT_OK) {
@@ -147,7 +148,7 @@ static weft_status bring_back(weft_comm_handle *handle, weft_error *err) {
         comm->transfer == NULL
             ? kernels->write(comm->device, handle->stream, handle->device_to, from, handle->to_bytes, err)
             : comm->transfer->upload(comm->device, handle->stream, handle->device_to, from, handle->to_bytes, err);
-    return status == WEFT_OK ? kernels->mark(comm->device, handle->stream, &handle->mark, err) : status;
+    return status == WEFT_OK ? kernels->record_event(comm->device, handle->stream, &handle->event, err) : status;
 }
 
 void ranks_deliver(weft_comm_handle *handle) {

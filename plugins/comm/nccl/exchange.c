@@ -72,14 +72,14 @@ static weft_status prepare(call *c, weft_comm *comm, const weft_exchange *what, 
     return status;
 }
 
-/* The mark behind it in the stream it was queued in. */
+/* The event behind it in the stream it was queued in. */
 static weft_status leave_handle(weft_comm_handle **out, weft_comm *comm, const char *name, weft_stream *stream,
                                 weft_error *err) {
     weft_comm_handle *handle = nccl_handle_take(comm);
     weft_status status = WEFT_OK;
     if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of %s.", name);
     handle->name = name;
-    status = comm->kernels->mark(comm->device, stream, &handle->mark, err);
+    status = comm->kernels->record_event(comm->device, stream, &handle->event, err);
     if (status == WEFT_OK) *out = handle;
     else nccl_handle_give_back(comm, handle);
     return status;
@@ -148,9 +148,9 @@ static ncclResult_t run_pair(const call *c, const nccl_way *way, cudaStream_t st
 
 /* The direction's own stream goes on behind what the operand's stream holds. */
 static weft_status follow(weft_comm *comm, weft_stream *stream, weft_stream *before, weft_error *err) {
-    weft_mark *mark = NULL;
-    const weft_status status = comm->kernels->mark(comm->device, before, &mark, err);
-    return status == WEFT_OK ? comm->kernels->wait(comm->device, stream, mark, err) : status;
+    weft_event *event = NULL;
+    const weft_status status = comm->kernels->record_event(comm->device, before, &event, err);
+    return status == WEFT_OK ? comm->kernels->wait(comm->device, stream, event, err) : status;
 }
 
 static weft_status start_pair(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what,

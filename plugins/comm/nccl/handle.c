@@ -1,4 +1,4 @@
-/* handle.c: see world.h. A handle is a mark of the device behind what NCCL queued. */
+/* handle.c: see world.h. A handle is an event of the device behind what NCCL queued. */
 #include "world.h"
 
 #include <time.h>
@@ -18,7 +18,7 @@ weft_comm_handle *nccl_handle_take(weft_comm *comm) {
 }
 
 void nccl_handle_give_back(weft_comm *comm, weft_comm_handle *handle) {
-    handle->mark = NULL;
+    handle->event = NULL;
     handle->next = comm->pool;
     comm->pool = handle;
 }
@@ -27,21 +27,21 @@ void nccl_handles_free(weft_comm *comm) {
     while (comm->handles != NULL) {
         weft_comm_handle *handle = comm->handles;
         comm->handles = handle->older;
-        if (handle->mark != NULL) (void)comm->transfer->await(comm->device, handle->mark, NULL);
+        if (handle->event != NULL) (void)comm->transfer->await(comm->device, handle->event, NULL);
         comm->host->release(comm->host, handle);
     }
     comm->pool = NULL;
 }
 
-/* The exchange has ended; its mark is gone after this. What was given up has ended too, and has brought nothing. */
+/* The exchange has ended; its event is gone after this. What was given up has ended too, and has brought nothing. */
 static weft_status end_handle(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    const weft_status status = comm->transfer->await(comm->device, handle->mark, err);
+    const weft_status status = comm->transfer->await(comm->device, handle->event, err);
     nccl_handle_give_back(comm, handle);
     return status == WEFT_OK ? nccl_watch_ask(comm, err) : status;
 }
 
 int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
-    const int32_t reached = comm->transfer->reached(comm->device, handle->mark, err);
+    const int32_t reached = comm->transfer->reached(comm->device, handle->event, err);
     if (reached == 0) return nccl_watch_ask(comm, err) == WEFT_OK ? 0 : -1;
     if (reached < 0) {
         (void)end_handle(comm, handle, NULL);
@@ -55,12 +55,12 @@ int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
 weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     const struct timespec pause = {0, 20000};
     int32_t reached = 0;
-    while ((reached = comm->transfer->reached(comm->device, handle->mark, err)) == 0) {
-        if (nccl_watch_ask(comm, err) != WEFT_OK) return WEFT_E_PEER; /* the handle's mark may never be reached */
+    while ((reached = comm->transfer->reached(comm->device, handle->event, err)) == 0) {
+        if (nccl_watch_ask(comm, err) != WEFT_OK) return WEFT_E_PEER; /* the handle's event may never be reached */
         (void)nanosleep(&pause, NULL);
     }
     if (reached < 0) {
-        (void)comm->transfer->await(comm->device, handle->mark, NULL);
+        (void)comm->transfer->await(comm->device, handle->event, NULL);
         nccl_handle_give_back(comm, handle);
         return WEFT_E_DEVICE;
     }
@@ -68,7 +68,7 @@ weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err
 }
 
 weft_status nccl_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
-    const weft_status status = comm->kernels->wait(comm->device, stream, handle->mark, err);
+    const weft_status status = comm->kernels->wait(comm->device, stream, handle->event, err);
     nccl_handle_give_back(comm, handle);
     return status;
 }

@@ -59,7 +59,7 @@ struct weft_comm_handle {
     weft_comm_handle *next;  /* in comm->pool, while it is there */
     weft_comm_handle *older; /* in comm->handles */
     const char *name;        /* "all_gather" */
-    weft_mark *mark;         /* behind the exchange; it is the handle's. NULL: nothing is under way */
+    weft_event *event;       /* behind the exchange; it is the handle's. NULL: nothing is under way */
 };
 
 struct weft_comm {

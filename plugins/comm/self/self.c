@@ -12,7 +12,7 @@ struct weft_comm_group {
 struct weft_comm_handle {
     weft_comm_handle *next; /* in comm->pool */
     weft_stream *stream;
-    weft_mark *mark; /* behind the copy; NULL: none was needed */
+    weft_event *event; /* behind the copy; NULL: none was needed */
 };
 
 struct weft_comm {
@@ -107,7 +107,7 @@ static weft_status take_handle(weft_comm *comm, weft_comm_handle **out, weft_str
     if (handle == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a handle of the communicator self.");
     handle->next = NULL;
     handle->stream = stream;
-    handle->mark = NULL;
+    handle->event = NULL;
     *out = handle;
     return WEFT_OK;
 }
@@ -117,12 +117,12 @@ static void give_handle(weft_comm *comm, weft_comm_handle *handle) {
     comm->pool = handle;
 }
 
-/* Copies in the stream, and leaves a mark behind it. */
+/* Copies in the stream, and leaves an event behind it. */
 static weft_status copy_in_stream(weft_comm *comm, weft_comm_handle *handle, const weft_exchange *what, int64_t bytes,
                                   weft_error *err) {
     const weft_device_plugin *kernels = comm->kernels;
     weft_status status = kernels->copy(comm->device, what->stream, what->to, what->from, bytes, err);
-    if (status == WEFT_OK) status = kernels->mark(comm->device, what->stream, &handle->mark, err);
+    if (status == WEFT_OK) status = kernels->record_event(comm->device, what->stream, &handle->event, err);
     return status;
 }
 
@@ -179,9 +179,9 @@ static weft_status self_pair(weft_comm *comm, weft_comm_handle **out, const weft
 
 /* The stream goes on behind the copy, and the handle is gone. */
 static weft_status self_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
-    weft_mark *mark = handle->mark;
+    weft_event *event = handle->event;
     give_handle(comm, handle);
-    return mark == NULL ? WEFT_OK : comm->kernels->wait(comm->device, stream, mark, err);
+    return event == NULL ? WEFT_OK : comm->kernels->wait(comm->device, stream, event, err);
 }
 
 static weft_status self_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {

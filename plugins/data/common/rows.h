@@ -1,5 +1,5 @@
 /* common/rows.h: what data plugins share. A file becomes bytes; ids of documents become pieces of at most `context`
- * inputs, pieces rows; a split is a set of documents with rows of its own; rows become leaves. */
+ * inputs, pieces rows; a split is a set of documents with rows of its own; rows become micro-batches. */
 #ifndef WEFT_DATA_COMMON_ROWS_H
 #define WEFT_DATA_COMMON_ROWS_H
 
@@ -105,7 +105,7 @@ enum { DATA_N_SPLITS = 3 };
 /* The rows of a run: an endless stream of the training rows, and the others once. */
 typedef struct data_stream {
     uint64_t seed;
-    int32_t lengths[WEFT_MAX_LENGTHS]; /* of leaves, ascending; the last is context */
+    int32_t lengths[WEFT_MAX_LENGTHS]; /* of micro-batches, ascending; the last is context */
     int32_t n_lengths;
     int64_t group;                 /* rows of like length that follow one another; 0: none do */
     data_rows rows[DATA_N_SPLITS]; /* by weft_split; ALL is empty where TRAIN is the same */
@@ -118,10 +118,10 @@ int32_t data_lengths_read(int32_t lengths[WEFT_MAX_LENGTHS], const char *list, i
 weft_status data_context_judge(int64_t context, const weft_data_job *job, weft_error *err);
 const data_rows *data_stream_rows(const data_stream *self, int32_t split);
 void data_stream_split_info(const data_stream *self, int32_t split, weft_split_info *out);
-weft_status data_stream_shape(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
+weft_status data_stream_shape(const data_stream *self, weft_micro_batch *out, const weft_micro_batch_request *request,
                               weft_error *err);
-weft_status data_stream_leaf(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
-                             weft_error *err);
+weft_status data_stream_micro_batch(const data_stream *self, weft_micro_batch *out,
+                                    const weft_micro_batch_request *request, weft_error *err);
 /* Bytes that its rows hold. */
 uint64_t data_stream_bytes(const data_stream *self);
 void data_stream_free(data_stream *self, const weft_host *host);

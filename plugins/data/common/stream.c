@@ -1,4 +1,4 @@
-/* stream.c: rows become leaves: which row comes when, how long a leaf is, and what lies in it. */
+/* stream.c: rows become micro-batches: which row comes when, how long a micro-batch is, and what lies in it. */
 #include "rows.h"
 
 #include <math.h>
@@ -102,13 +102,13 @@ weft_status data_context_judge(int64_t context, const weft_data_job *job, weft_e
                           (long long)context, (long long)job->max_context, (long long)job->max_context);
 }
 
-weft_status data_stream_shape(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
+weft_status data_stream_shape(const data_stream *self, weft_micro_batch *out, const weft_micro_batch_request *request,
                               weft_error *err) {
     const data_rows *rows = NULL;
     int64_t targets = 0, longest = 0;
     int32_t l = 0;
     if (request->split < 0 || request->split >= DATA_N_SPLITS || request->rows < 1)
-        return weft_error_set(err, WEFT_E_HOST, "a leaf of %d rows of split %d was asked for", request->rows,
+        return weft_error_set(err, WEFT_E_HOST, "a micro-batch of %d rows of split %d was asked for", request->rows,
                               request->split);
     rows = data_stream_rows(self, request->split);
     for (int32_t r = 0; r < request->rows; r++) {
@@ -129,7 +129,8 @@ weft_status data_stream_shape(const data_stream *self, weft_leaf *out, const wef
 }
 
 /* One piece at place `at` of a row whose arrays begin at `base`. */
-static void fill_piece(weft_leaf *out, size_t base, int32_t at, const data_corpus *corpus, const data_piece *piece) {
+static void fill_piece(weft_micro_batch *out, size_t base, int32_t at, const data_corpus *corpus,
+                       const data_piece *piece) {
     for (int32_t i = 0; i < piece->n; i++) {
         const size_t to = base + (size_t)(at + i);
         const int64_t target = piece->start + i + 1;
@@ -142,7 +143,7 @@ static void fill_piece(weft_leaf *out, size_t base, int32_t at, const data_corpu
     }
 }
 
-static void fill_padding(weft_leaf *out, size_t base, int32_t from, int32_t length) {
+static void fill_padding(weft_micro_batch *out, size_t base, int32_t from, int32_t length) {
     for (int32_t t = from; t < length; t++) {
         const size_t to = base + (size_t)t;
         out->ids[to] = out->targets[to] = out->positions[to] = 0;
@@ -151,8 +152,8 @@ static void fill_padding(weft_leaf *out, size_t base, int32_t from, int32_t leng
     }
 }
 
-weft_status data_stream_leaf(const data_stream *self, weft_leaf *out, const weft_leaf_request *request,
-                             weft_error *err) {
+weft_status data_stream_micro_batch(const data_stream *self, weft_micro_batch *out,
+                                    const weft_micro_batch_request *request, weft_error *err) {
     const data_rows *rows = NULL;
     const weft_status status = data_stream_shape(self, out, request, err);
     if (status != WEFT_OK) return status;

@@ -378,14 +378,14 @@ static void instruct_split_info(const weft_data *data, int32_t split, weft_split
     data_stream_split_info(&data->made.stream, split, out);
 }
 
-static weft_status instruct_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+static weft_status instruct_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                                   weft_error *err) {
     return data_stream_shape(&data->made.stream, out, request, err);
 }
 
-static weft_status instruct_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
-                                 weft_error *err) {
-    return data_stream_leaf(&data->made.stream, out, request, err);
+static weft_status instruct_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                        const weft_micro_batch_request *request, weft_error *err) {
+    return data_stream_micro_batch(&data->made.stream, out, request, err);
 }
 
 static const char *get_count(const weft_data *data, uint32_t i, uint64_t *out) {
@@ -419,7 +419,7 @@ static const weft_data_plugin instruct_table = {
     instruct_info,
     instruct_split_info,
     instruct_shape,
-    instruct_leaf,
+    instruct_micro_batch,
     instruct_extension,
 };
 

@@ -35,7 +35,8 @@
     K(I64,  group_by_length, "0", "[0,1M]", "rows", WEFT_SAME,                                                         \
       "Without packing: so many rows of like length follow one another, a multiple of [train] micro_batch; 0: none.")  \
     K(LIST, lengths,    "",     "", "", WEFT_SAME,                                                                     \
-      "Shorter leaves, up to three, ascending: a leaf is as long as the smallest that holds its longest row.")         \
+      "Shorter micro-batches, up to three, ascending: a micro-batch is as long as the smallest that holds its "        \
+      "longest row.")                                                                                                  \
     K(PATH, validation, "none", "none | number", "", WEFT_SAME,                                                        \
       "Kept for evaluation: none, a fraction of the conversations (0.05), so many (20), or a file (./held.jsonl).")
 /* clang-format on */

@@ -172,13 +172,14 @@ static void text_split_info(const weft_data *data, int32_t split, weft_split_inf
     data_stream_split_info(&data->made.stream, split, out);
 }
 
-static weft_status text_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+static weft_status text_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                               weft_error *err) {
     return data_stream_shape(&data->made.stream, out, request, err);
 }
 
-static weft_status text_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err) {
-    return data_stream_leaf(&data->made.stream, out, request, err);
+static weft_status text_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                    const weft_micro_batch_request *request, weft_error *err) {
+    return data_stream_micro_batch(&data->made.stream, out, request, err);
 }
 
 static const weft_data_plugin text_table = {
@@ -189,7 +190,7 @@ static const weft_data_plugin text_table = {
     text_info,
     text_split_info,
     text_shape,
-    text_leaf,
+    text_micro_batch,
     NULL,
 };
 

@@ -10,7 +10,8 @@
     K(PATH, path,       NULL,   "", "", WEFT_SAME, "File to learn from: plain text, JSONL, or chess games in PGN.")    \
     K(I64,  context,    "256",  "[1,16M]", "tokens", WEFT_SAME, "Inputs of a row; longer documents become windows.") \
     K(LIST, lengths,    "",     "", "", WEFT_SAME,                                                                     \
-      "Shorter leaves, up to three, ascending: a leaf is as long as the smallest that holds its longest row.")         \
+      "Shorter micro-batches, up to three, ascending: a micro-batch is as long as the smallest that holds its "        \
+      "longest row.")                                                                                                  \
     K(PATH, validation, "none", "none | number", "", WEFT_SAME,                                                        \
       "Kept for evaluation: none, a fraction of the documents (0.05), so many of them (20), or a file (./held.txt).")  \
     K(ENUM, format,     "auto", "auto,text,jsonl,pgn", "", WEFT_SAME,                                                  \

@@ -4,7 +4,7 @@
  *     indices.c     ids and positions against their tables      convert.c   fp32, bf16, fp16
  *     product*      matrix products, sums not cut by threads    matmul.c    the kernel on top of it
  *     packed*       products with a packed operand
- *     roof*         what the machine could give at most      team.c      fewer threads
+ *     roofline*         what the machine could give at most      team.c      fewer threads
  *     update*       optimizers' updates, and what is stored otherwise than in fp32 around them
  *     panels*       products on packed panels, fp32, bf16 and fp16, where the ISA has them
  *     amx*          the tiles of AMX, and who may use them
@@ -33,7 +33,7 @@ struct weft_stream {
     char nothing;
 };
 
-struct weft_mark {
+struct weft_event {
     char nothing;
 };
 
@@ -102,8 +102,8 @@ void *cpu_host_view(weft_device *device, weft_ref ref);
 weft_status cpu_stream_create(weft_device *device, weft_stream **out, weft_error *err);
 void cpu_stream_destroy(weft_device *device, weft_stream *stream);
 weft_status cpu_synchronize(weft_device *device, weft_stream *stream, weft_error *err);
-weft_status cpu_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
-weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err);
+weft_status cpu_record_event(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err);
+weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err);
 weft_status cpu_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                       weft_error *err);
 weft_status cpu_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);

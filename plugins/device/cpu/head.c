@@ -237,14 +237,14 @@ static double row_loss(const head *h, float *logits, float *slope, int64_t r) {
 }
 
 /* The calling thread's row of slopes. */
-static float *own_slopes(const head *h) {
+static float *own_gradients(const head *h) {
     return cpu_at(h->slopes, omp_get_thread_num() * cpu_floats(h->args->vocab), 1);
 }
 
 static void chunk_losses(const head *h, int64_t r0, int64_t n) {
     int64_t i = 0;
 #pragma omp parallel for schedule(static) num_threads(h->device->threads)
-    for (int64_t r = 0; r < n; r++) h->row_loss[r] = row_loss(h, h->logits + r * h->ld, own_slopes(h), r0 + r);
+    for (int64_t r = 0; r < n; r++) h->row_loss[r] = row_loss(h, h->logits + r * h->ld, own_gradients(h), r0 + r);
     for (i = 0; i < n; i++) *h->loss += h->row_loss[i];
 }
 

@@ -1,4 +1,4 @@
-/* memory.c: buffers, streams and marks, and bytes that move in and out.
+/* memory.c: buffers, streams and events, and bytes that move in and out.
  *
  * A buffer is an anonymous mapping of its own. Large ones begin on a huge page and ask for more of them: a step walks
  * through hundreds of megabytes, and with pages of 4 KiB the walk is spent on page tables.
@@ -84,17 +84,17 @@ weft_status cpu_synchronize(weft_device *device, weft_stream *stream, weft_error
     return WEFT_OK;
 }
 
-weft_status cpu_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
-    weft_mark *m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
+weft_status cpu_record_event(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err) {
+    weft_event *m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
     (void)stream;
-    if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for a mark.");
+    if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for an event.");
     *out = m;
     return WEFT_OK;
 }
 
-weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+weft_status cpu_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err) {
     (void)stream, (void)err;
-    device->host->release(device->host, mark);
+    device->host->release(device->host, event);
     return WEFT_OK;
 }
 

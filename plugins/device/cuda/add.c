@@ -5,7 +5,7 @@
  * call. That is why an add only waits here: a norm of its sum takes it (norm.c), and whatever else is queued in its
  * stream, marks it or waits for it launches it first, by cuda_stream, as does all that makes or ends something, by
  * cuda_enter. Nobody can tell: what is queued runs in its stream's order either way, and what lies in other streams
- * is held back by marks of this one alone. So it does not matter when something is queued in those, as a
+ * is held back by events of this one alone. So it does not matter when something is queued in those, as a
  * communicator does once bytes have come, and how many kernels a step launches depends on its calls and not on time.
  * What the launch answers is told as the add's by the call that made it. */
 #include "cuda.h"

@@ -68,7 +68,7 @@ static weft_status describe_matrix(const weft_device *device, cublasLtMatrixLayo
 static weft_status describe(const weft_device *device, cuda_algorithm *out, weft_error *err) {
     const cuda_shape *s = &out->shape;
     weft_status status = WEFT_OK;
-    if (out->is_described) return WEFT_OK;
+    if (out->has_description) return WEFT_OK;
     drop_description(device, out); /* of an attempt that failed */
     status = describe_product(device, out, err);
     if (status == WEFT_OK)
@@ -78,7 +78,7 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
         status = describe_matrix(device, &out->a, s, s->dtype, s->transpose_a ? s->k : s->m,
                                  s->transpose_a ? s->m : s->k, s->lda, err);
     if (status == WEFT_OK) status = describe_matrix(device, &out->c, s, s->dtype_c, s->m, s->n, s->ldc, err);
-    out->is_described = status == WEFT_OK;
+    out->has_description = status == WEFT_OK;
     return status;
 }
 

@@ -35,7 +35,7 @@ static inline uint32_t cuda_a_alignment(int64_t lda, int64_t width, bool is_part
 typedef struct cuda_algorithm {
     struct cuda_algorithm *in_bucket, *next; /* the next one in its bucket; the next one that was asked for */
     cuda_shape shape;
-    bool is_described, is_chosen;
+    bool has_description, is_chosen;
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t b, a, c;
     cublasLtMatmulAlgo_t way;

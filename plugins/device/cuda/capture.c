@@ -2,7 +2,7 @@
  * sentence of ours, before CUDA would do it with one of its own. */
 #include "cuda.h"
 
-struct weft_recording {
+struct weft_captured_graph {
     cudaGraphExec_t graph;
 };
 
@@ -45,8 +45,8 @@ static weft_status judge_end(cudaError_t code, weft_error *err) {
     return is_unrecordable(code) ? WEFT_E_UNSUPPORTED : status;
 }
 
-static weft_status make_recording(weft_device *device, weft_recording **out, cudaGraph_t graph, weft_error *err) {
-    weft_recording *r = device->host->alloc(device->host, sizeof *r, _Alignof(max_align_t));
+static weft_status make_recording(weft_device *device, weft_captured_graph **out, cudaGraph_t graph, weft_error *err) {
+    weft_captured_graph *r = device->host->alloc(device->host, sizeof *r, _Alignof(max_align_t));
     weft_status status = WEFT_OK;
     if (r == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a recording.");
     status = cuda_judge(cudaGraphInstantiate(&r->graph, graph, 0), "making a recorded step ready", err);
@@ -55,7 +55,7 @@ static weft_status make_recording(weft_device *device, weft_recording **out, cud
     return status;
 }
 
-static weft_status end(weft_device *device, weft_stream *stream, weft_recording **out, weft_error *err) {
+static weft_status end(weft_device *device, weft_stream *stream, weft_captured_graph **out, weft_error *err) {
     weft_stream *s = stream == NULL ? &device->first : stream;
     const cudaStream_t at = cuda_stream_named(device, s);
     cudaGraph_t graph = NULL;
@@ -72,13 +72,13 @@ static weft_status end(weft_device *device, weft_stream *stream, weft_recording 
     return status;
 }
 
-static weft_status replay(weft_device *device, weft_stream *stream, weft_recording *recording, weft_error *err) {
+static weft_status replay(weft_device *device, weft_stream *stream, weft_captured_graph *recording, weft_error *err) {
     const weft_status status = cuda_not_recording(device, "replay", err);
     if (status != WEFT_OK) return status;
     return cuda_judge(cudaGraphLaunch(recording->graph, cuda_stream(device, stream)), "replaying a step", err);
 }
 
-static void destroy(weft_device *device, weft_recording *recording) {
+static void destroy(weft_device *device, weft_captured_graph *recording) {
     if (recording == NULL) return;
     cuda_enter_end(device);
     cuda_end(device, cudaGraphExecDestroy(recording->graph));

@@ -2,7 +2,7 @@
  *
  *     plugin.c      keys, create, info, the kernel table      driver.c     is there a driver and a card, and which
  *     libraries.c   CUDA's libraries, found when needed       memory.c     buffers
- *     streams.c     streams, marks, waiting                   copies.c     write, read, copy, fill, convert
+ *     streams.c     streams, events, waiting                   copies.c     write, read, copy, fill, convert
  *     staging.c     pinned memory of `write` and `read`       transfer.c   pinned memory, copies that nobody waits for
  *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
  *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
@@ -88,7 +88,7 @@ struct weft_device {
     int64_t workspace;                /* of a product, for cuBLASLt */
     int64_t live_bytes, live_buffers; /* of buffers that were not released */
     int64_t held;                     /* of the card, apart from these, when it was measured last */
-    weft_mark *spare;                 /* marks that were waited for, to be used again */
+    weft_event *spare;                /* events that were waited for, to be used again */
     cuda_staging *staging;
     weft_stream *recording; /* the stream whose work is being recorded; NULL: none */
     cuda_waiting waiting;
@@ -285,8 +285,8 @@ void cuda_release(weft_device *device, weft_buffer *buffer);
 weft_status cuda_stream_create(weft_device *device, weft_stream **out, weft_error *err);
 void cuda_stream_destroy(weft_device *device, weft_stream *stream);
 weft_status cuda_synchronize(weft_device *device, weft_stream *stream, weft_error *err);
-weft_status cuda_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err);
-weft_status cuda_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err);
+weft_status cuda_record_event(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err);
+weft_status cuda_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err);
 weft_status cuda_write(weft_device *device, weft_stream *s, weft_ref to, const void *from, int64_t bytes,
                        weft_error *err);
 weft_status cuda_read(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes, weft_error *err);

@@ -7,7 +7,7 @@
 #include <stdatomic.h>
 
 /* After these the context is lost, and every later call gives the same answer. */
-static bool is_lasting(cudaError_t code) {
+static bool is_slow_call(cudaError_t code) {
     return code == cudaErrorIllegalAddress || code == cudaErrorMisalignedAddress || code == cudaErrorLaunchFailure ||
            code == cudaErrorHardwareStackError || code == cudaErrorIllegalInstruction ||
            code == cudaErrorECCUncorrectable;
@@ -60,11 +60,11 @@ void cuda_note_call(const char *call) {
 static weft_status tell(cudaError_t code, const char *call, const char *what, weft_error *err) {
     const call_name name = name_of_cuda(call);
     (void)cudaGetLastError(); /* or the next launch would be told of it */
-    if (is_lasting(code)) atomic_store(&lost, (int)code);
+    if (is_slow_call(code)) atomic_store(&lost, (int)code);
     return weft_error_set(err, code == cudaErrorMemoryAllocation ? WEFT_E_MEMORY : WEFT_E_DEVICE,
                           "%s on device cuda: %s answered %s (%s, %d).%s", what, name.text, cudaGetErrorString(code),
                           cudaGetErrorName(code), (int)code,
-                          is_lasting(code) && atomic_load(&has_launched)
+                          is_slow_call(code) && atomic_load(&has_launched)
                               ? " It may come from any kernel that was queued before; CUDA_LAUNCH_BLOCKING=1 with "
                                 "run.replay=no makes the run slower and names the one."
                               : "");
@@ -132,7 +132,7 @@ void cuda_end_call(const weft_device *device, cudaError_t code, const char *call
     const call_name name = code == cudaSuccess ? (call_name){""} : name_of(call);
     if (code == cudaSuccess) return;
     (void)cudaGetLastError();
-    if (is_lasting(code) && atomic_exchange(&lost, (int)code) == (int)code) return;
+    if (is_slow_call(code) && atomic_exchange(&lost, (int)code) == (int)code) return;
     weft_log(device->host, WEFT_LOG_ERROR, "%s on device cuda answered %s (%s, %d).", name.text,
              cudaGetErrorString(code), cudaGetErrorName(code), (int)code);
 }

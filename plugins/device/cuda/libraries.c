@@ -1,5 +1,5 @@
-/* libraries.c: see libraries.h. A name is looked up first among what the plugin itself was linked with, which is how a
- * double of CUDA takes its place; then the library of that major version is loaded, and stays. */
+/* libraries.c: see libraries.h. A name is looked up first among what the plugin itself was linked with, which is how an
+ * emulator of CUDA takes its place; then the library of that major version is loaded, and stays. */
 #include "libraries.h"
 
 #include <dlfcn.h>

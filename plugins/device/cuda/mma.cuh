@@ -80,7 +80,8 @@ struct mma_operands {
 };
 /* The two numbers of a word. */
 template <bool Half> static inline double mma_number(uint32_t bits) {
-    return static_cast<double>(Half ? double_from_f16(static_cast<unsigned short>(bits)) : __uint_as_float(bits << 16));
+    return static_cast<double>(Half ? emulator_from_f16(static_cast<unsigned short>(bits))
+                                    : __uint_as_float(bits << 16));
 }
 template <bool Half> static inline double mma_low(uint32_t word) {
     return mma_number<Half>(word & 0xFFFFu);
@@ -117,11 +118,11 @@ template <bool Half> static inline void mma_together(void **lanes, unsigned) {
 }
 static inline void mma_bf16(float *d, const uint32_t *a, const uint32_t *b) {
     mma_operands mine = {d, a, b};
-    double_meet(~0u, "mma.m16n8k16", &mine, mma_together<false>);
+    emulator_meet(~0u, "mma.m16n8k16", &mine, mma_together<false>);
 }
 static inline void mma_f16(float *d, const uint32_t *a, const uint32_t *b) {
     mma_operands mine = {d, a, b};
-    double_meet(~0u, "mma.m16n8k16", &mine, mma_together<true>);
+    emulator_meet(~0u, "mma.m16n8k16", &mine, mma_together<true>);
 }
 
 struct mma_rows {
@@ -143,19 +144,19 @@ template <bool Transposed> static inline void mma_load_together(void **lanes, un
 }
 static inline void mma_load(uint32_t *out, const void *row) {
     mma_rows mine = {out, static_cast<const uint16_t *>(row)};
-    double_meet(~0u, "ldmatrix", &mine, mma_load_together<false>);
+    emulator_meet(~0u, "ldmatrix", &mine, mma_load_together<false>);
 }
 static inline void mma_load_transposed(uint32_t *out, const void *row) {
     mma_rows mine = {out, static_cast<const uint16_t *>(row)};
-    double_meet(~0u, "ldmatrix.trans", &mine, mma_load_together<true>);
+    emulator_meet(~0u, "ldmatrix.trans", &mine, mma_load_together<true>);
 }
 
 static inline void copy_async(void *shared, const void *global, int valid) {
-    double_copy_async(shared, global, 16, static_cast<size_t>(valid));
+    emulator_copy_async(shared, global, 16, static_cast<size_t>(valid));
 }
 static inline void copy_async_wait(void) {
-    double_copy_commit();
-    double_copy_wait(0);
+    emulator_copy_commit();
+    emulator_copy_wait(0);
 }
 
 static inline float power_of_two(float x) {

@@ -1,9 +1,9 @@
 /* prefix.cu: see prefix.h. A warp has a query of one head and goes through the keys in order, each lane with every 32nd
  * number of the head. Queries are turned rather than keys: (R q) k is q (R^-1 k).
  *
- * Backward goes twice over the keys' part: a warp to a query makes its gradient, and leaves probabilities and gradients
- * of scores; then a block sums, for a few keys, what the queries of a run of rows add to them, in the order of rows and
- * heads, and runs are added in order. */
+ * Backward goes twice over the keys' part: a warp to a query makes its gradient, and micro-batches probabilities and
+ * gradients of scores; then a block sums, for a few keys, what the queries of a run of rows add to them, in the
+ * order of rows and heads, and runs are added in order. */
 #include "prefix.h"
 
 #include "cells.cuh"

@@ -22,7 +22,7 @@ weft_status cuda_staging_open(weft_device *device, weft_error *err) {
     status = cuda_judge(cudaHostAlloc(&memory, PIECES * PIECE_BYTES, cudaHostAllocDefault), "pinning memory", err);
     s->memory = memory;
     for (int i = 0; i < PIECES && status == WEFT_OK; i++)
-        status = cuda_judge(cudaEventCreateWithFlags(&s->sent[i], cudaEventDisableTiming), "making a mark", err);
+        status = cuda_judge(cudaEventCreateWithFlags(&s->sent[i], cudaEventDisableTiming), "making an event", err);
     return status;
 }
 

@@ -1,7 +1,7 @@
-/* streams.c: streams, and marks in them. A mark is an event; those that were waited for are kept and used again, since
- * making one costs more than recording it. */
+/* streams.c: streams, and events in them. An event is an event; those that were waited for are kept and used again,
+ * since making one costs more than recording it. */
 #include "cuda.h"
-#include "marks.h"
+#include "event_pool.h"
 
 cudaStream_t cuda_stream_named(const weft_device *device, const weft_stream *s) {
     return s == NULL ? device->first.stream : s->stream;
@@ -38,7 +38,7 @@ weft_status cuda_streams_open(weft_device *device, weft_error *err) {
 void cuda_streams_close(weft_device *device) {
     if (device->first.stream != NULL || device->spare != NULL) cuda_enter_end(device);
     while (device->spare != NULL) {
-        weft_mark *m = device->spare;
+        weft_event *m = device->spare;
         device->spare = m->next;
         cuda_end(device, cudaEventDestroy(m->event));
         device->host->release(device->host, m);
@@ -74,44 +74,44 @@ weft_status cuda_synchronize(weft_device *device, weft_stream *stream, weft_erro
     return cuda_judge(cudaStreamSynchronize(cuda_stream(device, stream)), "synchronize", err);
 }
 
-/* ---- marks ---- */
+/* ---- events ---- */
 
-static weft_status take_mark(weft_device *device, weft_mark **out, weft_error *err) {
-    weft_mark *m = device->spare;
+static weft_status take_event(weft_device *device, weft_event **out, weft_error *err) {
+    weft_event *m = device->spare;
     weft_status status = WEFT_OK;
     if (m != NULL) {
         device->spare = m->next;
     } else {
         m = device->host->alloc(device->host, sizeof *m, _Alignof(max_align_t));
-        if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a mark.");
-        status = cuda_enter(device, "making a mark", err);
+        if (m == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an event.");
+        status = cuda_enter(device, "making an event", err);
         if (status == WEFT_OK)
-            status = cuda_judge(cudaEventCreateWithFlags(&m->event, cudaEventDisableTiming), "making a mark", err);
+            status = cuda_judge(cudaEventCreateWithFlags(&m->event, cudaEventDisableTiming), "making an event", err);
         if (status != WEFT_OK) device->host->release(device->host, m);
     }
     if (status == WEFT_OK) *out = m;
     return status;
 }
 
-void cuda_mark_put_back(weft_device *device, weft_mark *mark) {
-    mark->next = device->spare;
-    device->spare = mark;
+void cuda_event_put_back(weft_device *device, weft_event *event) {
+    event->next = device->spare;
+    device->spare = event;
 }
 
-weft_status cuda_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
+weft_status cuda_record_event(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err) {
     const cudaStream_t at = cuda_stream(device, stream);
-    weft_mark *m = NULL;
-    weft_status status = take_mark(device, &m, err);
+    weft_event *m = NULL;
+    weft_status status = take_event(device, &m, err);
     if (status != WEFT_OK) return status;
-    status = cuda_judge(cudaEventRecord(m->event, at), "mark", err);
+    status = cuda_judge(cudaEventRecord(m->event, at), "record_event", err);
     if (status == WEFT_OK) *out = m;
-    else cuda_mark_put_back(device, m);
+    else cuda_event_put_back(device, m);
     return status;
 }
 
-weft_status cuda_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
+weft_status cuda_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err) {
     const weft_status status =
-        cuda_judge(cudaStreamWaitEvent(cuda_stream(device, stream), mark->event, 0), "wait", err);
-    cuda_mark_put_back(device, mark);
+        cuda_judge(cudaStreamWaitEvent(cuda_stream(device, stream), event->event, 0), "wait", err);
+    cuda_event_put_back(device, event);
     return status;
 }

@@ -1,5 +1,5 @@
 /* transfer.c: the extension weft/transfer.h: pinned memory, and copies that nobody waits for. */
-#include "marks.h"
+#include "event_pool.h"
 
 static weft_status take(weft_device *device, void **out, int64_t bytes, weft_error *err) {
     void *memory = NULL;
@@ -47,12 +47,12 @@ static weft_status download(weft_device *device, weft_stream *s, void *to, weft_
     return cuda_judge(cuda_move(to, at, bytes, cudaMemcpyDeviceToHost, cuda_stream(device, s)), "download", err);
 }
 
-static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
+static int32_t reached(weft_device *device, weft_event *event, weft_error *err) {
     weft_status status = cuda_not_recording(device, "reached", err);
     cudaError_t code = cudaSuccess;
     if (status != WEFT_OK) return -1;
     cuda_card_enter(device);
-    code = cudaEventQuery(mark->event);
+    code = cudaEventQuery(event->event);
     if (code == cudaErrorNotReady) {
         (void)cudaGetLastError(); /* it counts as one, and the next launch would be told of it */
         return 0;
@@ -61,13 +61,13 @@ static int32_t reached(weft_device *device, weft_mark *mark, weft_error *err) {
     return status == WEFT_OK ? 1 : -1;
 }
 
-static weft_status await_mark(weft_device *device, weft_mark *mark, weft_error *err) {
+static weft_status await_event(weft_device *device, weft_event *event, weft_error *err) {
     weft_status status = cuda_not_recording(device, "await", err);
     cuda_card_enter(device);
-    if (status == WEFT_OK) status = cuda_judge(cudaEventSynchronize(mark->event), "await", err);
-    cuda_mark_put_back(device, mark);
+    if (status == WEFT_OK) status = cuda_judge(cudaEventSynchronize(event->event), "await", err);
+    cuda_event_put_back(device, event);
     return status;
 }
 
 const weft_device_transfer cuda_transfer = {
-    (uint32_t)sizeof(weft_device_transfer), 0, take, give_back, upload, download, reached, await_mark};
+    (uint32_t)sizeof(weft_device_transfer), 0, take, give_back, upload, download, reached, await_event};

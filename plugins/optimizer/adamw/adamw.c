@@ -86,7 +86,7 @@ static const weft_elementwise *adamw_update(const weft_optimizer *optimizer) {
 }
 
 static const weft_optimizer_plugin adamw_table = {(uint32_t)sizeof(weft_optimizer_plugin),
-                                                  WEFT_OFFERS_DECAY,
+                                                  WEFT_CAPABILITY_DECAY,
                                                   adamw_create,
                                                   adamw_destroy,
                                                   adamw_states,

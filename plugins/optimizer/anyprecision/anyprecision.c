@@ -114,7 +114,7 @@ static const weft_elementwise *anyprecision_update(const weft_optimizer *optimiz
 }
 
 static const weft_optimizer_plugin anyprecision_table = {(uint32_t)sizeof(weft_optimizer_plugin),
-                                                         WEFT_OFFERS_DECAY,
+                                                         WEFT_CAPABILITY_DECAY,
                                                          anyprecision_create,
                                                          anyprecision_destroy,
                                                          anyprecision_states,

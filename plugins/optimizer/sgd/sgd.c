@@ -97,7 +97,7 @@ static const weft_elementwise *sgd_update(const weft_optimizer *optimizer) {
 }
 
 static const weft_optimizer_plugin sgd_table = {(uint32_t)sizeof(weft_optimizer_plugin),
-                                                WEFT_OFFERS_DECAY,
+                                                WEFT_CAPABILITY_DECAY,
                                                 sgd_create,
                                                 sgd_destroy,
                                                 sgd_states,

@@ -46,54 +46,55 @@ static weft_status ddp_place(const weft_host *host, const void *config, const we
     return WEFT_OK;
 }
 
-static int32_t leaf_of(const ddp *self, int32_t a) {
-    return self->last ? weft_job_leaf_last(self->job, self->rank, a) : weft_job_leaf(self->job, self->rank, a);
+static int32_t micro_batch_of(const ddp *self, int32_t a) {
+    return self->last ? weft_job_micro_batch_last(self->job, self->rank, a)
+                      : weft_job_micro_batch(self->job, self->rank, a);
 }
 
 /* Waits for the instructions in flight, and starts the gather of a final sum. */
 static void advance(ddp *self) {
     weft_emit_wait(&self->e, self->gather);
     weft_emit_wait(&self->e, self->reduce);
-    self->gather = self->finishing < 0 ? -1 : weft_emit_gather(&self->e, self->finishing, WEFT_WHAT_SUM, QUEUE);
+    self->gather = self->finishing < 0 ? -1 : weft_emit_gather(&self->e, self->finishing, WEFT_PAYLOAD_SUM, QUEUE);
     self->reduce = self->finishing = -1;
 }
 
 /* Adds a complete micro-batch gradient to the sum; the last one completes it. */
 static void reduce(ddp *self, int32_t unit, int32_t a) {
-    const int32_t finishes = a == self->job->leaves - 1;
-    if (self->last) (void)weft_emit_reduce(&self->e, unit, leaf_of(self, a), WEFT_SCOPE_RANK, 0);
+    const int32_t finishes = a == self->job->micro_batches - 1;
+    if (self->last) (void)weft_emit_reduce(&self->e, unit, micro_batch_of(self, a), WEFT_SCOPE_RANK, 0);
     if (self->last && !finishes) return;
     advance(self);
-    self->reduce = weft_emit_reduce(&self->e, unit, self->last ? -1 : leaf_of(self, a), WEFT_SCOPE_ALL, QUEUE);
+    self->reduce = weft_emit_reduce(&self->e, unit, self->last ? -1 : micro_batch_of(self, a), WEFT_SCOPE_ALL, QUEUE);
     self->finishing = finishes ? unit : -1;
 }
 
 static void backward(ddp *self, int32_t s, int32_t a) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
-    weft_emit_backward(&self->e, s, leaf_of(self, a));
+    weft_emit_backward(&self->e, s, micro_batch_of(self, a));
     for (i = 0; i < segment->n_units; i++)
         if (weft_job_trains(self->job, segment->units[i]) && weft_job_completes(self->job, segment->units[i]) == s)
             reduce(self, segment->units[i], a);
 }
 
-static void forward(ddp *self, int32_t leaf) {
+static void forward(ddp *self, int32_t micro_batch) {
     int32_t s;
-    for (s = 0; s < self->job->n_segments; s++) weft_emit_forward(&self->e, s, leaf);
+    for (s = 0; s < self->job->n_segments; s++) weft_emit_forward(&self->e, s, micro_batch);
 }
 
 static void train(ddp *self) {
     int32_t a, s;
-    weft_emit_plain(&self->e, WEFT_EVENT_COUNT);
-    for (a = 0; a < self->job->leaves; a++) {
-        forward(self, leaf_of(self, a));
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_COUNT);
+    for (a = 0; a < self->job->micro_batches; a++) {
+        forward(self, micro_batch_of(self, a));
         for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--)
             backward(self, s, a);
     }
     advance(self);
     advance(self);
-    weft_emit_plain(&self->e, WEFT_EVENT_NORM);
-    weft_emit_plain(&self->e, WEFT_EVENT_STEP);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_NORM);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_STEP);
 }
 
 static weft_status ddp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
@@ -112,8 +113,8 @@ static weft_status ddp_compile(const weft_host *host, const void *config, const 
 }
 
 static const weft_strategy_plugin ddp_table = {(uint32_t)sizeof(weft_strategy_plugin),
-                                               WEFT_OFFERS_REDUCE | WEFT_OFFERS_REDUCE_DTYPE, ddp_replicas, ddp_place,
-                                               ddp_compile};
+                                               WEFT_CAPABILITY_REDUCE | WEFT_CAPABILITY_REDUCE_DTYPE, ddp_replicas,
+                                               ddp_place, ddp_compile};
 
-WEFT_PLUGIN(strategy, 1, "ddp", "0.1.0", "Every rank holds the whole model and takes its own leaves.", ddp_config, NULL,
-            ddp_table)
+WEFT_PLUGIN(strategy, 1, "ddp", "0.1.0", "Every rank holds the whole model and takes its own micro-batches.",
+            ddp_config, NULL, ddp_table)

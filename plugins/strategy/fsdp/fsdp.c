@@ -58,7 +58,8 @@ static weft_status fsdp_place(const weft_host *host, const void *config, const w
 }
 
 static const weft_strategy_plugin fsdp_table = {(uint32_t)sizeof(weft_strategy_plugin),
-                                                WEFT_OFFERS_REDUCE | WEFT_OFFERS_REDUCE_DTYPE | WEFT_OFFERS_PREFETCH,
+                                                WEFT_CAPABILITY_REDUCE | WEFT_CAPABILITY_REDUCE_DTYPE |
+                                                    WEFT_CAPABILITY_PREFETCH,
                                                 fsdp_replicas, fsdp_place, fsdp_compile};
 
 WEFT_PLUGIN(strategy, 1, "fsdp", "0.1.0", "Replicas share optimizer state, gradients and parameters.", fsdp_config,

@@ -26,10 +26,11 @@ typedef struct fsdp {
 
 /* ---- micro-batches ---- */
 
-static int32_t leaf_of(const fsdp *self, int32_t a) {
+static int32_t micro_batch_of(const fsdp *self, int32_t a) {
     if (self->job->mode != WEFT_MODE_TRAIN) return self->rank;
-    if (self->hops) return weft_job_leaf_hops(self->job, self->rank, a, self->group);
-    return self->last ? weft_job_leaf_last(self->job, self->rank, a) : weft_job_leaf(self->job, self->rank, a);
+    if (self->hops) return weft_job_micro_batch_hops(self->job, self->rank, a, self->group);
+    return self->last ? weft_job_micro_batch_last(self->job, self->rank, a)
+                      : weft_job_micro_batch(self->job, self->rank, a);
 }
 
 /* ---- parameters ---- */
@@ -44,7 +45,7 @@ static void gather_for(fsdp *self, int32_t s) {
     for (i = 0; i < segment->n_units; i++) {
         const int32_t unit = segment->units[i];
         if (!is_cut(self, unit) || self->live[unit]) continue;
-        (void)weft_emit_gather(&self->e, unit, WEFT_WHAT_PARAMETERS, 0);
+        (void)weft_emit_gather(&self->e, unit, WEFT_PAYLOAD_PARAMETERS, 0);
         self->live[unit] = 1;
     }
 }
@@ -61,12 +62,12 @@ static int keeps(const fsdp *self, int32_t unit) {
     return !self->keys->reshard_after_forward || weft_job_reads(self->job, self->job->n_segments - 1, unit);
 }
 
-static void forward(fsdp *self, int32_t leaf) {
+static void forward(fsdp *self, int32_t micro_batch) {
     int32_t s, i;
     for (s = 0; s < self->job->n_segments; s++) {
         const weft_segment_view *segment = weft_job_segment(self->job, s);
         gather_for(self, s);
-        weft_emit_forward(&self->e, s, leaf);
+        weft_emit_forward(&self->e, s, micro_batch);
         for (i = 0; i < segment->n_units; i++)
             if (weft_job_last_reader(self->job, segment->units[i]) == s && !keeps(self, segment->units[i]))
                 release(self, segment->units[i]);
@@ -81,21 +82,21 @@ static void advance(fsdp *self) {
     weft_emit_wait(&self->e, self->reduce);
     self->gather = self->finishing < 0 || self->group == self->job->world
                        ? -1
-                       : weft_emit_gather(&self->e, self->finishing, WEFT_WHAT_SUM, REDUCE_QUEUE);
+                       : weft_emit_gather(&self->e, self->finishing, WEFT_PAYLOAD_SUM, REDUCE_QUEUE);
     self->reduce = self->finishing = -1;
 }
 
-static void hop(fsdp *self, int32_t unit, int32_t leaf, int32_t scope) {
+static void hop(fsdp *self, int32_t unit, int32_t micro_batch, int32_t scope) {
     advance(self);
-    self->reduce = weft_emit_reduce(&self->e, unit, leaf, scope, REDUCE_QUEUE);
+    self->reduce = weft_emit_reduce(&self->e, unit, micro_batch, scope, REDUCE_QUEUE);
 }
 
 /* Adds a complete micro-batch gradient to the sum; the last one completes it. */
 static void reduce(fsdp *self, int32_t unit, int32_t a) {
-    const int32_t finishes = a == self->job->leaves - 1, leaf = leaf_of(self, a);
-    if (self->hops) hop(self, unit, leaf, WEFT_SCOPE_NODE);
-    else if (self->last) (void)weft_emit_reduce(&self->e, unit, leaf, WEFT_SCOPE_RANK, 0);
-    else hop(self, unit, leaf, WEFT_SCOPE_ALL);
+    const int32_t finishes = a == self->job->micro_batches - 1, micro_batch = micro_batch_of(self, a);
+    if (self->hops) hop(self, unit, micro_batch, WEFT_SCOPE_NODE);
+    else if (self->last) (void)weft_emit_reduce(&self->e, unit, micro_batch, WEFT_SCOPE_RANK, 0);
+    else hop(self, unit, micro_batch, WEFT_SCOPE_ALL);
     if (!finishes) return;
     if (self->hops) hop(self, unit, -1, WEFT_SCOPE_ACROSS);
     else if (self->last) hop(self, unit, -1, WEFT_SCOPE_ALL);
@@ -114,7 +115,7 @@ static void backward(fsdp *self, int32_t s, int32_t a) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
     gather_for(self, s);
-    weft_emit_backward(&self->e, s, leaf_of(self, a));
+    weft_emit_backward(&self->e, s, micro_batch_of(self, a));
     for (i = 0; i < segment->n_units; i++) {
         const int32_t unit = segment->units[i];
         if (!is_done_at(self, unit, s)) continue;
@@ -154,9 +155,9 @@ static void refresh(fsdp *self) {
 
 static void train(fsdp *self) {
     int32_t a, s;
-    weft_emit_plain(&self->e, WEFT_EVENT_COUNT);
-    for (a = 0; a < self->job->leaves; a++) {
-        forward(self, leaf_of(self, a));
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_COUNT);
+    for (a = 0; a < self->job->micro_batches; a++) {
+        forward(self, micro_batch_of(self, a));
         for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--)
             backward(self, s, a);
         release_all(self);
@@ -164,8 +165,8 @@ static void train(fsdp *self) {
     }
     advance(self);
     advance(self);
-    weft_emit_plain(&self->e, WEFT_EVENT_NORM);
-    weft_emit_plain(&self->e, WEFT_EVENT_STEP);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_NORM);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_STEP);
     refresh(self);
 }
 
@@ -186,7 +187,7 @@ weft_status fsdp_compile(const weft_host *host, const void *config, const weft_s
     if (self.live == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d units", (int)job->n_units);
     memset(self.live, 0, ((size_t)job->n_units + 1) * sizeof *self.live);
     if (job->mode == WEFT_MODE_TRAIN) train(&self);
-    else forward(&self, leaf_of(&self, 0));
+    else forward(&self, micro_batch_of(&self, 0));
     host->release(host, self.live);
     return weft_emit_end(&self.e, err);
 }

@@ -6,15 +6,15 @@
  * if the earlier segment is in the same stage, which is assumed only for the first stage. */
 #include "mp.h"
 
-static int64_t segment_bytes(const weft_segment_view *v, int64_t leaves) {
-    return v->parameter_bytes + v->gradient_bytes + v->state_bytes + leaves * (v->tape_bytes + v->carry_bytes);
+static int64_t segment_bytes(const weft_segment_view *v, int64_t micro_batches) {
+    return v->parameter_bytes + v->gradient_bytes + v->state_bytes + micro_batches * (v->tape_bytes + v->carry_bytes);
 }
 
 /* Returns the number of micro-batches between FORWARD and BACKWARD on the rank. */
-static int64_t leaves_under_way(const mp_config *keys, const weft_strategy_job *job, int32_t rank) {
+static int64_t micro_batches_under_way(const mp_config *keys, const weft_strategy_job *job, int32_t rank) {
     const int64_t below = job->world - rank;
-    if (keys->schedule == MP_GPIPE) return job->leaves;
-    if (keys->schedule == MP_1F1B) return below < job->leaves ? below : job->leaves;
+    if (keys->schedule == MP_GPIPE) return job->micro_batches;
+    if (keys->schedule == MP_1F1B) return below < job->micro_batches ? below : job->micro_batches;
     return 1;
 }
 
@@ -22,7 +22,7 @@ static int64_t leaves_under_way(const mp_config *keys, const weft_strategy_job *
  * from: first segment of the last rank. Computed row by row, so only the previous row is stored. */
 static void next_row(const mp_config *keys, const weft_strategy_job *job, int32_t rank, const int64_t *before,
                      int64_t *least, int32_t *from) {
-    const int64_t leaves = leaves_under_way(keys, job, rank), parts = mp_parts(keys, job->world);
+    const int64_t micro_batches = micro_batches_under_way(keys, job, rank), parts = mp_parts(keys, job->world);
     int32_t end, begin;
     for (end = 0; end <= job->n_segments; end++) {
         int64_t bytes = 0, copies = 0, gradient = 0;
@@ -30,7 +30,7 @@ static void next_row(const mp_config *keys, const weft_strategy_job *job, int32_
         for (begin = end - 1; begin >= 0; begin--) {
             const weft_segment_view *v = weft_job_segment(job, begin);
             int64_t most;
-            bytes += segment_bytes(v, leaves);
+            bytes += segment_bytes(v, micro_batches);
             copies += v->tied_bytes * ((v->flags & WEFT_SEGMENT_TRAINS_TIED) != 0 ? 1 + parts : 1);
             if (v->gradient_bytes > gradient) gradient = v->gradient_bytes;
             most = bytes + gradient + (begin > 0 ? copies : 0);

@@ -78,8 +78,8 @@ static weft_status mp_place(const weft_host *host, const void *config, const wef
 }
 
 static const weft_strategy_plugin mp_table = {(uint32_t)sizeof(weft_strategy_plugin),
-                                              WEFT_OFFERS_REDUCE | WEFT_OFFERS_REDUCE_DTYPE, mp_replicas, mp_place,
-                                              mp_compile};
+                                              WEFT_CAPABILITY_REDUCE | WEFT_CAPABILITY_REDUCE_DTYPE, mp_replicas,
+                                              mp_place, mp_compile};
 
 WEFT_PLUGIN(strategy, 1, "mp", "0.1.0", "One replica, its segments spread over the ranks; pipelines.", mp_config, NULL,
             mp_table)

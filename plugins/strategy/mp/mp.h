@@ -14,7 +14,7 @@
     K(STR, device_map, "auto", "auto,sequential", "", WEFT_SAME,                                                       \
       "Which rank runs what: auto (balanced), sequential, or a map: embed,layers.0-12 = 0; layers.13-21,head = 1.")    \
     K(ENUM, schedule, "naive", "naive,gpipe,1f1b", "", WEFT_SAME,                                                      \
-      "How leaves go through the stages: one by one, all up and then all down, or one up, one down.")
+      "How micro-batches go through the stages: one by one, all up and then all down, or one up, one down.")
 /* clang-format on */
 WEFT_KEYS_STRUCT(mp_config, MP_KEYS)
 

@@ -12,11 +12,11 @@ typedef struct pipeline {
     weft_emit e;
     const weft_strategy_job *job;
     int32_t rank, parts; /* mp_parts */
-    int32_t *sends;      /* [2 * n_segments + n_units][leaves] instructions without a WAIT so far, or -1 */
+    int32_t *sends;      /* [2 * n_segments + n_units][micro-batches] instructions without a WAIT so far, or -1 */
 } pipeline;
 
-static int32_t leaves_of(const weft_strategy_job *job) {
-    return job->mode == WEFT_MODE_TRAIN ? job->leaves : 1;
+static int32_t micro_batches_of(const weft_strategy_job *job) {
+    return job->mode == WEFT_MODE_TRAIN ? job->micro_batches : 1;
 }
 
 /* Outside the model the neighbor is this rank itself. */
@@ -28,8 +28,8 @@ static int32_t owner_of(const pipeline *self, int32_t s) {
 
 static int32_t *sends_of(const pipeline *self, int32_t what, int32_t of) {
     const int32_t n = self->job->n_segments;
-    const int32_t row = what == WEFT_WHAT_CARRY ? of : what == WEFT_WHAT_CARRY_GRADIENT ? n + of : 2 * n + of;
-    return self->sends + (size_t)row * (size_t)leaves_of(self->job);
+    const int32_t row = what == WEFT_PAYLOAD_CARRY ? of : what == WEFT_PAYLOAD_CARRY_GRADIENT ? n + of : 2 * n + of;
+    return self->sends + (size_t)row * (size_t)micro_batches_of(self->job);
 }
 
 static void settle(pipeline *self, int32_t *send) {
@@ -37,23 +37,24 @@ static void settle(pipeline *self, int32_t *send) {
     *send = -1;
 }
 
-static void send(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t peer, int32_t queue) {
-    sends_of(self, what, of)[leaf] = weft_emit_transfer(&self->e, WEFT_EVENT_SEND, what, of, leaf, peer, queue);
+static void send(pipeline *self, int32_t what, int32_t of, int32_t micro_batch, int32_t peer, int32_t queue) {
+    sends_of(self, what, of)[micro_batch] =
+        weft_emit_transfer(&self->e, WEFT_INSTRUCTION_SEND, what, of, micro_batch, peer, queue);
 }
 
 /* Waits until fewer than `most` sends are in flight. */
-static void make_room(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t most) {
-    if (leaf >= most) settle(self, &sends_of(self, what, of)[leaf - most]);
+static void make_room(pipeline *self, int32_t what, int32_t of, int32_t micro_batch, int32_t most) {
+    if (micro_batch >= most) settle(self, &sends_of(self, what, of)[micro_batch - most]);
 }
 
 static void settle_all(pipeline *self) {
-    const int32_t n = (2 * self->job->n_segments + self->job->n_units) * leaves_of(self->job);
+    const int32_t n = (2 * self->job->n_segments + self->job->n_units) * micro_batches_of(self->job);
     int32_t i;
     for (i = 0; i < n; i++) settle(self, &self->sends[i]);
 }
 
-static void receive(pipeline *self, int32_t what, int32_t of, int32_t leaf, int32_t peer) {
-    (void)weft_emit_transfer(&self->e, WEFT_EVENT_RECV, what, of, leaf, peer, 0);
+static void receive(pipeline *self, int32_t what, int32_t of, int32_t micro_batch, int32_t peer) {
+    (void)weft_emit_transfer(&self->e, WEFT_INSTRUCTION_RECV, what, of, micro_batch, peer, 0);
 }
 
 /* ---- tied storage ---- */
@@ -80,27 +81,27 @@ static int reads_between(const pipeline *self, int32_t unit, int32_t from, int32
 
 /* Runs before this rank's first BACKWARD that reads a unit with a second reader. The owner receives the other rank's
  * part, to which it adds. The other rank waits until fewer than `parts` of its parts are in flight. */
-static void prepare_units(pipeline *self, int32_t s, int32_t leaf) {
+static void prepare_units(pipeline *self, int32_t s, int32_t micro_batch) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
     for (i = 0; i < segment->n_units; i++) {
         const int32_t unit = segment->units[i], other = other_reader(self->job, unit);
         if (!weft_job_trains(self->job, unit) || other < 0 || reads_between(self, unit, s + 1, self->job->n_segments))
             continue;
-        if (other == self->rank) make_room(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, self->parts);
-        else receive(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, other);
+        if (other == self->rank) make_room(self, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, unit, micro_batch, self->parts);
+        else receive(self, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, unit, micro_batch, other);
     }
 }
 
 /* Adds a complete micro-batch gradient to the sum, or sends it to the owner. */
-static void finish_units(pipeline *self, int32_t s, int32_t leaf) {
+static void finish_units(pipeline *self, int32_t s, int32_t micro_batch) {
     const weft_segment_view *segment = weft_job_segment(self->job, s);
     int32_t i;
     for (i = 0; i < segment->n_units; i++) {
         const int32_t unit = segment->units[i], owner = weft_job_placement(self->job, unit)->owner;
         if (!weft_job_trains(self->job, unit) || reads_between(self, unit, 0, s)) continue;
-        if (owner == self->rank) (void)weft_emit_reduce(&self->e, unit, leaf, WEFT_SCOPE_RANK, 0);
-        else send(self, WEFT_WHAT_LEAF_GRADIENT, unit, leaf, owner, PART_QUEUE);
+        if (owner == self->rank) (void)weft_emit_reduce(&self->e, unit, micro_batch, WEFT_SCOPE_RANK, 0);
+        else send(self, WEFT_PAYLOAD_MICRO_BATCH_GRADIENT, unit, micro_batch, owner, PART_QUEUE);
     }
 }
 
@@ -115,32 +116,32 @@ static void refresh_copies(pipeline *self) {
 
 /* ---- a micro-batch ---- */
 
-static void forward(pipeline *self, int32_t leaf) {
+static void forward(pipeline *self, int32_t micro_batch) {
     int32_t s;
     for (s = 0; s < self->job->n_segments; s++) {
         const int32_t below = owner_of(self, s - 1), above = owner_of(self, s + 1);
         if (owner_of(self, s) != self->rank) continue;
-        if (below != self->rank) receive(self, WEFT_WHAT_CARRY, s - 1, leaf, below);
-        weft_emit_forward(&self->e, s, leaf);
+        if (below != self->rank) receive(self, WEFT_PAYLOAD_CARRY, s - 1, micro_batch, below);
+        weft_emit_forward(&self->e, s, micro_batch);
         if (above == self->rank) continue;
-        make_room(self, WEFT_WHAT_CARRY, s, leaf, 1);
-        send(self, WEFT_WHAT_CARRY, s, leaf, above, CARRY_QUEUE);
+        make_room(self, WEFT_PAYLOAD_CARRY, s, micro_batch, 1);
+        send(self, WEFT_PAYLOAD_CARRY, s, micro_batch, above, CARRY_QUEUE);
     }
 }
 
-static void backward(pipeline *self, int32_t leaf) {
+static void backward(pipeline *self, int32_t micro_batch) {
     int32_t s;
     for (s = self->job->n_segments - 1; s >= 0 && weft_job_segment(self->job, s)->backward; s--) {
         const int32_t below = owner_of(self, s - 1), above = owner_of(self, s + 1);
         if (owner_of(self, s) != self->rank) continue;
-        if (above != self->rank) receive(self, WEFT_WHAT_CARRY_GRADIENT, s, leaf, above);
-        prepare_units(self, s, leaf);
-        weft_emit_backward(&self->e, s, leaf);
+        if (above != self->rank) receive(self, WEFT_PAYLOAD_CARRY_GRADIENT, s, micro_batch, above);
+        prepare_units(self, s, micro_batch);
+        weft_emit_backward(&self->e, s, micro_batch);
         if (below != self->rank && weft_job_segment(self->job, s - 1)->backward) {
-            make_room(self, WEFT_WHAT_CARRY_GRADIENT, s - 1, leaf, 1);
-            send(self, WEFT_WHAT_CARRY_GRADIENT, s - 1, leaf, below, GRADIENT_QUEUE);
+            make_room(self, WEFT_PAYLOAD_CARRY_GRADIENT, s - 1, micro_batch, 1);
+            send(self, WEFT_PAYLOAD_CARRY_GRADIENT, s - 1, micro_batch, below, GRADIENT_QUEUE);
         }
-        finish_units(self, s, leaf);
+        finish_units(self, s, micro_batch);
     }
 }
 
@@ -154,29 +155,29 @@ static int32_t stages_above(const pipeline *self) {
 }
 
 /* Runs `ahead` forwards before the first backward, then alternates (1F1B). 0 is naive, all micro-batches are gpipe. */
-static void run_leaves(pipeline *self, int32_t ahead) {
+static void run_micro_batches(pipeline *self, int32_t ahead) {
     int32_t m;
-    for (m = 0; m < self->job->leaves + ahead; m++) {
-        if (m < self->job->leaves) forward(self, m);
+    for (m = 0; m < self->job->micro_batches + ahead; m++) {
+        if (m < self->job->micro_batches) forward(self, m);
         if (m >= ahead) backward(self, m - ahead);
     }
 }
 
 static void train(pipeline *self, const mp_config *keys) {
     int32_t ahead = 0;
-    if (keys->schedule == MP_GPIPE) ahead = self->job->leaves - 1;
+    if (keys->schedule == MP_GPIPE) ahead = self->job->micro_batches - 1;
     if (keys->schedule == MP_1F1B) ahead = stages_above(self);
-    weft_emit_plain(&self->e, WEFT_EVENT_COUNT);
-    run_leaves(self, ahead);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_COUNT);
+    run_micro_batches(self, ahead);
     settle_all(self);
-    weft_emit_plain(&self->e, WEFT_EVENT_NORM);
-    weft_emit_plain(&self->e, WEFT_EVENT_STEP);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_NORM);
+    weft_emit_plain(&self->e, WEFT_INSTRUCTION_STEP);
     refresh_copies(self);
 }
 
 weft_status mp_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
                        const weft_emitter *emitter, weft_error *err) {
-    const size_t sends = (2 * (size_t)job->n_segments + (size_t)job->n_units) * (size_t)leaves_of(job);
+    const size_t sends = (2 * (size_t)job->n_segments + (size_t)job->n_units) * (size_t)micro_batches_of(job);
     pipeline self;
     int32_t stages = 1, s;
     memset(&self, 0, sizeof self);

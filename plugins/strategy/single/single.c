@@ -37,31 +37,32 @@ static weft_status single_place(const weft_host *host, const void *config, const
     return WEFT_OK;
 }
 
-static void backward(weft_emit *e, const weft_strategy_job *job, int32_t s, int32_t leaf) {
+static void backward(weft_emit *e, const weft_strategy_job *job, int32_t s, int32_t micro_batch) {
     const weft_segment_view *segment = weft_job_segment(job, s);
     int32_t i;
-    weft_emit_backward(e, s, leaf);
+    weft_emit_backward(e, s, micro_batch);
     for (i = 0; i < segment->n_units; i++) {
         const int32_t unit = segment->units[i];
         if (weft_job_trains(job, unit) && weft_job_completes(job, unit) == s)
-            (void)weft_emit_reduce(e, unit, leaf, WEFT_SCOPE_RANK, 0);
+            (void)weft_emit_reduce(e, unit, micro_batch, WEFT_SCOPE_RANK, 0);
     }
 }
 
-static void forward(weft_emit *e, const weft_strategy_job *job, int32_t leaf) {
+static void forward(weft_emit *e, const weft_strategy_job *job, int32_t micro_batch) {
     int32_t s;
-    for (s = 0; s < job->n_segments; s++) weft_emit_forward(e, s, leaf);
+    for (s = 0; s < job->n_segments; s++) weft_emit_forward(e, s, micro_batch);
 }
 
 static void train(weft_emit *e, const weft_strategy_job *job) {
-    int32_t leaf, s;
-    weft_emit_plain(e, WEFT_EVENT_COUNT);
-    for (leaf = 0; leaf < job->leaves; leaf++) {
-        forward(e, job, leaf);
-        for (s = job->n_segments - 1; s >= 0 && weft_job_segment(job, s)->backward; s--) backward(e, job, s, leaf);
+    int32_t micro_batch, s;
+    weft_emit_plain(e, WEFT_INSTRUCTION_COUNT);
+    for (micro_batch = 0; micro_batch < job->micro_batches; micro_batch++) {
+        forward(e, job, micro_batch);
+        for (s = job->n_segments - 1; s >= 0 && weft_job_segment(job, s)->backward; s--)
+            backward(e, job, s, micro_batch);
     }
-    weft_emit_plain(e, WEFT_EVENT_NORM);
-    weft_emit_plain(e, WEFT_EVENT_STEP);
+    weft_emit_plain(e, WEFT_INSTRUCTION_NORM);
+    weft_emit_plain(e, WEFT_INSTRUCTION_STEP);
 }
 
 static weft_status single_compile(const weft_host *host, const void *config, const weft_strategy_job *job, int32_t rank,
@@ -76,8 +77,8 @@ static weft_status single_compile(const weft_host *host, const void *config, con
 }
 
 static const weft_strategy_plugin single_table = {(uint32_t)sizeof(weft_strategy_plugin),
-                                                  WEFT_OFFERS_REDUCE | WEFT_OFFERS_REDUCE_DTYPE, single_replicas,
-                                                  single_place, single_compile};
+                                                  WEFT_CAPABILITY_REDUCE | WEFT_CAPABILITY_REDUCE_DTYPE,
+                                                  single_replicas, single_place, single_compile};
 
 WEFT_PLUGIN(strategy, 1, "single", "0.1.0", "One rank holds everything and does everything.", single_config, NULL,
             single_table)

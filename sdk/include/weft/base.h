@@ -6,7 +6,7 @@
  *   reading    A struct shorter than in SDK 1.0 (WEFT_WHOLE) is rejected. Fields of SDK 1.0 are read directly. Later
  *              fields are read after WEFT_HAS or from a copy made by weft_struct_take. A field past the end of the
  *              struct counts as zero, and a slot past the end counts as empty.
- *   requests   (arguments, specs, events, placements) The reader must understand every byte. If a byte beyond the
+ *   requests   (arguments, specs, instructions, placements) The reader must understand every byte. If a byte beyond the
  *              version known to the reader is not zero, the reader rejects the request (weft_struct_known). Tables,
  *              jobs and views only carry information, so their unknown fields are ignored.
  *   answers    (`out` of info and similar calls) The caller provides the struct, sets struct_size and initializes the

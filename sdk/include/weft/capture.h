@@ -4,15 +4,15 @@
  * kernel costs the device. A device with this extension captures the work queued between `begin` and `end` without
  * running it, and replays all of it with one call.
  *
- *     begin(stream); ... work of a step, on this stream and on those that wait for it ... end(stream, &recording)
- *     each step: replay(recording, stream)
+ *     begin(stream); ... work of a step, on this stream and on those that wait for it ... end(stream, &captured_graph)
+ *     each step: replay(captured graph, stream)
  *
  * A captured graph contains kernels with their arguments, copies, fills, conversions, uploads and downloads
- * (weft/transfer.h), stream events and waits. A stream joins the capture when it waits for an event of a captured
- * stream. The first stream must wait for it again before `end`. The graph stores addresses, never contents: a replay
- * reads the current contents of buffers and host memory. Values that change from step to step are therefore in memory:
- * the target count, the optimizer's hp, the ids of a micro-batch, the positions filled in a KV cache. A graph is valid
- * until one of its buffers is released. The host captures one graph for each part of a step that it captures
+ * (weft/transfer.h), stream events and waits. A stream joins the capture when it waits for an instruction of a
+ * captured stream. The first stream must wait for it again before `end`. The graph stores addresses, never contents: a
+ * replay reads the current contents of buffers and host memory. Values that change from step to step are therefore in
+ * memory: the target count, the optimizer's hp, the ids of a micro-batch, the positions filled in a KV cache. A graph
+ * is valid until one of its buffers is released. The host captures one graph for each part of a step that it captures
  * separately, and for each list of micro-batch lengths.
  *
  * Between `begin` and `end` these calls fail with WEFT_E_HOST: alloc, release, take, give_back, read, write (the host
@@ -22,7 +22,7 @@
  * that the caller drives cannot be captured.
  *
  * The host runs the first pass of each list of lengths without capture, because libraries initialize on their first
- * call. It captures the second pass (host/run/recorder.h; [run] replay in the configuration).
+ * call. It captures the second pass (host/run/graph_capture.h; [run] replay in the configuration).
  *
  * CUDA implementation: cudaStreamBeginCapture in thread-local mode, cudaStreamEndCapture, cudaGraphInstantiate and
  * cudaGraphLaunch. The CPU device gains no time from capture and does not have the extension.
@@ -38,7 +38,7 @@ extern "C" {
 
 #define WEFT_DEVICE_CAPTURE "weft.device.capture/1" /* the extension is a const weft_device_capture */
 
-typedef struct weft_recording weft_recording; /* defined by the plugin */
+typedef struct weft_captured_graph weft_captured_graph; /* defined by the plugin */
 
 typedef struct weft_device_capture {
     uint32_t struct_size;
@@ -48,11 +48,12 @@ typedef struct weft_device_capture {
     weft_status (*begin)(weft_device *device, weft_stream *stream, weft_error *err);
     /* Ends the capture and returns the graph. WEFT_E_UNSUPPORTED: some work cannot be captured, and the caller
      * continues without capture. [main] [required] */
-    weft_status (*end)(weft_device *device, weft_stream *stream, weft_recording **out, weft_error *err);
+    weft_status (*end)(weft_device *device, weft_stream *stream, weft_captured_graph **out, weft_error *err);
     /* Queues the complete graph in the stream, in captured order. [main] [hot] [required] */
-    weft_status (*replay)(weft_device *device, weft_stream *stream, weft_recording *recording, weft_error *err);
+    weft_status (*replay)(weft_device *device, weft_stream *stream, weft_captured_graph *captured_graph,
+                          weft_error *err);
     /* Destroys a graph that is no longer queued; NULL is allowed. [main] [required] */
-    void (*destroy)(weft_device *device, weft_recording *recording);
+    void (*destroy)(weft_device *device, weft_captured_graph *captured_graph);
 } weft_device_capture;
 
 /* Returns the device's table after validation, or NULL if the device has none. [main] */

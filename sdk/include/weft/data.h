@@ -7,8 +7,8 @@
  * first_row + rows` of that stream. Access takes constant time at any position, so a resumed run needs no replay: its
  * position is the number of sequences used.
  *
- * A leaf is one micro-batch: `rows` sequences of `length` positions. Documents within a sequence are isolated: `starts`
- * has for each position the start of its document. Validation sequences have a fixed order and are used once.
+ * A micro-batch is one micro-batch: `rows` sequences of `length` positions. Documents within a sequence are isolated:
+ * `starts` has for each position the start of its document. Validation sequences have a fixed order and are used once.
  */
 #ifndef WEFT_DATA_H
 #define WEFT_DATA_H
@@ -105,17 +105,17 @@ typedef struct weft_data_info {
                              does not count them */
 } weft_data_info;
 
-typedef struct weft_leaf_request {
+typedef struct weft_micro_batch_request {
     uint32_t struct_size;
     uint32_t flags;
     int32_t split;      /* weft_split */
     int32_t rows;       /* B */
     uint64_t first_row; /* stream index; VALIDATION, ALL: sequences past the end are padding of zero weight */
-} weft_leaf_request;
+} weft_micro_batch_request;
 
 /* A micro-batch. The plugin fills the host's arrays of rows x lengths[n_lengths-1] elements each, row-major with row
  * stride `length`. */
-typedef struct weft_leaf {
+typedef struct weft_micro_batch {
     uint32_t struct_size;
     uint32_t flags;
     int32_t rows;       /* B */
@@ -126,7 +126,7 @@ typedef struct weft_leaf {
     float *weights;     /* (B,T) loss weight of each target; 0: no target */
     int32_t *starts;    /* (B,T) position in the sequence of the document's start; in padding the position itself */
     int32_t *positions; /* (B,T) for the position encoding, 0 at each document's start */
-} weft_leaf;
+} weft_micro_batch;
 
 typedef struct weft_data_plugin {
     uint32_t struct_size;
@@ -142,10 +142,12 @@ typedef struct weft_data_plugin {
 
     /* Sets the shape of a micro-batch and its number of targets (rows, length and n_targets), without its content.
      * [any-thread] [required] */
-    weft_status (*shape)(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err);
+    weft_status (*shape)(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
+                         weft_error *err);
 
     /* Fills the micro-batch. Constant time per sequence. [any-thread] [required] */
-    weft_status (*leaf)(const weft_data *data, weft_leaf *out, const weft_leaf_request *request, weft_error *err);
+    weft_status (*micro_batch)(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
+                               weft_error *err);
 
     const void *(*extension)(const weft_data *data, const char *id); /* [any-thread] [optional: none] */
 } weft_data_plugin;

@@ -10,8 +10,8 @@
  *
  * Between `begin` and `end`, in the calling thread: `alloc` returns buffers without memory, which must be released
  * before `end`. Operands are validated against the sizes of these buffers. No work is queued, `read` does not change
- * its `to`, and events complete immediately. No value in device memory changes. Runtime compilation may happen, so that
- * a compile error is reported before training starts.
+ * its `to`, and instructions complete immediately. No value in device memory changes. Runtime compilation may happen,
+ * so that a compile error is reported before training starts.
  *
  * CUDA implementation: every launch uses one macro, every copy one function, and so on.
  */

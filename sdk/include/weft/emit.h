@@ -4,7 +4,7 @@
  * A strategy emits its complete program and checks once, at the end, whether the host accepted it.
  *
  *     weft_emit e = weft_emit_begin(emitter);
- *     weft_emit_forward(&e, s, leaf);
+ *     weft_emit_forward(&e, s, micro-batch);
  *     ...
  *     return weft_emit_end(&e, err);
  */
@@ -67,18 +67,19 @@ static inline int32_t weft_job_completes(const weft_strategy_job *job, int32_t u
 
 /* Returns the number of micro-batch a (0 .. A - 1) of replica r if every micro-batch is reduced separately: ordered by
  * micro-step, then replica. */
-static inline int32_t weft_job_leaf(const weft_strategy_job *job, int32_t replica, int32_t a) {
+static inline int32_t weft_job_micro_batch(const weft_strategy_job *job, int32_t replica, int32_t a) {
     return a * job->replicas + replica;
 }
 
 /* Returns the same if a replica first sums its own micro-batches: ordered by replica, then micro-step. */
-static inline int32_t weft_job_leaf_last(const weft_strategy_job *job, int32_t replica, int32_t a) {
-    return replica * job->leaves + a;
+static inline int32_t weft_job_micro_batch_last(const weft_strategy_job *job, int32_t replica, int32_t a) {
+    return replica * job->micro_batches + a;
 }
 
 /* Returns the same if groups of `group` replicas first sum each micro-step, and the groups are reduced last. */
-static inline int32_t weft_job_leaf_hops(const weft_strategy_job *job, int32_t replica, int32_t a, int32_t group) {
-    return (replica / group * job->leaves + a) * group + replica % group;
+static inline int32_t weft_job_micro_batch_hops(const weft_strategy_job *job, int32_t replica, int32_t a,
+                                                int32_t group) {
+    return (replica / group * job->micro_batches + a) * group + replica % group;
 }
 
 /* ---- instructions ---- */
@@ -97,96 +98,97 @@ static inline weft_emit weft_emit_begin(const weft_emitter *emitter) {
 
 static inline weft_status weft_emit_end(const weft_emit *e, weft_error *err) {
     if (!e->failed) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_MEMORY, "the host could not take another event of the step program");
+    return weft_error_set(err, WEFT_E_MEMORY, "the host could not take another instruction of the step program");
 }
 
 /* Returns an instruction of the given kind with all other fields unset. */
-static inline weft_event weft_event_of(int32_t kind) {
-    weft_event event;
-    memset(&event, 0, sizeof event);
-    event.struct_size = (uint32_t)sizeof event;
-    event.kind = kind;
-    event.unit = event.segment = event.leaf = event.peer = event.waits = event.what = event.scope = -1;
-    return event;
+static inline weft_instruction weft_instruction_of(int32_t kind) {
+    weft_instruction instruction;
+    memset(&instruction, 0, sizeof instruction);
+    instruction.struct_size = (uint32_t)sizeof instruction;
+    instruction.kind = kind;
+    instruction.unit = instruction.segment = instruction.micro_batch = instruction.peer = instruction.waits =
+        instruction.what = instruction.scope = -1;
+    return instruction;
 }
 
 /* Returns the instruction's index, or -1 after the host has rejected one. */
-static inline int32_t weft_emit_event(weft_emit *e, const weft_event *event) {
-    const int32_t index = e->failed ? -1 : e->to->emit(e->to->program, event);
+static inline int32_t weft_emit_instruction(weft_emit *e, const weft_instruction *instruction) {
+    const int32_t index = e->failed ? -1 : e->to->emit(e->to->program, instruction);
     if (index < 0) e->failed = 1;
     return index;
 }
 
 /* Emits COUNT, NORM or STEP. */
 static inline void weft_emit_plain(weft_emit *e, int32_t kind) {
-    const weft_event event = weft_event_of(kind);
-    (void)weft_emit_event(e, &event);
+    const weft_instruction instruction = weft_instruction_of(kind);
+    (void)weft_emit_instruction(e, &instruction);
 }
 
-static inline void weft_emit_segment(weft_emit *e, int32_t kind, int32_t segment, int32_t leaf) {
-    weft_event event = weft_event_of(kind);
-    event.segment = segment;
-    event.leaf = leaf;
-    (void)weft_emit_event(e, &event);
+static inline void weft_emit_segment(weft_emit *e, int32_t kind, int32_t segment, int32_t micro_batch) {
+    weft_instruction instruction = weft_instruction_of(kind);
+    instruction.segment = segment;
+    instruction.micro_batch = micro_batch;
+    (void)weft_emit_instruction(e, &instruction);
 }
 
-static inline void weft_emit_forward(weft_emit *e, int32_t segment, int32_t leaf) {
-    weft_emit_segment(e, WEFT_EVENT_FORWARD, segment, leaf);
+static inline void weft_emit_forward(weft_emit *e, int32_t segment, int32_t micro_batch) {
+    weft_emit_segment(e, WEFT_INSTRUCTION_FORWARD, segment, micro_batch);
 }
 
-static inline void weft_emit_backward(weft_emit *e, int32_t segment, int32_t leaf) {
-    weft_emit_segment(e, WEFT_EVENT_BACKWARD, segment, leaf);
+static inline void weft_emit_backward(weft_emit *e, int32_t segment, int32_t micro_batch) {
+    weft_emit_segment(e, WEFT_INSTRUCTION_BACKWARD, segment, micro_batch);
 }
 
 /* Returns the instruction's index for its WAIT; with queue 0 no WAIT is needed. */
-static inline int32_t weft_emit_reduce(weft_emit *e, int32_t unit, int32_t leaf, int32_t scope, int32_t queue) {
-    weft_event event = weft_event_of(WEFT_EVENT_REDUCE);
-    event.unit = unit;
-    event.leaf = leaf;
-    event.scope = scope;
-    event.queue = queue;
-    return weft_emit_event(e, &event);
+static inline int32_t weft_emit_reduce(weft_emit *e, int32_t unit, int32_t micro_batch, int32_t scope, int32_t queue) {
+    weft_instruction instruction = weft_instruction_of(WEFT_INSTRUCTION_REDUCE);
+    instruction.unit = unit;
+    instruction.micro_batch = micro_batch;
+    instruction.scope = scope;
+    instruction.queue = queue;
+    return weft_emit_instruction(e, &instruction);
 }
 
 static inline int32_t weft_emit_gather(weft_emit *e, int32_t unit, int32_t what, int32_t queue) {
-    weft_event event = weft_event_of(WEFT_EVENT_GATHER);
-    event.unit = unit;
-    event.what = what;
-    event.queue = queue;
-    return weft_emit_event(e, &event);
+    weft_instruction instruction = weft_instruction_of(WEFT_INSTRUCTION_GATHER);
+    instruction.unit = unit;
+    instruction.what = what;
+    instruction.queue = queue;
+    return weft_emit_instruction(e, &instruction);
 }
 
 static inline void weft_emit_release(weft_emit *e, int32_t unit) {
-    weft_event event = weft_event_of(WEFT_EVENT_RELEASE);
-    event.unit = unit;
-    (void)weft_emit_event(e, &event);
+    weft_instruction instruction = weft_instruction_of(WEFT_INSTRUCTION_RELEASE);
+    instruction.unit = unit;
+    (void)weft_emit_instruction(e, &instruction);
 }
 
 static inline int32_t weft_emit_refresh(weft_emit *e, int32_t unit, int32_t queue) {
-    weft_event event = weft_event_of(WEFT_EVENT_REFRESH);
-    event.unit = unit;
-    event.queue = queue;
-    return weft_emit_event(e, &event);
+    weft_instruction instruction = weft_instruction_of(WEFT_INSTRUCTION_REFRESH);
+    instruction.unit = unit;
+    instruction.queue = queue;
+    return weft_emit_instruction(e, &instruction);
 }
 
 /* Emits SEND or RECV of a carry or its gradient (segment), or of a part of a micro-batch's gradient (unit). */
-static inline int32_t weft_emit_transfer(weft_emit *e, int32_t kind, int32_t what, int32_t of, int32_t leaf,
+static inline int32_t weft_emit_transfer(weft_emit *e, int32_t kind, int32_t what, int32_t of, int32_t micro_batch,
                                          int32_t peer, int32_t queue) {
-    weft_event event = weft_event_of(kind);
-    if (what == WEFT_WHAT_LEAF_GRADIENT) event.unit = of;
-    else event.segment = of;
-    event.what = what;
-    event.leaf = leaf;
-    event.peer = peer;
-    event.queue = queue;
-    return weft_emit_event(e, &event);
+    weft_instruction instruction = weft_instruction_of(kind);
+    if (what == WEFT_PAYLOAD_MICRO_BATCH_GRADIENT) instruction.unit = of;
+    else instruction.segment = of;
+    instruction.what = what;
+    instruction.micro_batch = micro_batch;
+    instruction.peer = peer;
+    instruction.queue = queue;
+    return weft_emit_instruction(e, &instruction);
 }
 
 /* Ends an instruction of another queue; ignores index -1. */
 static inline void weft_emit_wait(weft_emit *e, int32_t index) {
-    weft_event event = weft_event_of(WEFT_EVENT_WAIT);
-    event.waits = index;
-    if (index >= 0) (void)weft_emit_event(e, &event);
+    weft_instruction instruction = weft_instruction_of(WEFT_INSTRUCTION_WAIT);
+    instruction.waits = index;
+    if (index >= 0) (void)weft_emit_instruction(e, &instruction);
 }
 
 #ifdef __cplusplus

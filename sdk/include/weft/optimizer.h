@@ -211,7 +211,7 @@ typedef struct weft_step_info {
 } weft_step_info;
 
 /* Capabilities of an optimizer. */
-#define WEFT_OFFERS_DECAY 1u /* the body multiplies weight decay by range->decay */
+#define WEFT_CAPABILITY_DECAY 1u /* the body multiplies weight decay by range->decay */
 
 typedef struct weft_optimizer_plugin {
     uint32_t struct_size;

@@ -2,10 +2,10 @@
  *
  * A strategy is a pure compiler with three functions: the number of data-parallel replicas, the placement of each unit,
  * and the step program of one rank. A program is a list of instructions for one optimizer step, or for one micro-batch
- * per replica in evaluation or generation. (Identifiers call a micro-batch `leaf` and an instruction `event`.) A
- * strategy sees sizes and names, never buffers. Its output is data, which the host validates for all ranks together,
- * estimates, prints, rewrites (activation checkpointing, hoisted gathers), runs and traces. weft/emit.h has one-line
- * helpers for most strategies.
+ * per replica in evaluation or generation. (Identifiers call a micro-batch `micro_batch` and an instruction
+ * `instruction`.) A strategy sees sizes and names, never buffers. Its output is data, which the host validates for all
+ * ranks together, estimates, prints, rewrites (activation checkpointing, hoisted gathers), runs and traces. weft/emit.h
+ * has one-line helpers for most strategies.
  *
  * Order. A rank starts its instructions in list order. An instruction of queue 0 ends before the next one starts. An
  * instruction of another queue runs concurrently with the following ones until one WAIT, later in the list, ends it.
@@ -30,9 +30,10 @@
  * A REFRESH, a GATHER SUM or a second hop within a single rank has no effect and may be omitted.
  *
  * Micro-batches. The optimizer step has n = R * A micro-batches, numbered in the order of the sum that `reduce`
- * defines. A replica runs A of them. The strategy selects them by the `leaf` of its instructions (weft_job_leaf has the
- * numberings that produce exact sums). Every micro-batch passes through every segment exactly once over all ranks. The
- * BACKWARDs of a rank that read a unit, and the unit's REDUCEs, follow the order of their micro-batches.
+ * defines. A replica runs A of them. The strategy selects them by the `micro_batch` of its instructions
+ * (weft_job_micro_batch has the numberings that produce exact sums). Every micro-batch passes through every segment
+ * exactly once over all ranks. The BACKWARDs of a rank that read a unit, and the unit's REDUCEs, follow the order of
+ * their micro-batches.
  *
  * Gradient sum of a unit. The BACKWARDs that read the unit accumulate its gradient for a micro-batch from zero, in a
  * separate slot. REDUCE adds it to the sum, in one or two hops:
@@ -48,8 +49,8 @@
  * is allowed.
  *
  * A first hop names its micro-batch. All first hops of a unit have one scope, on all ranks. A second hop (ALL after
- * RANK, ACROSS after NODE) has leaf -1 and reduces all that the first hops accumulated; it occurs once, after the
- * rank's last micro-batch. GATHER with what = SUM then distributes the finished sum to its holders: every rank if
+ * RANK, ACROSS after NODE) has micro-batch -1 and reduces all that the first hops accumulated; it occurs once, after
+ * the rank's last micro-batch. GATHER with what = SUM then distributes the finished sum to its holders: every rank if
  * gradients are replicated, or the holders of the shard after an exchange of scope ALL with a smaller shard group. An
  * exchange of a unit's sum must end before the next one starts.
  *
@@ -78,30 +79,31 @@
 extern "C" {
 #endif
 
-typedef enum weft_event_kind {
-    WEFT_EVENT_COUNT = 1,     /* the global number of target tokens with non-zero weight */
-    WEFT_EVENT_GATHER = 2,    /* unit, what: PARAMETERS: gathers all of them; SUM: the finished gradient */
-    WEFT_EVENT_RELEASE = 3,   /* unit: frees the gathered copy of its parameters */
-    WEFT_EVENT_FORWARD = 4,   /* segment, leaf */
-    WEFT_EVENT_RECOMPUTE = 5, /* segment, leaf; inserted only by the host's checkpointing pass */
-    WEFT_EVENT_BACKWARD = 6,  /* segment, leaf */
-    WEFT_EVENT_REDUCE = 7,    /* unit, leaf, scope */
-    WEFT_EVENT_SEND = 8,      /* what, leaf, peer, and segment (the producer of the carry) or unit */
-    WEFT_EVENT_RECV = 9,      /* the same */
-    WEFT_EVENT_WAIT = 10,     /* waits: index of the instruction to end */
-    WEFT_EVENT_NORM = 11,     /* the global gradient norm */
-    WEFT_EVENT_STEP = 12,     /* optimizer update of the parameters that this rank owns */
-    WEFT_EVENT_REFRESH = 13   /* unit: after STEP, updates stale copies of the parameters */
-} weft_event_kind;
+typedef enum weft_instruction_kind {
+    WEFT_INSTRUCTION_COUNT = 1,     /* the global number of target tokens with non-zero weight */
+    WEFT_INSTRUCTION_GATHER = 2,    /* unit, what: PARAMETERS: gathers all of them; SUM: the finished gradient */
+    WEFT_INSTRUCTION_RELEASE = 3,   /* unit: frees the gathered copy of its parameters */
+    WEFT_INSTRUCTION_FORWARD = 4,   /* segment, micro-batch */
+    WEFT_INSTRUCTION_RECOMPUTE = 5, /* segment, micro-batch; inserted only by the host's checkpointing pass */
+    WEFT_INSTRUCTION_BACKWARD = 6,  /* segment, micro-batch */
+    WEFT_INSTRUCTION_REDUCE = 7,    /* unit, micro-batch, scope */
+    WEFT_INSTRUCTION_SEND = 8,      /* what, micro-batch, peer, and segment (the producer of the carry) or unit */
+    WEFT_INSTRUCTION_RECV = 9,      /* the same */
+    WEFT_INSTRUCTION_WAIT = 10,     /* waits: index of the instruction to end */
+    WEFT_INSTRUCTION_NORM = 11,     /* the global gradient norm */
+    WEFT_INSTRUCTION_STEP = 12,     /* optimizer update of the parameters that this rank owns */
+    WEFT_INSTRUCTION_REFRESH = 13   /* unit: after STEP, updates stale copies of the parameters */
+} weft_instruction_kind;
 
 /* Data of a GATHER, SEND or RECV. */
-typedef enum weft_what {
-    WEFT_WHAT_PARAMETERS = 1,     /* GATHER */
-    WEFT_WHAT_SUM = 2,            /* GATHER */
-    WEFT_WHAT_CARRY = 3,          /* SEND, RECV: output of the segment */
-    WEFT_WHAT_CARRY_GRADIENT = 4, /* SEND, RECV: gradient of that output, in the backward */
-    WEFT_WHAT_LEAF_GRADIENT = 5   /* SEND, RECV: this rank's part of a unit's micro-batch gradient, to its owner */
-} weft_what;
+typedef enum weft_payload {
+    WEFT_PAYLOAD_PARAMETERS = 1,     /* GATHER */
+    WEFT_PAYLOAD_SUM = 2,            /* GATHER */
+    WEFT_PAYLOAD_CARRY = 3,          /* SEND, RECV: output of the segment */
+    WEFT_PAYLOAD_CARRY_GRADIENT = 4, /* SEND, RECV: gradient of that output, in the backward */
+    /* SEND, RECV: this rank's part of a unit's micro-batch gradient, to its owner */
+    WEFT_PAYLOAD_MICRO_BATCH_GRADIENT = 5
+} weft_payload;
 
 typedef enum weft_scope {
     WEFT_SCOPE_RANK = 1,
@@ -110,20 +112,20 @@ typedef enum weft_scope {
     WEFT_SCOPE_ACROSS = 4
 } weft_scope;
 
-typedef struct weft_event {
+typedef struct weft_instruction {
     uint32_t struct_size;
     uint32_t flags;
-    int32_t kind; /* weft_event_kind */
+    int32_t kind; /* weft_instruction_kind */
     int32_t unit; /* -1 if not applicable, like all fields below except queue */
     int32_t segment;
-    int32_t leaf;     /* micro-batch of this optimizer step, 0 .. R * A - 1 */
-    int32_t peer;     /* world rank */
-    int32_t queue;    /* 0: ends before the next instruction; 1 to 3: runs until its WAIT */
-    int32_t waits;    /* index of the instruction that a WAIT ends */
-    int32_t what;     /* weft_what */
-    int32_t scope;    /* weft_scope */
-    int32_t reserved; /* 0 */
-} weft_event;
+    int32_t micro_batch; /* micro-batch of this optimizer step, 0 .. R * A - 1 */
+    int32_t peer;        /* world rank */
+    int32_t queue;       /* 0: ends before the next instruction; 1 to 3: runs until its WAIT */
+    int32_t waits;       /* index of the instruction that a WAIT ends */
+    int32_t what;        /* weft_payload */
+    int32_t scope;       /* weft_scope */
+    int32_t reserved;    /* 0 */
+} weft_instruction;
 
 typedef enum weft_holding { WEFT_REPLICATED = 0, WEFT_SHARDED = 1, WEFT_OWNED = 2 } weft_holding;
 
@@ -186,8 +188,8 @@ typedef struct weft_strategy_job {
     uint32_t flags;
     int32_t mode; /* weft_mode */
     int32_t world, nodes, ranks_per_node;
-    int32_t replicas; /* R; 0 in the call of `replicas` */
-    int32_t leaves;   /* A: micro-batches per replica and optimizer step; otherwise 1; 0 while R is unknown */
+    int32_t replicas;      /* R; 0 in the call of `replicas` */
+    int32_t micro_batches; /* A: micro-batches per replica and optimizer step; otherwise 1; 0 while R is unknown */
     int32_t n_units, n_segments;
     const weft_unit_view *units;
     const weft_segment_view *segments;
@@ -206,13 +208,14 @@ typedef struct weft_emitter {
     uint32_t flags;
     weft_program *program;
     /* Appends a copy of the instruction and returns its index; < 0: out of memory. [main] */
-    int32_t (*emit)(weft_program *program, const weft_event *event);
+    int32_t (*emit)(weft_program *program, const weft_instruction *instruction);
 } weft_emitter;
 
 /* Capabilities of a strategy. */
-#define WEFT_OFFERS_REDUCE       1u /* supports every job->reduce; numbers micro-batches as weft_job_leaf does */
-#define WEFT_OFFERS_REDUCE_DTYPE 2u /* supports job->reduce_dtype for micro-batch gradients */
-#define WEFT_OFFERS_PREFETCH     4u /* emits GATHERs of parameters that the host may start earlier */
+/* supports every job->reduce; numbers micro-batches as weft_job_micro_batch does */
+#define WEFT_CAPABILITY_REDUCE       1u
+#define WEFT_CAPABILITY_REDUCE_DTYPE 2u /* supports job->reduce_dtype for micro-batch gradients */
+#define WEFT_CAPABILITY_PREFETCH     4u /* emits GATHERs of parameters that the host may start earlier */
 
 typedef struct weft_strategy_plugin {
     uint32_t struct_size;

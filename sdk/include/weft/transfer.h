@@ -4,16 +4,17 @@
  * `write` and `read` of a device block the host while its memory is in use. A device with separate memory offers this
  * extension in addition: pinned host memory, and copies that are queued like kernels.
  *
- *     take(&leaf, bytes) ... fill leaf ... upload(stream, slot, leaf, bytes); mark(stream, &sent);
+ *     take(&micro_batch, bytes) ... fill micro-batch ... upload(stream, slot, micro-batch, bytes); event(stream,
+ *     &sent);
  *     ... kernels on the stream, the next micro-batch in another buffer ...
- *     await(sent); fill leaf again
+ *     await(sent); fill micro-batch again
  *
- * An event recorded after a copy marks its end. Until it completes, the caller must not change an upload's `from` or
- * read a download's `to`. For a device without the extension the host uses `write` and `read`: the same program, but
- * blocking.
+ * An instruction recorded after a copy events its end. Until it completes, the caller must not change an upload's
+ * `from` or read a download's `to`. For a device without the extension the host uses `write` and `read`: the same
+ * program, but blocking.
  *
- * CUDA implementation: cudaHostAlloc, cudaMemcpyAsync, and cudaEventQuery and cudaEventSynchronize on the mark's CUDA
- * event. In a captured graph (weft/capture.h), an upload is a node that reads `from` again at each replay.
+ * CUDA implementation: cudaHostAlloc, cudaMemcpyAsync, and cudaEventQuery and cudaEventSynchronize on the event's CUDA
+ * instruction. In a captured graph (weft/capture.h), an upload is a node that reads `from` again at each replay.
  *
  * Intended users: parameter groups in host memory (one upload per group, double-buffered), communicators that the host
  * drives (staging: a download, the exchange after its event, an upload).
@@ -44,11 +45,11 @@ typedef struct weft_device_transfer {
     weft_status (*download)(weft_device *device, weft_stream *s, void *to, weft_ref from, int64_t bytes,
                             weft_error *err);
 
-    /* Returns 1: the event has completed; 0: not yet; < 0: earlier work failed. Does not free the event. [main] [hot]
-     * [required] */
-    int32_t (*reached)(weft_device *device, weft_mark *mark, weft_error *err);
-    /* Blocks until the event completes; always frees it. [main] [hot] [required] */
-    weft_status (*await)(weft_device *device, weft_mark *mark, weft_error *err);
+    /* Returns 1: the instruction has completed; 0: not yet; < 0: earlier work failed. Does not free the instruction.
+     * [main] [hot] [required] */
+    int32_t (*reached)(weft_device *device, weft_event *event, weft_error *err);
+    /* Blocks until the instruction completes; always frees it. [main] [hot] [required] */
+    weft_status (*await)(weft_device *device, weft_event *event, weft_error *err);
 } weft_device_transfer;
 
 /* Returns the device's table after validation, or NULL if it has none; only `read` and `write` are then available.

@@ -125,14 +125,14 @@ static void dialogue_split_info(const weft_data *data, int32_t split, weft_split
 }
 
 /* Returns sequence r of a request, or NULL for padding. */
-static const row *row_of(const weft_data *data, const weft_leaf_request *request, int32_t r) {
+static const row *row_of(const weft_data *data, const weft_micro_batch_request *request, int32_t r) {
     const uint64_t at = request->first_row + (uint64_t)r, n = data->n_rows;
     if (request->split == WEFT_SPLIT_TRAIN)
         return &data->rows[weft_random_permute(n, at % n, data->seed, WEFT_RANDOM_EPOCH, at / n)];
     return request->split == WEFT_SPLIT_ALL && at < n ? &data->rows[at] : NULL;
 }
 
-static weft_status dialogue_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+static weft_status dialogue_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                                   weft_error *err) {
     (void)err;
     out->rows = request->rows;
@@ -143,8 +143,8 @@ static weft_status dialogue_shape(const weft_data *data, weft_leaf *out, const w
     return WEFT_OK;
 }
 
-static weft_status dialogue_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
-                                 weft_error *err) {
+static weft_status dialogue_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                        const weft_micro_batch_request *request, weft_error *err) {
     const weft_status status = dialogue_shape(data, out, request, err);
     for (int32_t k = 0; k < out->rows * out->length; k++) {
         const row *from = row_of(data, request, k / out->length);
@@ -162,7 +162,7 @@ static weft_status dialogue_leaf(const weft_data *data, weft_leaf *out, const we
 /* clang-format off */
 static const weft_data_plugin dialogue_table = {
     (uint32_t)sizeof(weft_data_plugin), 0, dialogue_create, dialogue_destroy, dialogue_info, dialogue_split_info,
-    dialogue_shape, dialogue_leaf, NULL};
+    dialogue_shape, dialogue_micro_batch, NULL};
 /* clang-format on */
 
 WEFT_PLUGIN(data, 1, "dialogue", "0.1.0", "Dialogues, a line each, learning the answers.", dialogue_config, NULL,

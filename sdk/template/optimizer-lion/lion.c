@@ -88,7 +88,7 @@ static const weft_elementwise *lion_kernel(const weft_optimizer *optimizer) {
 }
 
 static const weft_optimizer_plugin lion_table = {(uint32_t)sizeof(weft_optimizer_plugin),
-                                                 WEFT_OFFERS_DECAY,
+                                                 WEFT_CAPABILITY_DECAY,
                                                  lion_create,
                                                  lion_destroy,
                                                  lion_states,

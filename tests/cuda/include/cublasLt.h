@@ -1,6 +1,6 @@
-/* cublasLt.h of the double: the calls of cuBLASLt that Weft makes. C and C++. */
-#ifndef WEFT_DOUBLE_CUBLASLT_H
-#define WEFT_DOUBLE_CUBLASLT_H
+/* cublasLt.h of the emulator: the calls of cuBLASLt that Weft makes. C and C++. */
+#ifndef WEFT_EMULATOR_CUBLASLT_H
+#define WEFT_EMULATOR_CUBLASLT_H
 
 #include "cuda_runtime_api.h"
 

@@ -1,6 +1,6 @@
-/* cuda_bf16.h of the double (C++): bf16 as the card rounds it, to nearest and ties to even; NaN stays NaN. */
-#ifndef WEFT_DOUBLE_CUDA_BF16_H
-#define WEFT_DOUBLE_CUDA_BF16_H
+/* cuda_bf16.h of the emulator (C++): bf16 as the card rounds it, to nearest and ties to even; NaN stays NaN. */
+#ifndef WEFT_EMULATOR_CUDA_BF16_H
+#define WEFT_EMULATOR_CUDA_BF16_H
 
 #include "cuda_runtime.h"
 
@@ -8,25 +8,25 @@ struct __nv_bfloat16_raw {
     unsigned short x;
 };
 
-static inline unsigned short double_to_bf16(float value) {
+static inline unsigned short emulator_to_bf16(float value) {
     const unsigned bits = __float_as_uint(value);
     if (value != value) return 0x7fff;
     return static_cast<unsigned short>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
-static inline float double_from_bf16(unsigned short bits) {
+static inline float emulator_from_bf16(unsigned short bits) {
     return __uint_as_float(static_cast<unsigned>(bits) << 16);
 }
 
 struct __nv_bfloat16 {
     unsigned short bits;
     __nv_bfloat16() = default;
-    explicit __nv_bfloat16(float value) : bits(double_to_bf16(value)) {}
+    explicit __nv_bfloat16(float value) : bits(emulator_to_bf16(value)) {}
     __nv_bfloat16(__nv_bfloat16_raw raw) : bits(raw.x) {}
     operator float() const {
-        return double_from_bf16(bits);
+        return emulator_from_bf16(bits);
     }
     __nv_bfloat16 &operator=(float value) {
-        bits = double_to_bf16(value);
+        bits = emulator_to_bf16(value);
         return *this;
     }
 };
@@ -44,7 +44,7 @@ typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
 static inline float __bfloat162float(__nv_bfloat16 x) {
-    return double_from_bf16(x.bits);
+    return emulator_from_bf16(x.bits);
 }
 static inline __nv_bfloat16 __float2bfloat16_rn(float x) {
     return __nv_bfloat16(x);

@@ -1,13 +1,13 @@
-/* cuda_fp16.h of the double (C++): fp16 as the card rounds it, to nearest and ties to even, and to infinity from 65520
- * on; NaN stays NaN. By the number and not by its bits. */
-#ifndef WEFT_DOUBLE_CUDA_FP16_H
-#define WEFT_DOUBLE_CUDA_FP16_H
+/* cuda_fp16.h of the emulator (C++): fp16 as the card rounds it, to nearest and ties to even, and to infinity from
+ * 65520 on; NaN stays NaN. By the number and not by its bits. */
+#ifndef WEFT_EMULATOR_CUDA_FP16_H
+#define WEFT_EMULATOR_CUDA_FP16_H
 
 #include <math.h>
 
 #include "cuda_runtime.h"
 
-static inline unsigned short double_to_f16(float value) {
+static inline unsigned short emulator_to_f16(float value) {
     const unsigned sign = __float_as_uint(value) >> 16 & 0x8000u;
     const float size = fabsf(value);
     int exponent = 0;
@@ -21,7 +21,7 @@ static inline unsigned short double_to_f16(float value) {
     return static_cast<unsigned short>(sign |
                                        (static_cast<unsigned>(exponent + 13) * 1024u + static_cast<unsigned>(steps)));
 }
-static inline float double_from_f16(unsigned short bits) {
+static inline float emulator_from_f16(unsigned short bits) {
     const int exponent = bits >> 10 & 31, digits = bits & 1023;
     float size = exponent > 0 ? ldexpf(static_cast<float>(1024 + digits), exponent - 25)
                               : ldexpf(static_cast<float>(digits), -24);
@@ -32,9 +32,9 @@ static inline float double_from_f16(unsigned short bits) {
 struct __half {
     unsigned short bits;
     __half() = default;
-    explicit __half(float value) : bits(double_to_f16(value)) {}
+    explicit __half(float value) : bits(emulator_to_f16(value)) {}
     operator float() const {
-        return double_from_f16(bits);
+        return emulator_from_f16(bits);
     }
 };
 struct __attribute__((aligned(4))) __half2 {
@@ -49,7 +49,7 @@ __half operator*(__half, __half) = delete;
 __half operator/(__half, __half) = delete;
 
 static inline float __half2float(__half x) {
-    return double_from_f16(x.bits);
+    return emulator_from_f16(x.bits);
 }
 static inline __half __float2half_rn(float x) {
     return __half(x);

@@ -1,9 +1,9 @@
-/* cuda_runtime.h of the double: the runtime's calls, and for C++ what device code is written with. */
-#ifndef WEFT_DOUBLE_CUDA_RUNTIME_H
-#define WEFT_DOUBLE_CUDA_RUNTIME_H
+/* cuda_runtime.h of the emulator: the runtime's calls, and for C++ what device code is written with. */
+#ifndef WEFT_EMULATOR_CUDA_RUNTIME_H
+#define WEFT_EMULATOR_CUDA_RUNTIME_H
 
 #include "cuda_runtime_api.h"
-#include "double_vectors.h"
+#include "emulator_vectors.h"
 
 #define __global__
 #define __device__
@@ -16,9 +16,9 @@
 #define __launch_bounds__(...)
 
 #ifdef __cplusplus
-#include "double_kernel.h"
-#include "double_math.h"
-#include "double_warp.h"
-#include "double_launch.h"
+#include "emulator_kernel.h"
+#include "emulator_math.h"
+#include "emulator_warp.h"
+#include "emulator_launch.h"
 #endif
 #endif

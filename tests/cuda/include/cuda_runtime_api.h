@@ -1,23 +1,23 @@
-/* cuda_runtime_api.h of the double (../README.md): CUDA's runtime as a host compiler sees it, as far as Weft calls
+/* cuda_runtime_api.h of the emulator (../README.md): CUDA's runtime as a host compiler sees it, as far as Weft calls
  * it. Names and
  * numbers are CUDA's, so that a plugin's sources compile unchanged; what they do here is in ../double. C and C++. */
-#ifndef WEFT_DOUBLE_CUDA_RUNTIME_API_H
-#define WEFT_DOUBLE_CUDA_RUNTIME_API_H
+#ifndef WEFT_EMULATOR_CUDA_RUNTIME_API_H
+#define WEFT_EMULATOR_CUDA_RUNTIME_API_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "double_errors.h"
+#include "emulator_errors.h"
 
 #define CUDART_VERSION 13000
 #define CUDART_CB
 #define CUDARTAPI
 
 #ifdef __cplusplus
-#define DOUBLE_OR(value) = value
+#define EMULATOR_OR(value) = value
 extern "C" {
 #else
-#define DOUBLE_OR(value)
+#define EMULATOR_OR(value)
 #endif
 
 typedef struct CUstream_st *cudaStream_t;
@@ -134,10 +134,10 @@ cudaError_t cudaDeviceSynchronize(void);
 cudaError_t cudaDeviceReset(void);
 cudaError_t cudaMemGetInfo(size_t *available, size_t *total);
 cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **out, unsigned long long flags,
-                                    enum cudaDriverEntryPointQueryResult *result DOUBLE_OR(NULL));
+                                    enum cudaDriverEntryPointQueryResult *result EMULATOR_OR(NULL));
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned int version,
                                              unsigned long long flags,
-                                             enum cudaDriverEntryPointQueryResult *result DOUBLE_OR(NULL));
+                                             enum cudaDriverEntryPointQueryResult *result EMULATOR_OR(NULL));
 
 /* ---- what went wrong ---- */
 cudaError_t cudaGetLastError(void);
@@ -156,13 +156,13 @@ cudaError_t cudaHostUnregister(void *memory);
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *pointer);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                            cudaStream_t stream DOUBLE_OR(0));
+                            cudaStream_t stream EMULATOR_OR(0));
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream DOUBLE_OR(0));
+                              size_t height, enum cudaMemcpyKind kind, cudaStream_t stream EMULATOR_OR(0));
 cudaError_t cudaMemset(void *to, int value, size_t bytes);
-cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream DOUBLE_OR(0));
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t stream EMULATOR_OR(0));
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height,
-                              cudaStream_t stream DOUBLE_OR(0));
+                              cudaStream_t stream EMULATOR_OR(0));
 
 /* ---- streams and events ---- */
 cudaError_t cudaStreamCreate(cudaStream_t *out);
@@ -171,12 +171,12 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned int flags, 
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags DOUBLE_OR(0));
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags EMULATOR_OR(0));
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void *context);
 cudaError_t cudaEventCreate(cudaEvent_t *out);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned int flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream DOUBLE_OR(0));
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream EMULATOR_OR(0));
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
@@ -187,7 +187,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *out);
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *n);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags DOUBLE_OR(0));
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags EMULATOR_OR(0));
 cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);

@@ -1,6 +1,6 @@
-/* cudnn_graph.h of the double: the calls of cuDNN's backend interface that Weft makes. C and C++. */
-#ifndef WEFT_DOUBLE_CUDNN_GRAPH_H
-#define WEFT_DOUBLE_CUDNN_GRAPH_H
+/* cudnn_graph.h of the emulator: the calls of cuDNN's backend interface that Weft makes. C and C++. */
+#ifndef WEFT_EMULATOR_CUDNN_GRAPH_H
+#define WEFT_EMULATOR_CUDNN_GRAPH_H
 
 #include "cuda_runtime_api.h"
 

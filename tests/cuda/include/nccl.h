@@ -1,6 +1,6 @@
-/* nccl.h of the double: collectives between processes of one machine (../double/nccl.cpp). C and C++. */
-#ifndef WEFT_DOUBLE_NCCL_H
-#define WEFT_DOUBLE_NCCL_H
+/* nccl.h of the emulator: collectives between processes of one machine (../emulator/nccl.cpp). C and C++. */
+#ifndef WEFT_EMULATOR_NCCL_H
+#define WEFT_EMULATOR_NCCL_H
 
 #include <limits.h>
 

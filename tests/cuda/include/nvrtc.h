@@ -1,6 +1,6 @@
-/* nvrtc.h of the double: device code compiled at run time, by the host's compiler. C and C++. */
-#ifndef WEFT_DOUBLE_NVRTC_H
-#define WEFT_DOUBLE_NVRTC_H
+/* nvrtc.h of the emulator: device code compiled at run time, by the host's compiler. C and C++. */
+#ifndef WEFT_EMULATOR_NVRTC_H
+#define WEFT_EMULATOR_NVRTC_H
 
 #include <stddef.h>
 

@@ -144,14 +144,14 @@ static void weftnew_split_info(const weft_data *data, int32_t split, weft_split_
 }
 
 /* Returns sequence r of a request, or NULL for padding. */
-static const row *row_of(const weft_data *data, const weft_leaf_request *request, int32_t r) {
+static const row *row_of(const weft_data *data, const weft_micro_batch_request *request, int32_t r) {
     const uint64_t at = request->first_row + (uint64_t)r, n = data->n_rows;
     if (request->split == WEFT_SPLIT_TRAIN)
         return &data->rows[weft_random_permute(n, at % n, data->seed, WEFT_RANDOM_EPOCH, at / n)];
     return request->split == WEFT_SPLIT_ALL && at < n ? &data->rows[at] : NULL;
 }
 
-static weft_status weftnew_shape(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
+static weft_status weftnew_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
                                  weft_error *err) {
     int32_t r;
     (void)err;
@@ -165,8 +165,8 @@ static weft_status weftnew_shape(const weft_data *data, weft_leaf *out, const we
     return WEFT_OK;
 }
 
-static weft_status weftnew_leaf(const weft_data *data, weft_leaf *out, const weft_leaf_request *request,
-                                weft_error *err) {
+static weft_status weftnew_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                       const weft_micro_batch_request *request, weft_error *err) {
     const weft_status status = weftnew_shape(data, out, request, err);
     int32_t k;
     for (k = 0; k < out->rows * out->length; k++) {
@@ -189,7 +189,7 @@ static const weft_data_plugin weftnew_table = {(uint32_t)sizeof(weft_data_plugin
                                                weftnew_info,
                                                weftnew_split_info,
                                                weftnew_shape,
-                                               weftnew_leaf,
+                                               weftnew_micro_batch,
                                                NULL};
 
 WEFT_PLUGIN(data, 1, "weftnew-id", "0.1.0", "A line is a document, and a document a row.", weftnew_config, NULL,

@@ -82,12 +82,12 @@ static weft_status weftnew_synchronize(weft_device *device, weft_stream *stream,
     return inner->synchronize(device, stream, err);
 }
 
-static weft_status weftnew_mark(weft_device *device, weft_stream *stream, weft_mark **out, weft_error *err) {
-    return inner->mark(device, stream, out, err);
+static weft_status weftnew_record_event(weft_device *device, weft_stream *stream, weft_event **out, weft_error *err) {
+    return inner->record_event(device, stream, out, err);
 }
 
-static weft_status weftnew_wait(weft_device *device, weft_stream *stream, weft_mark *mark, weft_error *err) {
-    return inner->wait(device, stream, mark, err);
+static weft_status weftnew_wait(weft_device *device, weft_stream *stream, weft_event *event, weft_error *err) {
+    return inner->wait(device, stream, event, err);
 }
 
 /* ---- copies ---- */
@@ -180,7 +180,7 @@ KERNEL(update, weft_update)
 static const weft_device_plugin weftnew_table = {
     (uint32_t)sizeof(weft_device_plugin), 0, weftnew_create, weftnew_destroy, weftnew_info, weftnew_alloc,
     weftnew_release, weftnew_host_view, weftnew_stream_create, weftnew_stream_destroy, weftnew_synchronize,
-    weftnew_mark, weftnew_wait, weftnew_write, weftnew_read, weftnew_copy, weftnew_fill, weftnew_convert,
+    weftnew_record_event, weftnew_wait, weftnew_write, weftnew_read, weftnew_copy, weftnew_fill, weftnew_convert,
     weftnew_matmul_workspace, weftnew_sum_rows_workspace, weftnew_norm_backward_workspace,
     weftnew_attention_workspace, weftnew_attention_backward_workspace, weftnew_embedding_backward_workspace,
     weftnew_head_loss_workspace, weftnew_head_loss_grad_workspace, weftnew_square_sum_workspace,

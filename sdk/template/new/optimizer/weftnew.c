@@ -82,7 +82,7 @@ static const weft_elementwise *weftnew_kernel(const weft_optimizer *optimizer) {
 
 /* clang-format off */
 static const weft_optimizer_plugin weftnew_table = {
-    (uint32_t)sizeof(weft_optimizer_plugin), WEFT_OFFERS_DECAY, weftnew_create, weftnew_destroy, weftnew_states,
+    (uint32_t)sizeof(weft_optimizer_plugin), WEFT_CAPABILITY_DECAY, weftnew_create, weftnew_destroy, weftnew_states,
     weftnew_hp_size, weftnew_prepare, weftnew_kernel, NULL, weftnew_lr};
 /* clang-format on */
 

@@ -37,25 +37,25 @@ static weft_status weftnew_place(const weft_host *host, const void *config, cons
 /* The gradient of a unit for a micro-batch is complete after the lowest segment that reads the unit. It is added to the
  * sum there, and after the rank's last micro-batch every rank receives the finished sum. An instruction of queue 0 ends
  * before the next one starts; one of queues 1 to 3 runs concurrently with the following ones until its WAIT. */
-static void complete(weft_emit *e, int32_t unit, int32_t leaf, int is_last) {
-    (void)weft_emit_reduce(e, unit, leaf, WEFT_SCOPE_ALL, 0);
-    if (is_last) (void)weft_emit_gather(e, unit, WEFT_WHAT_SUM, 0);
+static void complete(weft_emit *e, int32_t unit, int32_t micro_batch, int is_last) {
+    (void)weft_emit_reduce(e, unit, micro_batch, WEFT_SCOPE_ALL, 0);
+    if (is_last) (void)weft_emit_gather(e, unit, WEFT_PAYLOAD_SUM, 0);
 }
 
-static void backward(weft_emit *e, const weft_strategy_job *job, int32_t leaf, int is_last) {
+static void backward(weft_emit *e, const weft_strategy_job *job, int32_t micro_batch, int is_last) {
     int32_t s, i;
     for (s = job->n_segments - 1; s >= 0 && weft_job_segment(job, s)->backward; s--) {
         const weft_segment_view *segment = weft_job_segment(job, s);
-        weft_emit_backward(e, s, leaf);
+        weft_emit_backward(e, s, micro_batch);
         for (i = 0; i < segment->n_units; i++)
             if (weft_job_trains(job, segment->units[i]) && weft_job_completes(job, segment->units[i]) == s)
-                complete(e, segment->units[i], leaf, is_last);
+                complete(e, segment->units[i], micro_batch, is_last);
     }
 }
 
-static void forward(weft_emit *e, const weft_strategy_job *job, int32_t leaf) {
+static void forward(weft_emit *e, const weft_strategy_job *job, int32_t micro_batch) {
     int32_t s;
-    for (s = 0; s < job->n_segments; s++) weft_emit_forward(e, s, leaf);
+    for (s = 0; s < job->n_segments; s++) weft_emit_forward(e, s, micro_batch);
 }
 
 static weft_status weftnew_compile(const weft_host *host, const void *config, const weft_strategy_job *job,
@@ -68,18 +68,18 @@ static weft_status weftnew_compile(const weft_host *host, const void *config, co
         forward(&e, job, rank);
         return weft_emit_end(&e, err);
     }
-    weft_emit_plain(&e, WEFT_EVENT_COUNT);
-    for (a = 0; a < job->leaves; a++) {
-        forward(&e, job, weft_job_leaf(job, rank, a));
-        backward(&e, job, weft_job_leaf(job, rank, a), a == job->leaves - 1);
+    weft_emit_plain(&e, WEFT_INSTRUCTION_COUNT);
+    for (a = 0; a < job->micro_batches; a++) {
+        forward(&e, job, weft_job_micro_batch(job, rank, a));
+        backward(&e, job, weft_job_micro_batch(job, rank, a), a == job->micro_batches - 1);
     }
-    weft_emit_plain(&e, WEFT_EVENT_NORM);
-    weft_emit_plain(&e, WEFT_EVENT_STEP);
+    weft_emit_plain(&e, WEFT_INSTRUCTION_NORM);
+    weft_emit_plain(&e, WEFT_INSTRUCTION_STEP);
     return weft_emit_end(&e, err);
 }
 
-static const weft_strategy_plugin weftnew_table = {(uint32_t)sizeof(weft_strategy_plugin), WEFT_OFFERS_REDUCE,
+static const weft_strategy_plugin weftnew_table = {(uint32_t)sizeof(weft_strategy_plugin), WEFT_CAPABILITY_REDUCE,
                                                    weftnew_replicas, weftnew_place, weftnew_compile};
 
-WEFT_PLUGIN(strategy, 1, "weftnew-id", "0.1.0", "Every rank holds the whole model and takes its own leaves.",
+WEFT_PLUGIN(strategy, 1, "weftnew-id", "0.1.0", "Every rank holds the whole model and takes its own micro-batches.",
             weftnew_config, NULL, weftnew_table)

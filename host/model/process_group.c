@@ -1,0 +1,86 @@
+/* host/model/process_group.c: see process_group.h. */
+#include "model/process_group.h"
+
+#include "base/sizes.h"
+
+#include <stdlib.h>
+
+bool weft_process_group_is_single(const weft_process_group *self) {
+    return self == NULL || self->world == 1;
+}
+
+bool weft_process_group_is_rank_0(const weft_process_group *self) {
+    return self == NULL || self->rank == 0;
+}
+
+/* Returns the failed rank that all ranks report; -1 without a failure. */
+static int32_t find_teller(const weft_process_group *self) {
+    int32_t stopped = -1;
+    for (int32_t rank = self->world - 1; rank >= 0; rank--)
+        if (self->codes[rank] == WEFT_E_STOPPED) stopped = rank;
+    for (int32_t rank = 0; rank < self->world; rank++)
+        if (self->codes[rank] != WEFT_OK && self->codes[rank] != WEFT_E_STOPPED) return rank;
+    return stopped;
+}
+
+weft_status weft_process_group_agree(const weft_process_group *self, weft_status status, weft_error *err) {
+    weft_error own = WEFT_ERROR_INIT, comm = WEFT_ERROR_INIT;
+    weft_status failed = WEFT_OK;
+    int32_t rank = -1;
+    if (weft_process_group_is_single(self)) return status;
+    if (err == NULL) err = &own;
+    failed = self->gather(self->context, self->codes, (int32_t)status, &comm);
+    if (failed == WEFT_OK) rank = find_teller(self);
+    if (failed == WEFT_OK && rank < 0) return WEFT_OK;
+    if (failed == WEFT_OK && status == WEFT_OK) err->text[0] = '\0';
+    if (failed == WEFT_OK) failed = self->share(self->context, err->text, (int64_t)sizeof err->text, rank, &comm);
+    if (failed != WEFT_OK) { /* report this rank's own error first */
+        if (status == WEFT_OK) *err = comm;
+        return status == WEFT_OK ? failed : status;
+    }
+    status = (weft_status)self->codes[rank];
+    err->code = (int32_t)(self->rank == 0 ? status : WEFT_E_PEER);
+    if (self->rank != 0) err->text[0] = '\0';
+    else if (rank != 0) (void)weft_error_prefix(err, "rank %d: ", (int)rank);
+    return status;
+}
+
+int64_t weft_process_group_scratch(int32_t world) {
+    enum { LEAST = 1 << 18, LINE = 64 };
+    const int64_t numbers = LINE + weft_cache_lines((int64_t)sizeof(int32_t) * world); /* for gather: own number and the
+                                                                                          numbers of all ranks */
+    if (world == 1) return 0;
+    return numbers > LEAST ? numbers : LEAST;
+}
+
+weft_status weft_process_group_broadcast(const weft_process_group *self, void *bytes, int64_t n, weft_error *err) {
+    return weft_process_group_is_single(self) ? WEFT_OK : self->share(self->context, bytes, n, 0, err);
+}
+
+weft_status weft_process_group_all_true(const weft_process_group *self, bool *out, bool mine, weft_error *err) {
+    weft_status status = WEFT_OK;
+    *out = mine;
+    if (weft_process_group_is_single(self)) return WEFT_OK;
+    status = self->gather(self->context, self->codes, mine, err);
+    for (int32_t rank = 0; rank < self->world && status == WEFT_OK; rank++) *out = *out && self->codes[rank] != 0;
+    return status;
+}
+
+weft_status weft_process_group_gather(const weft_process_group *peers, void *rows, int64_t bytes, weft_error *err) {
+    const size_t world = (size_t)peers->world;
+    char *base = rows;
+    weft_message_buffer *parcels = calloc(2 * world, sizeof *parcels);
+    weft_status status = WEFT_OK;
+    if (parcels == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for the reports of the ranks");
+    for (size_t rank = 1; peers->rank == 0 && rank < world; rank++) {
+        parcels[rank].bytes = base + (int64_t)rank * bytes;
+        parcels[rank].n = bytes;
+    }
+    if (peers->rank > 0) {
+        parcels[world].bytes = base + peers->rank * bytes;
+        parcels[world].n = bytes;
+    }
+    status = peers->swap(peers->context, parcels, parcels + world, err);
+    free(parcels);
+    return status;
+}

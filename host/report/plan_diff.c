@@ -1,0 +1,146 @@
+/* host/report/plan_diff.c: see plan_diff.h. */
+#include "report/plan_diff.h"
+
+#include "base/units.h"
+#include "base/words.h"
+
+#include <stdlib.h>
+
+/* ---- one configuration ---- */
+
+/* Adds the configuration's own table, parsed from its JSON. */
+static weft_status add_keys(json_t *facts, const weft_session *session, weft_error *err) {
+    char *text = NULL;
+    size_t size = 0, i = 0;
+    json_t *rows = NULL, *row = NULL, *keys = json_object();
+    FILE *stream = open_memstream(&text, &size);
+    weft_status status = WEFT_OK;
+    if (stream == NULL || keys == NULL) status = weft_error_set(err, WEFT_E_MEMORY, "no memory for a table of keys");
+    if (status == WEFT_OK) status = weft_config_explain(session->run->config, stream, true, err);
+    if (stream != NULL) (void)fclose(stream);
+    if (status == WEFT_OK) rows = json_loads(text, 0, NULL);
+    json_array_foreach(rows, i, row)(void)
+        json_object_set(keys, json_string_value(json_object_get(row, "key")), json_object_get(row, "value"));
+    (void)json_object_set_new(facts, "keys", keys);
+    json_decref(rows);
+    free(text);
+    return status;
+}
+
+static void add_number(json_t *numbers, const char *group, const char *name, int64_t value) {
+    char text[128];
+    (void)snprintf(text, sizeof text, "%s %s", group, name);
+    (void)json_object_set_new(numbers, text, json_integer(value));
+}
+
+static const weft_rank_plan *largest(const weft_all_rank_plan *all_rank_plan) {
+    const weft_rank_plan *most = all_rank_plan->ranks;
+    for (int32_t rank = 1; rank < all_rank_plan->world; rank++)
+        if (all_rank_plan->ranks[rank].bytes.total > most->bytes.total) most = &all_rank_plan->ranks[rank];
+    return most;
+}
+
+static void add_memory(json_t *numbers, const weft_plan_bytes *b) {
+    for (int i = 0; i < WEFT_N_MEMORY_CATEGORIES; i++)
+        add_number(numbers, "memory", weft_memory_category_name(i), b->category[i]);
+    add_number(numbers, "memory", "gaps", b->spare);
+    add_number(numbers, "memory", "total", b->total);
+}
+
+static void add_traffic(json_t *numbers, const weft_all_rank_plan *all_rank_plan) {
+    int64_t sent[WEFT_N_TRAFFIC] = {0}, total = 0, to_nodes = 0;
+    for (int32_t rank = 0; rank < all_rank_plan->world; rank++) {
+        for (int32_t kind = 0; kind < WEFT_N_TRAFFIC; kind++) sent[kind] += all_rank_plan->ranks[rank].sent[kind];
+        total += all_rank_plan->ranks[rank].total_sent;
+        to_nodes += all_rank_plan->ranks[rank].to_nodes;
+    }
+    for (int32_t kind = WEFT_TRAFFIC_OTHER + 1; kind < WEFT_N_TRAFFIC; kind++)
+        add_number(numbers, "sent", weft_traffic_name(kind), sent[kind]);
+    add_number(numbers, "sent", "total", total);
+    add_number(numbers, "sent", "to other nodes", to_nodes);
+}
+
+static void add_instructions(json_t *numbers, const weft_all_rank_plan *all_rank_plan) {
+    for (int32_t kind = WEFT_INSTRUCTION_COUNT; kind <= WEFT_INSTRUCTION_REFRESH; kind++) {
+        int64_t n = 0;
+        for (int32_t rank = 0; rank < all_rank_plan->world; rank++) n += all_rank_plan->ranks[rank].instructions[kind];
+        add_number(numbers, "instructions", weft_instruction_kind_name(kind), n);
+    }
+}
+
+weft_status weft_plan_diff_facts(json_t **out, const weft_session *session, const weft_all_rank_plan *all_rank_plan,
+                                 weft_error *err) {
+    const weft_engine *engine = session->engine;
+    json_t *facts = json_object(), *numbers = json_object();
+    weft_status status = add_keys(facts, session, err);
+    add_memory(numbers, &largest(all_rank_plan)->bytes);
+    add_traffic(numbers, all_rank_plan);
+    add_instructions(numbers, all_rank_plan);
+    add_number(numbers, "model", "trained", weft_declared_numel(engine->plan.declared, true));
+    add_number(numbers, "model", "units", engine->plan.layout->n_units);
+    add_number(numbers, "run", "replicas", engine->plan.train.job->spec.view.replicas);
+    add_number(numbers, "run", "steps", session->steps);
+    add_number(numbers, "run", "covered by the contract", engine->plan.train.coverage.covered);
+    (void)json_object_set_new(facts, "numbers", numbers);
+    if (status == WEFT_OK) *out = facts;
+    else json_decref(facts);
+    return status;
+}
+
+/* ---- two configurations ---- */
+
+static void add_row(json_t *rows, const char *name, json_t *a, json_t *b) {
+    if (json_equal(a, b)) return;
+    (void)json_array_append_new(rows, json_pack("{s:s, s:O?, s:O?}", "name", name, "a", a, "b", b));
+}
+
+static json_t *differing(const json_t *a, const json_t *b) {
+    json_t *rows = json_array(), *value = NULL;
+    const char *name = NULL;
+    json_object_foreach((json_t *)(uintptr_t)a, name, value) add_row(rows, name, value, json_object_get(b, name));
+    json_object_foreach((json_t *)(uintptr_t)b, name, value) if (json_object_get(a, name) == NULL)
+        add_row(rows, name, NULL, value);
+    return rows;
+}
+
+json_t *weft_plan_diff_make(const json_t *a, const json_t *b) {
+    return json_pack("{s:o, s:o}", "keys", differing(json_object_get(a, "keys"), json_object_get(b, "keys")), "numbers",
+                     differing(json_object_get(a, "numbers"), json_object_get(b, "numbers")));
+}
+
+enum { COLUMN = 24 };
+
+/* Formats a value, with thousands separators for numbers of tables. Values other than strings fit into `own`. */
+static const char *show_value(char own[64], const json_t *value, bool counts) {
+    if (json_is_string(value)) return json_string_value(value);
+    if (value == NULL || json_is_null(value)) (void)snprintf(own, 64, "-");
+    else if (json_is_boolean(value)) (void)snprintf(own, 64, "%s", json_is_true(value) ? "yes" : "no");
+    else if (json_is_integer(value) && counts) (void)weft_unit_count(own, json_integer_value(value));
+    else (void)snprintf(own, 64, "%.10g", json_number_value(value));
+    return own;
+}
+
+/* Prints a row; a path or a list that is wider than a column gets a separate line. */
+static void print_row(const json_t *row, bool counts, const char *name_a, const char *name_b, FILE *to) {
+    const json_t *a = json_object_get(row, "a"), *b = json_object_get(row, "b");
+    char of_a[64], of_b[64];
+    const char *left = show_value(of_a, a, counts), *right = show_value(of_b, b, counts);
+    const char *name = json_string_value(json_object_get(row, "name"));
+    if (strlen(left) > COLUMN || strlen(right) > COLUMN) {
+        weft_words_print(to, "%s\n  %s  %s\n  %s  %s\n", name, name_a, left, name_b, right);
+        return;
+    }
+    (void)fprintf(to, "%-34s %*s %*s", name, COLUMN, left, COLUMN, right);
+    if (counts && json_integer_value(a) != 0)
+        (void)fprintf(to, " %+9.1f %%", 100.0 * ((double)json_integer_value(b) / (double)json_integer_value(a) - 1.0));
+    (void)fputc('\n', to);
+}
+
+void weft_plan_diff_print(const json_t *difference, const char *name_a, const char *name_b, FILE *to) {
+    const json_t *keys = json_object_get(difference, "keys"), *numbers = json_object_get(difference, "numbers"), *row;
+    size_t i = 0;
+    (void)fprintf(to, "%-34s %*s %*s\n", "", COLUMN, name_a, COLUMN, name_b);
+    json_array_foreach(keys, i, row) print_row(row, false, name_a, name_b, to);
+    json_array_foreach(numbers, i, row) print_row(row, true, name_a, name_b, to);
+    if (json_array_size(keys) + json_array_size(numbers) == 0) (void)fprintf(to, "nothing differs\n");
+}

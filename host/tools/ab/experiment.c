@@ -1,0 +1,417 @@
+/* host/tools/ab/experiment.c: see experiment.h. How arms are opened stands in open_arms.c. */
+#include "tools/ab/experiment.h"
+
+#include "tools/ab/learning.h"
+#include "tools/ab/numbers.h"
+#include "tools/ab/open_arms.h"
+#include "tools/ab/page_place.h"
+#include "base/clock.h"
+#include "launch/slow_call.h"
+#include "launch/signals.h"
+#include "plugin/crash.h"
+#include "program/phases.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <weft/random.h>
+
+/* ---- steps ---- */
+
+typedef struct took {
+    double seconds, exchange;
+    int64_t targets;
+    double loss;
+} took;
+
+/* An arm whose numbers are not finite any longer takes no more steps, and the others go on. All ranks have met it, and
+ * one tells. */
+static weft_status note_divergence(weft_ab_experiment *self, weft_ab_arm *arm, int64_t step, weft_error *err) {
+    const weft_error none = WEFT_ERROR_INIT;
+    const weft_status status = weft_process_group_agree(&self->meeting.peers, WEFT_E_NUMERIC, err);
+    const char *why = err != NULL ? err->text : "a number is not finite";
+    char head[40];
+    if (status != WEFT_E_NUMERIC) return status;
+    arm->diverged.step = step;
+    (void)snprintf(head, sizeof head, "step %lld: ", (long long)step);
+    if (strncmp(why, head, strlen(head)) == 0) why += strlen(head); /* who tells it begins with the step */
+    (void)snprintf(arm->diverged.why, sizeof arm->diverged.why, "%.399s", why);
+    if (err != NULL) *err = none;
+    return WEFT_OK;
+}
+
+/* Steps beyond the configured ones have the last one's learning rate. */
+static weft_status one_step(weft_ab_experiment *self, weft_ab_arm *arm, int64_t step, took *out, weft_error *err) {
+    weft_session *session = arm->session;
+    weft_stepper *stepper = session->stepper;
+    const double lr = weft_session_lr(session, step < session->steps ? step : session->steps);
+    double phases[WEFT_N_PHASES] = {0};
+    weft_step_result result = {0};
+    const double begin = weft_clock_seconds();
+    const char *const before = weft_crash_arm(arm->spec->label);
+    const weft_status status = weft_stepper_train(stepper, &result, (uint64_t)step, lr, session->clip, err);
+    (void)weft_crash_arm(before);
+    if (status == WEFT_E_NUMERIC) return note_divergence(self, arm, step, err);
+    out->seconds = weft_clock_seconds() - begin;
+    out->targets = result.n_targets;
+    out->loss = result.loss_sum;
+    if (!result.replayed) weft_phases_add(phases, stepper->trace, stepper->mode_plan->program);
+    out->exchange = result.replayed ? -1.0 : phases[WEFT_PHASE_EXCHANGE];
+    return status == WEFT_OK ? WEFT_OK : weft_ab_name(arm, err);
+}
+
+static bool has_diverged(const weft_ab_experiment *self, int32_t i) {
+    return self->arms[i].diverged.step > 0;
+}
+
+/* ---- numbers ---- */
+
+/* The first steps of an arm, which warm it up, too. */
+static weft_status warm_up(weft_ab_experiment *self, int32_t i, weft_ab_bits *course, weft_error *err) {
+    took step = {0};
+    weft_status status = weft_ab_bits_begin(course, i, err);
+    for (int32_t s = 1; s <= WEFT_AB_COMPARED && status == WEFT_OK && !has_diverged(self, i); s++) {
+        status = one_step(self, &self->arms[i], s, &step, err);
+        if (status == WEFT_OK && !has_diverged(self, i)) status = weft_ab_bits_step(course, s, err);
+    }
+    weft_ab_bits_end(course);
+    return status;
+}
+
+static weft_status warm_up_all(weft_ab_experiment *self, weft_error *err) {
+    weft_ab_bits *course = NULL;
+    weft_status status = weft_ab_bits_create(&course, self, err);
+    status = weft_process_group_agree(&self->meeting.peers, status, err);
+    for (int32_t i = 0; i < self->n && status == WEFT_OK; i++) status = warm_up(self, i, course, err);
+    weft_ab_bits_destroy(course);
+    return status;
+}
+
+/* ---- rounds ---- */
+
+enum { BLOCK_MOST = 1000 };
+#define BLOCK_SECONDS 0.5
+#define NOTHING       0.01 /* a difference below that is none that is worth more rounds */
+
+/* What a block of one arm came to. NaN: it diverged. */
+static void note_block(weft_ab_experiment *self, int32_t place, double seconds, double exchange, int64_t targets) {
+    const int32_t round = self->times.rounds;
+    const double of_step = (double)targets / (double)self->block;
+    self->step[place][round] = seconds;
+    self->rate[place][round] = of_step / seconds;
+    self->times.of[place][round] = self->per_target && targets > 0 ? seconds / of_step : seconds;
+    self->exchange[place][round] = exchange;
+}
+
+/* All ranks begin, and rank 0's signal is what stops them all: before a block, where nothing is timed. */
+static weft_status begin_block(weft_ab_experiment *self, weft_error *err) {
+    int32_t stops = weft_signals_stop();
+    const weft_status status = weft_process_group_broadcast(&self->meeting.peers, &stops, (int64_t)sizeof stops, err);
+    self->stopped = self->stopped || (status == WEFT_OK && stops != 0);
+    return status;
+}
+
+/* A block of one arm: the median of its steps' times. A step before it is not counted: it finds in the caches what the
+ * arm before has left. `turn`, the rounds before it, tells the steps: those of all arms are the same in a round, and so
+ * are their rows and learning rates. */
+static weft_status run_block(weft_ab_experiment *self, int32_t place, int32_t turn, weft_error *err) {
+    const int32_t of = place == self->n ? 0 : place;
+    const int64_t first = WEFT_AB_COMPARED + 2 + (int64_t)turn * (self->block + 1);
+    weft_ab_arm *arm = &self->arms[of];
+    took before = {0};
+    double seconds[BLOCK_MOST], exchange[BLOCK_MOST];
+    int64_t targets = 0;
+    weft_status status = WEFT_OK;
+    note_block(self, place, NAN, NAN, 0);
+    if (has_diverged(self, of)) return WEFT_OK;
+    status = begin_block(self, err);
+    if (self->stopped) return status;
+    if (status == WEFT_OK) status = one_step(self, arm, first, &before, err);
+    for (int64_t i = 0; i < self->block && status == WEFT_OK && !has_diverged(self, of); i++) {
+        took step = {0};
+        status = one_step(self, arm, first + 1 + i, &step, err);
+        seconds[i] = step.seconds;
+        exchange[i] = step.exchange;
+        targets += step.targets;
+    }
+    if (status != WEFT_OK || has_diverged(self, of)) return status;
+    note_block(self, place, weft_median_of(seconds, (int32_t)self->block),
+               weft_median_of(exchange, (int32_t)self->block), targets);
+    return WEFT_OK;
+}
+
+static weft_status run_round(weft_ab_experiment *self, uint64_t seed, weft_error *err) {
+    int32_t order[WEFT_AB_MOST_ARMS + 1];
+    weft_status status = WEFT_OK;
+    weft_ab_order(order, self->n, self->times.rounds, seed);
+    for (int32_t i = 0; i <= self->n && status == WEFT_OK && !has_diverged(self, 0) && !self->stopped; i++)
+        status = run_block(self, order[i], self->alone.rounds + self->times.rounds, err);
+    if (status == WEFT_OK && !has_diverged(self, 0) && !self->stopped) self->times.rounds++;
+    return status;
+}
+
+static void show_progress(const weft_ab_experiment *self, const weft_ab_options *options, double since, bool last) {
+    if (!options->progress || weft_process_context_rank(self->meeting.process_context) != 0 ||
+        isatty(STDERR_FILENO) == 0)
+        return;
+    if (last) (void)fprintf(stderr, "\r\033[K");
+    else
+        (void)fprintf(stderr, "\rround %d of %d arms, %lld steps a block, %.0f s of %.0f\033[K",
+                      (int)self->times.rounds + 1, (int)self->n, (long long)self->block, since, 60 * options->minutes);
+    (void)fflush(stderr);
+}
+
+/* The first against itself, before the others run: rounds of two blocks, A and A', in either order. What they tell of
+ * the noise of one round tells what so many minutes can tell at all. */
+static weft_status run_alone(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
+    const int32_t n = (int32_t)(options->rounds < WEFT_AB_ALONE_ROUNDS ? options->rounds : WEFT_AB_ALONE_ROUNDS);
+    const double begin = weft_clock_seconds();
+    double noise[WEFT_AB_ALONE_ROUNDS], rounds = 0;
+    weft_status status = WEFT_OK;
+    self->alone.told = NAN;
+    self->alone.noise = (weft_median_interval){NAN, -INFINITY, INFINITY, false};
+    for (int32_t r = 0; r < n && status == WEFT_OK; r++) {
+        const bool turned =
+            weft_random_permute(2, (uint64_t)r % 2, options->seed, WEFT_RANDOM_EPOCH, (uint64_t)r / 2) == 1;
+        show_progress(self, options, weft_clock_seconds() - begin, false);
+        status = run_block(self, turned ? self->n : 0, r, err);
+        if (status == WEFT_OK) status = run_block(self, turned ? 0 : self->n, r, err);
+        if (has_diverged(self, 0) || self->stopped) break;
+        noise[r] = log(self->times.of[self->n][0]) - log(self->times.of[0][0]);
+    }
+    if (status != WEFT_OK || has_diverged(self, 0) || self->stopped) return status;
+    self->alone.rounds = n;
+    self->alone.noise = weft_median_interval_of(noise, n, 0.05);
+    rounds = 60 * options->minutes / ((weft_clock_seconds() - begin) / n) * 2 / (self->n + 1);
+    if (n == WEFT_AB_ALONE_ROUNDS)
+        self->alone.told = weft_ab_told(noise, n, (int32_t)fmin(rounds, (double)options->rounds));
+    return WEFT_OK;
+}
+
+/* The steps of a block by what they take after the warm-up: those of the slowest arm. */
+static weft_status choose_block(weft_ab_experiment *self, int64_t asked, weft_error *err) {
+    double slowest = 0;
+    int64_t steps = asked;
+    for (int32_t i = 0; i < self->n; i++) {
+        took step = {0};
+        const weft_status status =
+            has_diverged(self, i) ? WEFT_OK : one_step(self, &self->arms[i], WEFT_AB_COMPARED + 1, &step, err);
+        if (status != WEFT_OK) return status;
+        slowest = fmax(slowest, step.seconds);
+    }
+    if (asked == 0) steps = (int64_t)fmin(fmax(ceil(BLOCK_SECONDS / slowest), 1), 50);
+    self->block = steps;
+    return weft_process_group_broadcast(&self->meeting.peers, &self->block, (int64_t)sizeof self->block, err);
+}
+
+static void judge_arms(weft_ab_experiment *self, int32_t look) {
+    for (int32_t i = 1; i < self->n; i++) {
+        weft_ab_verdict *verdict = &self->arms[i].verdict;
+        *verdict = weft_ab_judge(&self->times, i, look);
+        if (!has_diverged(self, i)) continue;
+        verdict->answer = WEFT_AB_UNDECIDED;
+        verdict->ratio = (weft_median_interval){NAN, -INFINITY, INFINITY, false};
+    }
+}
+
+static bool all_are_decided(const weft_ab_experiment *self) {
+    for (int32_t i = 1; i < self->n; i++) {
+        const weft_ab_verdict *verdict = &self->arms[i].verdict;
+        const bool differs = verdict->answer == WEFT_AB_FASTER || verdict->answer == WEFT_AB_SLOWER;
+        if (!differs && !has_diverged(self, i) && verdict->bound > fmin(NOTHING, self->within)) return false;
+    }
+    return true;
+}
+
+/* Two arms are left to be timed, one of them the first. */
+static bool are_left(const weft_ab_experiment *self) {
+    bool left = false;
+    for (int32_t i = 1; i < self->n; i++) left = left || !has_diverged(self, i);
+    return left && !has_diverged(self, 0);
+}
+
+static weft_ab_end find_end(const weft_ab_experiment *self, const weft_ab_options *options) {
+    if (self->stopped) return WEFT_AB_END_SIGNAL;
+    if (self->times.rounds < options->rounds) return WEFT_AB_END_MINUTES;
+    return options->rounds < WEFT_AB_MOST_ROUNDS ? WEFT_AB_END_ROUNDS : WEFT_AB_END_MOST;
+}
+
+/* Rank 0 has the times, and says when it is enough. */
+static weft_status run_rounds(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
+    const double begin = weft_clock_seconds();
+    int32_t looks = 0, go_on = are_left(self) && !self->stopped;
+    weft_status status = WEFT_OK;
+    while (go_on != 0 && status == WEFT_OK) {
+        show_progress(self, options, weft_clock_seconds() - begin, false);
+        status = run_round(self, options->seed, err);
+        if (status != WEFT_OK || self->stopped) break;
+        if (weft_ab_look(self->times.rounds) > 0) judge_arms(self, ++looks);
+        go_on = !(weft_ab_look(self->times.rounds) > 0 && all_are_decided(self)) &&
+                self->times.rounds < options->rounds && are_left(self) &&
+                weft_clock_seconds() - begin < 60 * options->minutes;
+        status = weft_process_group_broadcast(&self->meeting.peers, &go_on, (int64_t)sizeof go_on, err);
+    }
+    show_progress(self, options, 0, true);
+    self->end = find_end(self, options);
+    self->seconds = weft_clock_seconds() - begin;
+    if (status == WEFT_OK && weft_ab_look(self->times.rounds) == 0) judge_arms(self, looks + 1);
+    return status;
+}
+
+/* Exchanges beside the first's, as times are; where a block has none, or nobody saw it, nothing is bounded. */
+static weft_median_interval compare_exchange(const weft_ab_experiment *self, int32_t i) {
+    const weft_median_interval none = {NAN, -INFINITY, INFINITY, false};
+    const weft_ab_times all = {self->n, self->times.rounds, self->exchange};
+    if (has_diverged(self, i) || all.rounds == 0) return none;
+    for (int32_t r = 0; r < all.rounds; r++)
+        if (all.of[0][r] <= 0 || all.of[self->n][r] <= 0 || all.of[i][r] <= 0) return none;
+    return weft_ab_judge(&all, i, 1).ratio;
+}
+
+/* NaN: it diverged. */
+static double over_rounds(const weft_ab_experiment *self, int32_t i, const double *blocks) {
+    double copy[WEFT_AB_MOST_ROUNDS];
+    if (has_diverged(self, i)) return NAN;
+    memcpy(copy, blocks, (size_t)self->times.rounds * sizeof *copy);
+    return weft_median_of(copy, self->times.rounds);
+}
+
+static void sum_up(weft_ab_experiment *self) {
+    for (int32_t i = 0; i < self->n; i++) {
+        weft_ab_arm *arm = &self->arms[i];
+        arm->seconds = over_rounds(self, i, self->step[i]);
+        arm->rate = over_rounds(self, i, self->rate[i]);
+        arm->exchange = over_rounds(self, i, self->exchange[i]);
+        arm->exchange_of = compare_exchange(self, i);
+    }
+}
+
+/* ---- what it comes to ---- */
+
+static void find_outcomes(weft_ab_experiment *self) {
+    for (int32_t i = 1; i < self->n; i++) {
+        weft_ab_arm *arm = &self->arms[i];
+        const weft_ab_evidence evidence = weft_ab_evidence_of(self, i);
+        arm->outcome = weft_ab_outcome_of(&evidence);
+    }
+}
+
+/* Times, numbers and losses are rank 0's, whose exit status must be all ranks'. */
+static weft_status share_outcomes(weft_ab_experiment *self, weft_error *err) {
+    weft_status status = WEFT_OK;
+    for (int32_t i = 1; i < self->n && status == WEFT_OK; i++) {
+        weft_ab_arm *arm = &self->arms[i];
+        status = weft_process_group_broadcast(&self->meeting.peers, &arm->verdict, (int64_t)sizeof arm->verdict, err);
+        if (status == WEFT_OK)
+            status =
+                weft_process_group_broadcast(&self->meeting.peers, &arm->outcome, (int64_t)sizeof arm->outcome, err);
+    }
+    return status;
+}
+
+weft_ab_evidence weft_ab_evidence_of(const weft_ab_experiment *self, int32_t i) {
+    const weft_ab_arm *first = &self->arms[0], *arm = &self->arms[i];
+    const weft_ab_evidence out = {
+        arm->verdict.answer,   arm->numbers.comparable && arm->numbers.step < 0,
+        arm->change,           first->not_covered[0] == '\0' && arm->not_covered[0] == '\0',
+        arm->learned.answer,   arm->verdict.answer == WEFT_AB_NO_DIFFERENCE && arm->verdict.bound > self->within,
+        has_diverged(self, i), has_diverged(self, 0)};
+    return out;
+}
+
+int32_t weft_ab_winner(const weft_ab_experiment *experiment) {
+    int32_t best = -1, worse = 0;
+    for (int32_t i = 1; i < experiment->n; i++) {
+        const weft_ab_arm *arm = &experiment->arms[i];
+        worse += arm->outcome == WEFT_AB_WORSE;
+        if (arm->outcome != WEFT_AB_BETTER) continue;
+        if (best < 0 || arm->verdict.ratio.median < experiment->arms[best].verdict.ratio.median) best = i;
+    }
+    return best < 0 && worse == experiment->n - 1 ? 0 : best;
+}
+
+/* The plugin lookup last. */
+static void close_sessions(weft_ab_experiment *self) {
+    for (int32_t i = self->n - 1; i >= 0; i--) {
+        const char *const before = weft_crash_arm(self->arms[i].spec->label);
+        weft_session_close(self->arms[i].session);
+        (void)weft_crash_arm(before);
+        self->arms[i].session = NULL;
+    }
+}
+
+static weft_status time_arms(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
+    weft_status status = WEFT_OK;
+    weft_signals_install("block");
+    weft_slow_warning_call_gives_up(options->give_up, 60 * options->minutes);
+    status = warm_up_all(self, err);
+    if (status == WEFT_OK) status = choose_block(self, options->steps, err);
+    if (status == WEFT_OK) status = run_alone(self, options, err);
+    if (status == WEFT_OK) status = run_rounds(self, options, err);
+    weft_slow_warning_call_gives_up(options->give_up, INFINITY); /* what follows has no such limit */
+    return status;
+}
+
+static weft_status take_memory(weft_ab_experiment *out, int32_t n, weft_error *err) {
+    memset(out, 0, sizeof *out);
+    out->arms = calloc((size_t)n, sizeof *out->arms);
+    out->times.of = calloc((size_t)n + 1, sizeof *out->times.of);
+    out->step = calloc((size_t)n + 1, sizeof *out->step);
+    out->rate = calloc((size_t)n + 1, sizeof *out->rate);
+    out->exchange = calloc((size_t)n + 1, sizeof *out->exchange);
+    if (out->arms == NULL || out->times.of == NULL || out->step == NULL || out->rate == NULL || out->exchange == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "no memory for %d arms", (int)n);
+    out->n = out->times.arms = n;
+    return WEFT_OK;
+}
+
+/* Before minutes are spent on what rank 0 cannot write at the end. */
+static weft_status try_page(weft_ab_experiment *self, const weft_ab_options *options, weft_error *err) {
+    const bool mine = options->page != NULL && weft_process_context_rank(self->meeting.process_context) == 0;
+    return weft_process_group_agree(&self->meeting.peers, mine ? weft_ab_page_try(options->page, err) : WEFT_OK, err);
+}
+
+weft_status weft_ab_run(weft_ab_experiment *out, const weft_ab_spec *specs, int32_t n, const weft_ab_options *options,
+                        weft_error *err) {
+    bool learns = false;
+    weft_status status = take_memory(out, n, err);
+    if (status != WEFT_OK) return status;
+    out->within = log1p(options->within / 100);
+    for (int32_t i = 0; i < n; i++) out->arms[i].spec = &specs[i];
+    status = weft_meeting_open(&out->meeting, specs[0].path, specs[0].overrides, specs[0].n_overrides, err);
+    if (status == WEFT_OK) status = try_page(out, options, err);
+    if (status == WEFT_OK) status = weft_ab_open_arms(out, err);
+    if (status != WEFT_OK) return status;
+    for (int32_t i = 1; i < n; i++) out->per_target = out->per_target || !weft_ab_same_batches(out, i);
+    status = time_arms(out, options, err);
+    if (status == WEFT_OK) status = weft_ab_learning_judge(out, options, &learns, err);
+    out->meeting.failed = out->meeting.failed || status != WEFT_OK;
+    if (status != WEFT_OK) return status;
+    sum_up(out);
+    close_sessions(out);
+    if (learns) status = weft_ab_learn(out, options, err);
+    if (status == WEFT_OK) {
+        find_outcomes(out);
+        status = share_outcomes(out, err);
+    }
+    out->meeting.failed = out->meeting.failed || status != WEFT_OK;
+    return status;
+}
+
+static void free_arm(weft_ab_arm *arm) {
+    json_decref(arm->facts);
+    json_decref(arm->difference);
+    free(arm->learned.micro_batches);
+}
+
+void weft_ab_close(weft_ab_experiment *self) {
+    close_sessions(self);
+    for (int32_t i = 0; i < self->n; i++) free_arm(&self->arms[i]);
+    free(self->arms);
+    free((void *)self->times.of);
+    free((void *)self->step);
+    free((void *)self->rate);
+    free((void *)self->exchange);
+    weft_meeting_close(&self->meeting);
+    memset(self, 0, sizeof *self);
+}

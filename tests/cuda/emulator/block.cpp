@@ -1,0 +1,307 @@
+/* block.cpp: the threads of one block. A thread runs until it has to wait for others, at a barrier of the block or a
+ * meeting of its warp; then another one goes on. Which one is drawn. In most blocks a warp is drawn and goes on through
+ * all its own meetings, up to the next barrier, as far ahead of the others as it can get; in the rest any thread is
+ * drawn that can go on. A thread that never waits needs no stack of its own: the next one runs on the same. */
+#include <cstring>
+
+#include "emulator.h"
+
+using namespace weft_emulator;
+
+extern "C" {
+__attribute__((visibility("default"))) struct emulator_place emulator_here;
+}
+
+namespace {
+
+enum State : unsigned char { NEW, READY, AT_BARRIER, AT_MEETING, ENDED };
+
+struct Thread {
+    State state;
+    Fibre *fibre;
+    const char *what, *file; /* where it waits */
+    int line;
+    unsigned mask;
+    void *mine;
+    void (*together)(void **, unsigned);
+};
+
+struct Site {
+    const char *what, *file;
+    int line;
+};
+
+/* Which of a warp's lanes can go on: those that have waited, and those that have not begun. */
+struct Warp {
+    unsigned ready, unbegun;
+    unsigned turn;  /* the lane from which on the next one is looked for */
+    unsigned place; /* in `runnable`, if any can */
+    bool can_run() const {
+        return (ready | unbegun) != 0;
+    }
+};
+constexpr unsigned NONE = ~0u, MIXED = 4; /* one block of four has its threads mixed */
+
+const emulator_launch *launch; /* that runs; NULL: none */
+const void *arguments;
+unsigned n_threads;
+std::vector<Thread> threads;
+std::vector<Warp> warps;
+std::vector<unsigned> runnable; /* warps that can go on */
+unsigned current;               /* warp that goes on while it can; NONE: one is to be drawn */
+bool begin_first, mixed;
+unsigned now; /* the thread that runs */
+unsigned ended;
+unsigned at_barrier, votes, result;
+Site barrier;
+std::vector<unsigned> met; /* of each warp, by the lowest lane of a mask: how many have come */
+
+uint3 place_of(unsigned thread) {
+    const dim3 &b = launch->block;
+    return {thread % b.x, thread / b.x % b.y, thread / (b.x * b.y)};
+}
+
+std::string name_of(unsigned thread) {
+    const uint3 p = place_of(thread);
+    return "thread (" + std::to_string(p.x) + "," + std::to_string(p.y) + "," + std::to_string(p.z) + ")";
+}
+
+std::string waits_at(unsigned thread) {
+    const Thread &t = threads[thread];
+    return name_of(thread) + " waits at " + t.what + " (" + t.file + ":" + std::to_string(t.line) + ")";
+}
+
+void add_runnable(unsigned warp) {
+    warps[warp].place = static_cast<unsigned>(runnable.size());
+    runnable.push_back(warp);
+}
+
+void drop_runnable(unsigned warp) {
+    const unsigned last = runnable.back();
+    runnable[warps[warp].place] = last;
+    warps[last].place = warps[warp].place;
+    runnable.pop_back();
+}
+
+void make_ready(unsigned thread) {
+    Warp &warp = warps[thread / 32];
+    threads[thread].state = READY;
+    if (!warp.can_run()) add_runnable(thread / 32);
+    warp.ready |= 1u << thread % 32;
+}
+
+void enter(unsigned thread) {
+    now = thread;
+    emulator_here.thread = place_of(thread);
+}
+
+/* Nobody can go on. */
+[[noreturn]] void explain() {
+    unsigned waiting = 0, other = n_threads;
+    while (threads[waiting].state != AT_BARRIER && threads[waiting].state != AT_MEETING) waiting++;
+    for (unsigned i = 0; i < n_threads && other == n_threads; i++) {
+        const Thread &a = threads[waiting], &b = threads[i];
+        const bool asked = a.state == AT_BARRIER || (i / 32 == waiting / 32 && (a.mask >> (i % 32) & 1) != 0);
+        const bool came = a.state == b.state && (a.state == AT_BARRIER || a.mask == b.mask);
+        if (asked && !came) other = i;
+    }
+    if (other == n_threads) fault("%s, and nothing lets it go on", waits_at(waiting).c_str());
+    if (threads[other].state == ENDED)
+        fault("%s, and %s has ended without coming there", waits_at(waiting).c_str(), name_of(other).c_str());
+    fault("%s, and %s", waits_at(waiting).c_str(), waits_at(other).c_str());
+}
+
+/* The lane of a warp that goes on, taken from those that can. */
+unsigned take_lane(unsigned warp) {
+    Warp &w = warps[warp];
+    unsigned &from = w.ready == 0 || (begin_first && w.unbegun != 0) ? w.unbegun : w.ready;
+    const unsigned turned = w.turn == 0 ? from : from >> w.turn | from << (32 - w.turn);
+    const unsigned lane = (w.turn + static_cast<unsigned>(__builtin_ctz(turned))) % 32;
+    from &= ~(1u << lane);
+    if (!w.can_run()) drop_runnable(warp);
+    return lane;
+}
+
+/* The thread that goes on; n_threads: all have ended. It may be new. */
+unsigned choose() {
+    if (runnable.empty()) {
+        if (ended != n_threads) explain();
+        return n_threads;
+    }
+    if (mixed || current == NONE || !warps[current].can_run()) {
+        current = runnable[draw(runnable.size())];
+        warps[current].turn = static_cast<unsigned>(draw(32));
+    }
+    return current * 32 + take_lane(current);
+}
+
+void body();
+
+/* Gives way to `next` until somebody makes this thread go on. */
+void give_way(Fibre *from, unsigned next) {
+    Thread &t = threads[next];
+    if (t.fibre == nullptr) t.fibre = fibre_take(body);
+    enter(next);
+    fibre_switch(from, t.fibre);
+}
+
+/* Runs new threads one after another; in between its stack may serve any thread. */
+void body() {
+    for (;;) {
+        Fibre *const mine = threads[now].fibre;
+        threads[now].state = READY;
+        launch->call(launch->kernel, arguments);
+        copies_end(now);
+        threads[now].state = ENDED;
+        threads[now].fibre = nullptr;
+        ended++;
+        const unsigned next = choose();
+        if (next == n_threads) {
+            fibre_give(mine);
+            fibre_switch(mine, nullptr);
+        } else if (threads[next].fibre == nullptr) {
+            threads[next].fibre = mine;
+            enter(next);
+        } else {
+            fibre_give(mine);
+            give_way(mine, next);
+        }
+    }
+}
+
+void wait_here(State state) {
+    const unsigned me = now;
+    threads[me].state = state;
+    const unsigned next = choose();
+    if (next != me) give_way(threads[me].fibre, next);
+}
+
+void note_wait(const char *what, const char *file, int line) {
+    Thread &t = threads[now];
+    if (launch == nullptr) fault("%s is called outside of a kernel", what);
+    t.what = what;
+    t.file = file;
+    t.line = line;
+}
+
+bool same(const char *a, const char *b) {
+    return a == b || (a != nullptr && std::strcmp(a, b) == 0);
+}
+
+/* Those that have come go on, all but the one that runs. */
+void release_block() {
+    for (unsigned thread = 0; thread < n_threads; thread++)
+        if (thread != now) make_ready(thread);
+}
+
+void release_warp(unsigned first, unsigned mask) {
+    warps[first / 32].turn = static_cast<unsigned>(draw(32));
+    for (unsigned left = mask; left != 0; left &= left - 1) {
+        const unsigned thread = first + static_cast<unsigned>(__builtin_ctz(left));
+        if (thread != now) make_ready(thread);
+    }
+}
+
+/* Nobody has begun. */
+void fill_warps() {
+    const unsigned n = (n_threads + 31) / 32, last = n_threads - (n - 1) * 32;
+    warps.assign(n, Warp{0, ~0u, 0, 0});
+    warps.back().unbegun = last == 32 ? ~0u : (1u << last) - 1;
+    runnable.clear();
+    for (unsigned warp = 0; warp < n; warp++) add_runnable(warp);
+    current = NONE;
+}
+
+} // namespace
+
+EXPORT int emulator_barrier(const char *what, int vote, const char *file, int line) {
+    note_wait(what, file, line);
+    if (at_barrier > 0 && !(barrier.line == line && same(barrier.what, what) && same(barrier.file, file)))
+        fault("threads of one block meet at %s (%s:%d) and at %s (%s:%d)", barrier.what, barrier.file, barrier.line,
+              what, file, line);
+    barrier = {what, file, line};
+    if (at_barrier == 0) votes = 0;
+    votes += vote != 0;
+    if (++at_barrier < n_threads) {
+        wait_here(AT_BARRIER);
+    } else {
+        at_barrier = 0;
+        result = votes;
+        release_block();
+        /* Who came last goes on at once, or whoever is drawn. */
+        if (draw(2) != 0) {
+            current = NONE;
+            make_ready(now);
+            wait_here(READY);
+        }
+    }
+    return static_cast<int>(result);
+}
+
+EXPORT int emulator_lane(void) {
+    return static_cast<int>(now % 32);
+}
+
+EXPORT void emulator_meet_at(unsigned mask, const char *what, void *mine, void (*together)(void **, unsigned),
+                             const char *file, int line) {
+    note_wait(what, file, line);
+    const unsigned first = now & ~31u, lane = now % 32;
+    const unsigned there = n_threads - first >= 32 ? ~0u : (1u << (n_threads - first)) - 1u;
+    if ((mask >> lane & 1) == 0)
+        fault("%s (%s:%d): the mask %08x leaves out the lane that calls", what, file, line, mask);
+    mask &= there;
+    Thread &me = threads[now];
+    me.mask = mask;
+    me.mine = mine;
+    unsigned &come = met[first + static_cast<unsigned>(__builtin_ctz(mask))];
+    if (++come < static_cast<unsigned>(__builtin_popcount(mask))) {
+        wait_here(AT_MEETING);
+        return;
+    }
+    come = 0;
+    void *lanes[32] = {};
+    for (unsigned i = 0; i < 32; i++) {
+        if ((mask >> i & 1) == 0) continue;
+        const Thread &t = threads[first + i];
+        const bool came = first + i == now || (t.state == AT_MEETING && t.mask == mask);
+        if (!came || !(t.line == line && same(t.what, what) && same(t.file, file)))
+            fault("lanes of one warp meet at %s (%s:%d) with mask %08x and at %s (%s:%d) with mask %08x", what, file,
+                  line, mask, t.what == nullptr ? "nothing" : t.what, t.file == nullptr ? "" : t.file, t.line, t.mask);
+        lanes[i] = t.mine;
+    }
+    together(lanes, mask);
+    release_warp(first, mask);
+}
+
+namespace weft_emulator {
+
+bool in_kernel() {
+    return launch != nullptr;
+}
+unsigned thread_now() {
+    return now;
+}
+const emulator_launch *launch_now() {
+    return launch;
+}
+
+void run_block(const emulator_launch &what, const void *with, uint3 block) {
+    launch = &what;
+    arguments = with;
+    n_threads = what.block.x * what.block.y * what.block.z;
+    threads.assign(n_threads, Thread{NEW, nullptr, nullptr, nullptr, 0, 0, nullptr, nullptr});
+    met.assign((n_threads + 31) / 32 * 32, 0);
+    fill_warps();
+    ended = at_barrier = 0;
+    begin_first = draw(2) != 0;
+    mixed = draw(MIXED) == 0;
+    emulator_here.block = block;
+    emulator_here.block_dim = what.block;
+    emulator_here.grid_dim = what.grid;
+    shared_begin(what);
+    give_way(nullptr, choose());
+    shared_end();
+    launch = nullptr;
+}
+
+} // namespace weft_emulator

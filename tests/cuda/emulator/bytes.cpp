@@ -1,0 +1,138 @@
+/* bytes.cpp: the bytes of device memory that kernels touch and that memory has to move for them.
+ *
+ * A plugin that is compiled to be counted (weft_add_counted in cuda.cmake) calls a function at each load and store: the
+ * compiler puts them there for a tool that looks for races, and here they count. Nothing is declared by kernels.
+ *
+ * Memory moves sectors of 32 bytes. Within one launch a sector is read once however many blocks read it, and written
+ * once, as caches have it; but what a block comes back to after more than its share of a cache has passed moves again.
+ * The threads of a block are taken to go side by side, though they run one after another here: how much has passed is
+ * what a thread itself has asked for, times their number.
+ */
+#include <unordered_map>
+#include <unordered_set>
+
+#include "emulator.h"
+
+namespace weft_emulator {
+namespace {
+
+constexpr uintptr_t SECTOR = 32;
+constexpr uint64_t SHARE = 192 << 10; /* bytes: of 50 MB, for two blocks on each of 132 processors */
+
+struct Sum {
+    long long asked = 0, moved = 0;
+};
+
+bool counting;
+std::map<std::string, Sum> sums;
+Sum *now;                                     /* of the launch that runs; NULL: none, or nothing is counted */
+std::unordered_set<uintptr_t> seen, written;  /* by the launch */
+std::unordered_map<uintptr_t, uint64_t> last; /* by the block: how far the thread was that came last */
+std::vector<uint64_t> asked_by;               /* bytes, by each thread of the block */
+
+/* True: the block was here, so long ago that it is gone. */
+bool is_gone(uintptr_t sector) {
+    const uint64_t far = asked_by[thread_now()];
+    const auto [it, is_first] = last.insert({sector, far});
+    const bool gone = !is_first && far > it->second && (far - it->second) * asked_by.size() > SHARE;
+    if (far > it->second) it->second = far;
+    return gone;
+}
+
+void touch_sector(uintptr_t sector, bool write) {
+    const bool gone = is_gone(sector);
+    const bool is_new = write ? written.insert(sector).second : seen.insert(sector).second;
+    if (write) seen.insert(sector);
+    if (is_new || gone) now->moved += SECTOR;
+}
+
+void touch(const void *at, size_t bytes, bool write) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(at);
+    if (now == nullptr || !in_kernel() || !in_arena(address)) return;
+    now->asked += static_cast<long long>(bytes);
+    asked_by[thread_now()] += bytes;
+    for (uintptr_t s = address / SECTOR; s <= (address + bytes - 1) / SECTOR; s++) touch_sector(s, write);
+}
+
+} // namespace
+
+bool bytes_are_counted() {
+    return counting;
+}
+
+void bytes_begin_launch(const char *kernel) {
+    now = counting ? &sums[kernel] : nullptr;
+    seen.clear();
+    written.clear();
+}
+
+void bytes_begin_block(size_t threads) {
+    if (now == nullptr) return;
+    last.clear();
+    asked_by.assign(threads, 0);
+}
+
+void bytes_end_launch() {
+    now = nullptr;
+}
+
+void bytes_read(const void *at, size_t bytes) {
+    touch(at, bytes, false);
+}
+
+} // namespace weft_emulator
+
+using namespace weft_emulator;
+
+EXPORT void emulator_count_bytes(int count) {
+    counting = count != 0;
+    sums.clear();
+}
+
+static bool begins_with(const std::string &name, const char *kernel) {
+    const size_t n = std::string(kernel).size();
+    return name.compare(0, n, kernel) == 0 && (name.size() == n || name[n] == '<');
+}
+
+EXPORT long long emulator_bytes(const char *kernel, long long *asked) {
+    long long moved = 0;
+    for (const auto &[name, sum] : sums) {
+        if (kernel != nullptr && !begins_with(name, kernel)) continue;
+        moved += sum.moved;
+        if (asked != nullptr) *asked += sum.asked;
+    }
+    return moved;
+}
+
+/* What the compiler calls. Under the sanitizers GCC knows these functions by itself, and by these parameters. */
+extern "C" {
+#define TOUCHES(bytes)                                                                                                 \
+    EXPORT void __tsan_read##bytes(void *at) {                                                                         \
+        touch(at, bytes, false);                                                                                       \
+    }                                                                                                                  \
+    EXPORT void __tsan_write##bytes(void *at) {                                                                        \
+        touch(at, bytes, true);                                                                                        \
+    }                                                                                                                  \
+    EXPORT void __tsan_unaligned_read##bytes(void *at) {                                                               \
+        touch(at, bytes, false);                                                                                       \
+    }                                                                                                                  \
+    EXPORT void __tsan_unaligned_write##bytes(void *at) {                                                              \
+        touch(at, bytes, true);                                                                                        \
+    }
+TOUCHES(1)
+TOUCHES(2)
+TOUCHES(4)
+TOUCHES(8)
+TOUCHES(16)
+EXPORT void __tsan_read_range(void *at, long bytes) {
+    if (bytes > 0) touch(at, bytes, false);
+}
+EXPORT void __tsan_write_range(void *at, long bytes) {
+    if (bytes > 0) touch(at, bytes, true);
+}
+EXPORT void __tsan_init(void) {}
+EXPORT void __tsan_func_entry(void *) {}
+EXPORT void __tsan_func_exit(void *) {}
+EXPORT void __tsan_vptr_update(void *, void *) {}
+EXPORT void __tsan_vptr_read(void *) {}
+}

@@ -1,0 +1,55 @@
+/* [run] log_ranks: whose lines are shown. */
+#include "suite.h"
+
+#include <check.h>
+
+#include "launch/log_ranks.h"
+
+enum { REFUSED = -1 };
+
+/* size, rank, list, and whether the rank speaks */
+static const struct {
+    int32_t size, rank;
+    const char *list;
+    int speaks;
+    const char *says;
+} cases[] = {
+    {4, 0, "0", 1, NULL},
+    {4, 1, "0", 0, NULL},
+    {4, 3, "all", 1, NULL},
+    {4, 2, "0,2", 1, NULL},
+    {4, 2, " 0 , 2 ", 1, NULL},
+    {4, 3, "0,2", 0, NULL},
+    {4, 2, "2", 1, NULL},
+    {12, 1, "10,11", 0, NULL},
+    {1, 0, "0,3", 1, NULL}, /* of a run of several, which goes on alone */
+    {4, 0, "0,4", REFUSED, "[run] log_ranks names rank 4, and this run has ranks 0 to 3"},
+    {4, 0, "", REFUSED, "is no list of ranks: give 0, all, or numbers with commas between them (0,2)"},
+    {4, 0, "-1", REFUSED, "is no list of ranks"},
+    {4, 0, "0,,1", REFUSED, "is no list of ranks"},
+    {4, 0, "none", REFUSED, "is no list of ranks"},
+    {1, 0, "all,1", REFUSED, "is no list of ranks"},
+    {4, 0, "00000000000000000000000000000000001", REFUSED, "is no list of ranks"},
+};
+
+START_TEST(a_list_of_ranks) {
+    weft_world world = {.rank = cases[_i].rank, .size = cases[_i].size};
+    weft_error err = WEFT_ERROR_INIT;
+    weft_config *config = NULL;
+    weft_status status = WEFT_OK;
+    ck_assert_int_eq(weft_config_load(&config, NULL, NULL, 0, &err), WEFT_OK);
+    status = weft_log_ranks_validate(&world, cases[_i].list, config, &err);
+    weft_config_free(config);
+    ck_assert_int_eq(status, cases[_i].speaks == REFUSED ? WEFT_E_USER : WEFT_OK);
+    if (status == WEFT_OK) ck_assert_int_eq(world.speaks, cases[_i].speaks);
+    else ck_assert_msg(strstr(err.text, cases[_i].says) != NULL, "%s", err.text);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("speakers");
+    TCase *tests = tcase_create("lists");
+    suite_add_tcase(suite, tests);
+    tcase_add_loop_test(tests, a_list_of_ranks, 0, sizeof cases / sizeof *cases);
+    return run_suite(suite);
+}

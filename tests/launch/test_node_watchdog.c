@@ -1,0 +1,237 @@
+/* What the watchers of several machines tell one another, over a socket on which anybody may speak: whatever comes, the
+ * chief goes on, or ends with a sentence. */
+#include "suite.h"
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launch/node_watchdog.h"
+
+enum { WORLD = 3, SENTENCE = 1500 };
+
+/* As a watcher of other machines greets. */
+typedef struct greeting {
+    uint64_t word[2];
+    uint32_t view_size;
+    int32_t n;
+} greeting;
+
+typedef struct told {
+    int32_t stop;
+    char why[SENTENCE];
+} told;
+
+static weft_watchdog watch;
+static weft_node_watchdog_address address;
+static int listener, answer;
+static pid_t child;
+
+/* Of one rank that does not begin, so that nothing but words ends it. */
+static void open_watch(int32_t total) {
+    char path[64];
+    int32_t file = -1;
+    weft_heartbeat *heartbeats = weft_heartbeat_create(&file, 1);
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_ptr_nonnull(heartbeats);
+    weft_heartbeat_path(path, sizeof path, (int32_t)getpid(), file);
+    ck_assert_msg(weft_watchdog_open(&watch, heartbeats, path, 1, total, &err) == WEFT_OK, "%s", err.text);
+}
+
+/* In a process of its own: it leads where `socket` is -1, else it follows whoever is behind the socket. */
+static void start(int socket) {
+    int ends[2];
+    ck_assert_int_eq(pipe(ends), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        static told out;
+        out.stop = socket < 0 ? weft_node_watchdog_lead(&watch, out.why, sizeof out.why, listener, &address)
+                              : weft_node_watchdog_follow(&watch, out.why, sizeof out.why, socket);
+        _exit(write(ends[1], &out, sizeof out) == (ssize_t)sizeof out ? 0 : 1);
+    }
+    (void)close(ends[1]);
+    answer = ends[0];
+}
+
+/* It has stopped its ranks with this sentence, and has ended as it should. */
+static void expect_end(const char *why) {
+    told out = {0};
+    int status = -1;
+    ck_assert_int_eq(read(answer, &out, sizeof out), (ssize_t)sizeof out);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(out.stop, 1);
+    ck_assert_str_eq(out.why, why);
+}
+
+/* ---- words for the chief ---- */
+
+static int call_chief(void) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)address.port)};
+    const int file = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_ge(file, 0);
+    ck_assert_int_eq(connect(file, (const struct sockaddr *)&to, sizeof to), 0);
+    return file;
+}
+
+/* In parts, as a network may bring it. */
+static void say(int file, const void *bytes, size_t n, int parts) {
+    const struct timespec time = {0, 50000000};
+    const char *at = bytes;
+    for (int i = 0; i < parts; i++) {
+        const size_t from = n * (size_t)i / (size_t)parts, to = n * (size_t)(i + 1) / (size_t)parts;
+        if (i > 0) (void)nanosleep(&time, NULL);
+        ck_assert_int_eq(send(file, at + from, to - from, MSG_NOSIGNAL), (ssize_t)(to - from));
+    }
+}
+
+/* Before long, and not because it was silent: it goes on to speak. */
+static bool is_closed(int file) {
+    struct pollfd end = {file, POLLIN, 0};
+    char byte = 0;
+    for (int seconds = 0; seconds < 300; seconds++) {
+        if (poll(&end, 1, 1000) == 1) return recv(file, &byte, 1, 0) <= 0;
+        if (send(file, &byte, 1, MSG_NOSIGNAL) < 0) return true;
+    }
+    return false;
+}
+
+static greeting good(int32_t n) {
+    return (greeting){{address.word[0], address.word[1]}, sizeof(weft_rank_view), n};
+}
+
+static weft_rank_view view(int32_t rank, int32_t condition) {
+    weft_rank_view out;
+    memset(&out, 0, sizeof out);
+    out.rank = rank;
+    out.condition = condition;
+    out.status = 9;
+    out.instruction = -1;
+    out.step = 7;
+    return out;
+}
+
+/* False: this machine has no network but its own. */
+static bool lead(void) {
+    listener = weft_node_watchdog_listen(&address);
+    if (listener < 0) {
+        (void)printf("no address of this machine is known to others: nothing to test\n");
+        return false;
+    }
+    open_watch(WORLD);
+    start(-1);
+    return true;
+}
+
+START_TEST(the_chief_hangs_up_on_strangers) {
+    greeting wrong[6];
+    weft_rank_view both[2] = {view(1, WEFT_RANK_COMPUTES), view(2, WEFT_RANK_GONE)};
+    int file = -1;
+    if (!lead()) return;
+    for (int i = 0; i < 6; i++) wrong[i] = good(2);
+    memset(&wrong[0], 0xA5, sizeof wrong[0]);
+    wrong[1].word[1]++;
+    wrong[2].view_size--; /* of another version */
+    wrong[3].n = 0;
+    wrong[4].n = -1;
+    wrong[5].n = WORLD; /* one of them is the chief's */
+    for (int i = 0; i < 6; i++) {
+        file = call_chief();
+        say(file, &wrong[i], sizeof wrong[i], 1 + i % 2);
+        ck_assert_msg(is_closed(file), "greeting %d", i);
+        (void)close(file);
+    }
+    file = call_chief();
+    say(file, &wrong[1], 5, 1); /* and nothing more */
+    (void)close(file);
+    file = call_chief();
+    wrong[0] = good(2);
+    say(file, wrong, sizeof wrong[0], 3);
+    say(file, both, sizeof both, 5);
+    expect_end("rank 2 died by signal 9 after step 7");
+}
+END_TEST
+
+START_TEST(words_that_are_cut_short) {
+    weft_rank_view both[2] = {view(1, WEFT_RANK_COMPUTES), view(2, WEFT_RANK_COMPUTES)};
+    greeting now;
+    int file = -1;
+    if (!lead()) return;
+    now = good(2);
+    file = call_chief();
+    say(file, &now, sizeof now, 1);
+    say(file, both, sizeof both, 1);
+    both[0] = view(1, WEFT_RANK_GONE); /* the half that comes does not count */
+    say(file, both, sizeof both[0] + 8, 1);
+    (void)close(file);
+    expect_end("the machine of rank 1 is out of reach, where it was last seen after step 7");
+}
+END_TEST
+
+START_TEST(a_text_without_an_end) {
+    greeting now;
+    weft_rank_view both[2];
+    char why[SENTENCE];
+    int file = -1;
+    if (!lead()) return;
+    now = good(2);
+    both[0] = view(1, WEFT_RANK_GONE);
+    both[0].instruction = 5;
+    memset(both[0].text, 'A', sizeof both[0].text);
+    memset(&both[1], 'B', sizeof both[1]);
+    file = call_chief();
+    say(file, &now, sizeof now, 1);
+    say(file, both, sizeof both, 1);
+    (void)snprintf(why, sizeof why, "rank 1 died by signal 9 in step 7, at instruction 5, %.*s",
+                   WEFT_HEARTBEAT_TEXT - 1, both[0].text);
+    expect_end(why);
+}
+END_TEST
+
+/* ---- words for a watcher that follows ---- */
+
+/* What the chief says in so many bytes: 0xFF each. */
+static void follow(size_t n, const char *why) {
+    char word[SENTENCE];
+    weft_rank_view seen;
+    int ends[2];
+    memset(word, 0xFF, sizeof word);
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    open_watch(1);
+    start(ends[0]);
+    (void)close(ends[0]);
+    ck_assert_int_eq(recv(ends[1], &seen, sizeof seen, MSG_WAITALL), (ssize_t)sizeof seen);
+    ck_assert_int_eq(seen.condition, WEFT_RANK_UNBORN);
+    say(ends[1], word, n, 2);
+    if (n < sizeof word) (void)shutdown(ends[1], SHUT_RDWR);
+    expect_end(why);
+}
+
+START_TEST(the_chief_s_word) {
+    follow(SENTENCE, ""); /* the chief says it */
+}
+END_TEST
+
+START_TEST(half_of_the_chief_s_word) {
+    follow(SENTENCE / 2, "the watcher beside rank 0 is out of reach");
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("multi-node watchdog");
+    TCase *tests = tcase_create("words");
+    suite_add_tcase(suite, tests);
+    tcase_set_timeout(tests, 60);
+    tcase_add_test(tests, the_chief_hangs_up_on_strangers);
+    tcase_add_test(tests, words_that_are_cut_short);
+    tcase_add_test(tests, a_text_without_an_end);
+    tcase_add_test(tests, the_chief_s_word);
+    tcase_add_test(tests, half_of_the_chief_s_word);
+    return run_suite(suite);
+}

@@ -1,0 +1,68 @@
+#!/bin/sh
+# A call of a plugin that lasts is told while it lasts, with who, where and which rank, and the run goes on: the
+# optimizer's own slots, its body inside the device, one rank of two, the tokenizer's; and not where [plugins] call_seconds is 0 or nothing
+# lasts. ctest sets WEFT_BUILD and WEFT_SOURCE.
+set -eu
+# shellcheck source=tests/common/shell.sh
+. "$WEFT_SOURCE/tests/common/shell.sh"
+make_run <<'INI'
+steps = 3
+[optimizer]
+lr = 0.01
+[plugins]
+call_seconds = 0.4
+[device]
+threads = 1
+INI
+mkdir -p plugins
+changed() { # changed ID PERL: sgd with that change, as a plugin of that id
+    perl -0pe "s/(optimizer, 1, \"sgd\")/optimizer, 1, \"$1\"/; s/^/#include <stdlib.h>\n/; $2" \
+        "$WEFT_SOURCE/plugins/optimizer/sgd/sgd.c" >"$1.c"
+    grep -q usleep "$1.c" || failed "$1 is not slow"
+    build optimizer "$1" "${CC:-cc}" -fno-math-errno -ffp-contract=off "$1.c"
+}
+changed slow 's/(    sgd_hp \*out = hp;)/$1\n    const char *rank = getenv("PMI_RANK");\n    if (step->update == 2 \&\& (rank == NULL || atoi(rank) == 1)) usleep(1500000);/; s/^/#include <unistd.h>\n/'
+changed body 's/(static const weft_elementwise \*sgd_update.*?\n}\n)/static void rests(const weft_elementwise_call *call);\n$1static const weft_elementwise *slowly(const weft_optimizer *optimizer) { static weft_elementwise k; k = *sgd_update(optimizer); k.cpu = rests; return \&k; }\nstatic void rests(const weft_elementwise_call *call) { if (call->range->offset == 0) usleep(700000); sgd_plain.cpu(call); }\n/s; s/ sgd_update,/ slowly,/; s/^/#include <unistd.h>\n/'
+changed end 's/static void sgd_destroy\(.*?\{\n/$&    usleep(700000);\n/s; s/^/#include <unistd.h>\n/'
+trained() { # trained NAME argument...: the run ends well; what it said is in said
+    name=$1
+    shift
+    limit "$weft" train run.ini "run.out=$name" "$@" >said 2>&1 || failed "$name" said
+}
+told() { # told N TEXT: N lines say so
+    [ "$(grep -cF -- "$2" said)" = "$1" ] || failed "not told $1 times: $2" said
+}
+slow=$dir/plugins/weft-optimizer-slow.so
+sentence="weft: warning: optimizer:slow ($slow) has been in its prepare for 0.4 s, in training, in step 2, at instruction "
+trained alone "optimizer.plugin=$slow"
+told 1 "$sentence"
+told 1 ", STEP, and goes on; whoever needs this process waits. [plugins] call_seconds says"
+trained never "optimizer.plugin=$slow" plugins.call_seconds=0
+told 0 "has been in its"
+trained quick optimizer.plugin=sgd plugins.call_seconds=20
+told 0 "has been in its"
+if has mpich; then
+    trained two "optimizer.plugin=$slow" strategy.plugin=fsdp --ranks 2 comm.plugin=mpi-mpich
+    told 1 "has been in its"
+    told 1 "[1] $sentence"
+fi
+
+# A body lasts on each step: it is told once, with both who run it.
+trained body "optimizer.plugin=$dir/plugins/weft-optimizer-body.so" policy.plugin=whole
+told 1 "has been in its"
+told 1 "has been in its update of optimizer:body ($dir/plugins/weft-optimizer-body.so) for 0.4 s"
+# So are slots that are called before the ranks are there, or after they are gone, by each command.
+trained end "optimizer.plugin=$dir/plugins/weft-optimizer-end.so"
+told 1 "weft: warning: optimizer:end ($dir/plugins/weft-optimizer-end.so) has been in its destroy for 0.4 s"
+"$weft" plugins new tokenizer my-tokenizer >said 2>&1 || failed "no tokenizer is written" said
+for slot in info destroy; do
+    perl -0pe "s/(my_tokenizer_$slot\(.*?\{\n)/\$1    usleep(700000);\n/s; s/^/#include <unistd.h>\n/" \
+        my-tokenizer/my_tokenizer.c >"$slot.c"
+    build tokenizer my-tokenizer "${CC:-cc}" "$slot.c"
+    for command in "data show run.ini -n 1" "generate run.ini --prompt a --tokens 1"; do
+        # shellcheck disable=SC2086 # several words
+        limit "$weft" $command "tokenizer.plugin=$dir/plugins/weft-tokenizer-my-tokenizer.so" </dev/null >said 2>&1 || true
+        grep -qF "weft-tokenizer-my-tokenizer.so) has been in its $slot for 0.4 s" said || failed "$command: $slot lasts, and nothing is said" said
+    done
+done
+[ "$failures" = 0 ]

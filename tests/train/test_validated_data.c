@@ -1,0 +1,314 @@
+/* tests/train/test_validated_data.c: what a data plugin says of itself, and every micro-batch that it hands over, is
+ * judged before it is used, at next to no cost. */
+#include "base/clock.h"
+#include "plugin/enter.h"
+#include "run/validate_data.h"
+#include "run/validate_micro_batch.h"
+#include "suite.h"
+#include "train_rig.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+enum { ROWS = 4, MICRO_BATCHES = 2, LENGTH = 24, VOCABULARY = 80, CONTEXT = 64 };
+
+/* ---- a plugin with one mistake in it ---- */
+
+static void (*mistake)(weft_micro_batch *micro_batch); /* made in the micro-batch of training's second half */
+static bool in_shape;                                  /* made in `shape` too */
+static int32_t spoilt_split;
+
+static void spoil(weft_micro_batch *micro_batch, const weft_micro_batch_request *request) {
+    if (request->split == spoilt_split && request->first_row % ROWS == ROWS / MICRO_BATCHES && mistake != NULL)
+        mistake(micro_batch);
+}
+
+static weft_status spoilt_shape(const weft_data *data, weft_micro_batch *out, const weft_micro_batch_request *request,
+                                weft_error *err) {
+    const weft_status status = row_data_plugin.shape(data, out, request, err);
+    if (in_shape) spoil(out, request);
+    return status;
+}
+
+static weft_status spoilt_micro_batch(const weft_data *data, weft_micro_batch *out,
+                                      const weft_micro_batch_request *request, weft_error *err) {
+    const weft_status status = row_data_plugin.micro_batch(data, out, request, err);
+    spoil(out, request);
+    return status;
+}
+
+static const weft_data_plugin spoilt = {.struct_size = (uint32_t)sizeof(weft_data_plugin),
+                                        .shape = spoilt_shape,
+                                        .micro_batch = spoilt_micro_batch};
+static const weft_plugin described = {
+    .struct_size = (uint32_t)sizeof described, .kind = "data", .id = "rows", .table = &spoilt};
+static const weft_loaded loaded = {.plugin = &described, .path = "/somewhere/weft-data-rows.so", .sha256 = ""};
+
+/* Row 1 of the micro-batch, place 5. */
+enum { PLACE = LENGTH + 5 };
+static void high_id(weft_micro_batch *micro_batch) {
+    micro_batch->ids[PLACE] = VOCABULARY;
+}
+static void low_id(weft_micro_batch *micro_batch) {
+    micro_batch->ids[PLACE] = -1;
+}
+static void high_target(weft_micro_batch *micro_batch) {
+    micro_batch->targets[PLACE] = VOCABULARY;
+}
+static void no_number(weft_micro_batch *micro_batch) {
+    micro_batch->weights[PLACE] = NAN;
+}
+static void infinite(weft_micro_batch *micro_batch) {
+    micro_batch->weights[PLACE] = INFINITY;
+}
+static void negative(weft_micro_batch *micro_batch) {
+    micro_batch->weights[PLACE] = -1.0f;
+}
+static void another_count(weft_micro_batch *micro_batch) {
+    micro_batch->n_targets--;
+}
+static void one_less(weft_micro_batch *micro_batch) {
+    micro_batch->weights[PLACE] = 0.0f;
+}
+static void starts_later(weft_micro_batch *micro_batch) {
+    micro_batch->starts[PLACE] = 6;
+}
+static void starts_back(weft_micro_batch *micro_batch) {
+    micro_batch->starts[PLACE] = 1;
+}
+static void starts_elsewhere(weft_micro_batch *micro_batch) {
+    micro_batch->starts[LENGTH] = -1;
+}
+static void far(weft_micro_batch *micro_batch) {
+    micro_batch->positions[PLACE] = LENGTH;
+}
+static void before(weft_micro_batch *micro_batch) {
+    micro_batch->positions[PLACE] = -1;
+}
+static void other_arrays(weft_micro_batch *micro_batch) {
+    micro_batch->targets = micro_batch->ids;
+}
+static void other_length(weft_micro_batch *micro_batch) {
+    micro_batch->length = LENGTH - 1;
+}
+static void no_rows(weft_micro_batch *micro_batch) {
+    micro_batch->rows = 0;
+}
+static void many_rows(weft_micro_batch *micro_batch) {
+    micro_batch->rows++;
+}
+static void too_many(weft_micro_batch *micro_batch) {
+    micro_batch->n_targets = 2 * LENGTH + 1;
+}
+static void fewer_than_none(weft_micro_batch *micro_batch) {
+    micro_batch->n_targets = -1;
+}
+/* It fills all but one place. */
+static void unfilled(weft_micro_batch *micro_batch) {
+    const unsigned char left[4] = {WEFT_MICRO_BATCH_POISON, WEFT_MICRO_BATCH_POISON, WEFT_MICRO_BATCH_POISON,
+                                   WEFT_MICRO_BATCH_POISON};
+    memcpy(&micro_batch->weights[PLACE], left, sizeof left);
+}
+
+static const struct {
+    void (*mistake)(weft_micro_batch *micro_batch);
+    bool in_shape;
+    const char *said;
+} mistakes[] = {
+    {high_id, false, "row 7 of split training, place 5: its id is 80, and the model has 0 to 79"},
+    {low_id, false, "row 7 of split training, place 5: its id is -1, and the model has 0 to 79"},
+    {high_target, false, "row 7 of split training, place 5: its target is 80, and the model has 0 to 79"},
+    {no_number, false, "row 7 of split training, place 5: its weight is nan"},
+    {infinite, false, "row 7 of split training, place 5: its weight is inf"},
+    {negative, false, "row 7 of split training, place 5: its weight is -1"},
+    {unfilled, false, "row 7 of split training, place 5: its weight is "},
+    {another_count, false,
+     "its shape says 24 places and 48 targets for the micro-batch at row 6, and its micro-batch has 24 and 47"},
+    {another_count, true,
+     "it says that its micro-batch at row 6 of split training has 47 targets, and 48 of its weights"},
+    {one_less, false,
+     "it says that its micro-batch at row 6 of split training has 48 targets, and 47 of its weights are not 0"},
+    {starts_later, false, "row 7 of split training, place 5: its start is 6"},
+    {starts_back, false, "row 7 of split training, place 5: its start is 1"},
+    {starts_elsewhere, false, "row 7 of split training, place 0: its start is -1"},
+    {far, false, "row 7 of split training, place 5: its position is 24: 0 to 23 have a place"},
+    {before, false, "row 7 of split training, place 5: its position is -1"},
+    {other_arrays, false, "its micro-batch moved the arrays that it was given to fill"},
+    {other_length, false,
+     "its shape says 24 places and 48 targets for the micro-batch at row 6, and its micro-batch has 23 and 48"},
+    {other_length, true,
+     "it gives a micro-batch of length 23 at row 6 of split training, which its info did not declare"},
+    {no_rows, true, "it gives a micro-batch of 0 rows where 2 from row 6 of split training on were asked for"},
+    {many_rows, false, "it gives a micro-batch of 3 rows where 2 from row 6 of split training on were asked for"},
+    {too_many, true, "with 49 targets: 0 to 48 have room"},
+    {fewer_than_none, true, "with -1 targets: 0 to 48 have room"},
+};
+
+typedef struct setting {
+    row_data data;
+    fresh_model model;
+    train_rig rig;
+} setting;
+
+static void setting_open(setting *s) {
+    const char *const overrides[] = {"model.start=fresh"};
+    const fresh_shape shape = {32, 56, 2, 4, 2, VOCABULARY, CONTEXT, false};
+    weft_plan_spec spec;
+    row_data_random(&s->data, ROWS, LENGTH, VOCABULARY, 11);
+    fresh_model_make(&s->model, &shape);
+    spec = train_rig_spec(&s->data, MICRO_BATCHES, true);
+    train_rig_open(&s->rig, s->model.path, &s->data, overrides, 1);
+    s->rig.data_plugin = &spoilt;
+    train_rig_start(&s->rig, &spec);
+    ck_assert(weft_plugin_own(&loaded));
+    mistake = NULL;
+    in_shape = false;
+    spoilt_split = WEFT_SPLIT_TRAIN;
+}
+
+static void setting_close(setting *s) {
+    train_rig_close(&s->rig);
+    fresh_model_remove(&s->model);
+    row_data_free(&s->data);
+}
+
+START_TEST(a_micro_batch_is_refused_by_plugin_split_row_and_place) {
+    static const char who[] = "data:rows (/somewhere/weft-data-rows.so), in training: ";
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    setting s;
+    setting_open(&s);
+    (void)train_rig_step(&s.rig, 1);
+    mistake = mistakes[_i].mistake;
+    in_shape = mistakes[_i].in_shape;
+    ck_assert_int_eq(weft_stepper_train(s.rig.stepper, &result, 2, 1e-3, 0.5, &err), WEFT_E_PLUGIN);
+    ck_assert_msg(strstr(err.text, who) != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, mistakes[_i].said) != NULL, "%s", err.text);
+    setting_close(&s);
+}
+END_TEST
+
+START_TEST(evaluation_is_told_apart) {
+    weft_error err = WEFT_ERROR_INIT;
+    weft_step_result result = {0};
+    setting s;
+    setting_open(&s);
+    mistake = high_id;
+    spoilt_split = WEFT_SPLIT_VALIDATION;
+    (void)train_rig_step(&s.rig, 1);
+    ck_assert_int_eq(weft_stepper_evaluate(s.rig.stepper, &result, WEFT_SPLIT_VALIDATION, ROWS / MICRO_BATCHES, &err),
+                     WEFT_E_PLUGIN);
+    ck_assert_str_eq(err.text,
+                     "instruction 0, FORWARD embed micro-batch 0: data:rows (/somewhere/weft-data-rows.so), in "
+                     "evaluation: row 3 of split validation, "
+                     "place 5: its id is 80, and the model has 0 to 79");
+    setting_close(&s);
+}
+END_TEST
+
+/* ---- what it says of itself ---- */
+
+typedef struct said {
+    weft_data_info info;
+    weft_split_info splits[3];
+} said;
+
+static said fine(void) {
+    const said out = {.info = {.n_lengths = 2, .lengths = {16, 64}},
+                      .splits = {{.rows = 10, .targets = 640}, {.rows = 0}, {.rows = 10, .targets = 600}}};
+    return out;
+}
+
+static weft_status judge(said *what, bool training, weft_error *err) {
+    weft_split_info *const infos[] = {&what->splits[0], &what->splits[1], &what->splits[2]};
+    return weft_data_validate(&what->info, infos, CONTEXT, training, err);
+}
+
+static void expect_words(said *what, const char *words) {
+    weft_error err = WEFT_ERROR_INIT;
+    ck_assert_int_eq(judge(what, true, &err), WEFT_E_PLUGIN);
+    ck_assert_msg(strstr(err.text, words) != NULL, "%s", err.text);
+}
+
+START_TEST(what_it_says_of_itself_is_judged) {
+    weft_error err = WEFT_ERROR_INIT;
+    said what = fine();
+    ck_assert_int_eq(judge(&what, true, &err), WEFT_OK);
+    what.info.n_lengths = 0;
+    expect_words(&what, "declares 0 lengths of micro-batches; 1 to 4 are possible");
+    what.info.n_lengths = 5;
+    expect_words(&what, "declares 5 lengths");
+    what = fine();
+    what.info.lengths[0] = 0;
+    expect_words(&what, "declares a length of 0 behind one of 0");
+    what.info.lengths[0] = 64;
+    expect_words(&what, "declares a length of 64 behind one of 64");
+    what = fine();
+    what.info.lengths[1] = CONTEXT + 1;
+    expect_words(&what,
+                 "declares a length of 65 behind one of 16: lengths rise from at least 1 to at most the model's 64");
+    what = fine();
+    what.splits[0].targets++;
+    expect_words(&what, "its split training has 10 rows of at most 64 places and 641 targets");
+    what = fine();
+    what.splits[1].targets = 1;
+    expect_words(&what, "its split validation has 0 rows");
+    what = fine();
+    what.splits[2].rows = UINT64_MAX;
+    expect_words(&what, "its split all has 18446744073709551615 rows, more than can be counted");
+    what = fine();
+    what.splits[0].rows = what.splits[0].targets = 0;
+    expect_words(&what, "its split training has no rows");
+    ck_assert_int_eq(judge(&what, false, &err), WEFT_OK);
+}
+END_TEST
+
+/* ---- what it costs ---- */
+
+/* A hundredth of a step of this toy is a bound that a model of any use is far below. */
+START_TEST(judging_takes_little_of_a_step) {
+    enum { TIMES = 200 };
+    weft_error err = WEFT_ERROR_INIT;
+    const weft_micro_batch_request request = {.struct_size = (uint32_t)sizeof request,
+                                              .split = WEFT_SPLIT_TRAIN,
+                                              .rows = ROWS / MICRO_BATCHES};
+    weft_micro_batch_bounds bounds;
+    double judged = 1e9, steps = 1e9;
+    setting s;
+    setting_open(&s);
+    bounds = weft_micro_batch_bounds_of(&s.rig.engine->plan);
+    for (uint64_t step = 1; step <= 20; step++) {
+        const double begin = weft_clock_seconds();
+        double between = 0.0;
+        (void)train_rig_step(&s.rig, step);
+        between = weft_clock_seconds();
+        for (int i = 0; i < TIMES; i++) {
+            weft_micro_batch_request last = request;
+            last.first_row = ROWS / MICRO_BATCHES;
+            ck_assert_int_eq(weft_micro_batch_validate(&s.rig.stepper->micro_batch, &s.rig.stepper->micro_batch, &last,
+                                                       &bounds, &err),
+                             WEFT_OK);
+        }
+        steps = fmin(steps, between - begin);
+        judged = fmin(judged, (weft_clock_seconds() - between) / TIMES * MICRO_BATCHES);
+    }
+    (void)printf("judging %d micro-batches of %d rows of %d places: %.2f us of a step of %.0f us\n", MICRO_BATCHES,
+                 ROWS / MICRO_BATCHES, LENGTH, 1e6 * judged, 1e6 * steps);
+    ck_assert_double_lt(judged, 0.01 * steps);
+    setting_close(&s);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("judged data");
+    TCase *tests = tcase_create("judged data");
+    tcase_set_timeout(tests, 300);
+    tcase_add_loop_test(tests, a_micro_batch_is_refused_by_plugin_split_row_and_place, 0,
+                        (int)(sizeof mistakes / sizeof *mistakes));
+    tcase_add_test(tests, evaluation_is_told_apart);
+    tcase_add_test(tests, what_it_says_of_itself_is_judged);
+    tcase_add_test(tests, judging_takes_little_of_a_step);
+    suite_add_tcase(suite, tests);
+    return run_suite(suite);
+}
