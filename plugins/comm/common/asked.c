@@ -16,7 +16,7 @@ static weft_status judge_struct(const weft_exchange *what, const char *name, wef
     }
     if (!weft_struct_known(what, sizeof *what)) {
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "%s asks for something behind the %zu bytes that this communicator knows of an exchange.",
+                              "%s sets fields beyond the %zu bytes that this communicator supports for an exchange.",
                               name, sizeof *what);
     }
     return WEFT_OK;
@@ -24,31 +24,30 @@ static weft_status judge_struct(const weft_exchange *what, const char *name, wef
 
 static weft_status judge_elements(const asked *self, const asked_kind *kind, weft_error *err) {
     if (self->n < 0 || self->size == 0 || self->n > INT64_MAX / 16 / self->group_size) {
-        return weft_error_set(err, WEFT_E_HOST, "%s of %lld elements of type %d has no meaning.", kind->name,
+        return weft_error_set(err, WEFT_E_HOST, "%s of %lld elements of type %d is not valid.", kind->name,
                               (long long)self->n, (int)self->dtype);
     }
     if (kind->is_sum && self->dtype != WEFT_F32 && self->dtype != WEFT_BF16 && self->dtype != WEFT_F16) {
-        return weft_error_set(err, WEFT_E_HOST, "%s sums fp32, bf16 or fp16, and was asked to sum %s.", kind->name,
-                              weft_dtype_name(self->dtype));
+        return weft_error_set(err, WEFT_E_HOST, "%s sums fp32, bf16 or fp16, and the call requests a sum of %s.",
+                              kind->name, weft_dtype_name(self->dtype));
     }
     return WEFT_OK;
 }
 
 static weft_status judge_peer(const asked *self, int32_t lane, const asked_kind *kind, weft_error *err) {
     if ((kind->has_root || kind->is_pair) && (self->peer < 0 || self->peer >= self->group_size)) {
-        return weft_error_set(err, WEFT_E_HOST, "%s names place %d in a group of %d ranks.", kind->name,
-                              (int)self->peer, (int)self->group_size);
+        return weft_error_set(err, WEFT_E_HOST, "%s names rank %d in a group of %d ranks.", kind->name, (int)self->peer,
+                              (int)self->group_size);
     }
     if (kind->is_pair && self->peer == self->place) {
-        return weft_error_set(err, WEFT_E_HOST, "%s names this rank's own place, %d, as its other side.", kind->name,
-                              (int)self->peer);
+        return weft_error_set(err, WEFT_E_HOST, "%s names this rank, %d, as its peer.", kind->name, (int)self->peer);
     }
     if (kind->is_pair && (lane < 0 || lane >= WEFT_COMM_LANES)) {
-        return weft_error_set(err, WEFT_E_HOST, "%s has the lane %d; lanes go from 0 to %d.", kind->name, (int)lane,
+        return weft_error_set(err, WEFT_E_HOST, "%s has the lane %d. Allowed: 0 to %d.", kind->name, (int)lane,
                               WEFT_COMM_LANES - 1);
     }
     if (kind->is_pair && (self->tag < 0 || self->tag > self->max_tag)) {
-        return weft_error_set(err, WEFT_E_HOST, "%s has the tag %d; tags go from 0 to %d.", kind->name, (int)self->tag,
+        return weft_error_set(err, WEFT_E_HOST, "%s has the tag %d. Allowed: 0 to %d.", kind->name, (int)self->tag,
                               (int)self->max_tag);
     }
     return WEFT_OK;
@@ -59,7 +58,7 @@ int64_t asked_bytes(const asked *self, int rows) {
     return rows == ASKED_ALL ? self->group_size * row : rows == ASKED_ONE ? row : 0;
 }
 
-/* Operands are apart, or the smaller one is this rank's row of the larger one. */
+/* Fails if operands overlap, unless the smaller one is this rank's row of the larger one. */
 static weft_status judge_operands(asked *self, const weft_exchange *what, const asked_kind *kind, weft_error *err) {
     const int64_t to = what->to.offset, from = what->from.offset, own = self->place * self->n * self->size;
     const int64_t to_bytes = asked_bytes(self, kind->to), from_bytes = asked_bytes(self, kind->from);
@@ -73,8 +72,7 @@ static weft_status judge_operands(asked *self, const weft_exchange *what, const 
     if (to_bytes == 0 || from_bytes == 0 || what->to.buffer != what->from.buffer) return WEFT_OK;
     self->in_place = inside == 0 && !(kind->to == ASKED_ALL && kind->from == ASKED_ALL);
     if (!self->in_place && to < from + from_bytes && from < to + to_bytes) {
-        return weft_error_set(err, WEFT_E_HOST, "%s has operands that overlap, and not in the way that is in place.",
-                              kind->name);
+        return weft_error_set(err, WEFT_E_HOST, "%s has operands that overlap without being in-place.", kind->name);
     }
     return WEFT_OK;
 }

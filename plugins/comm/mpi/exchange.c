@@ -1,5 +1,5 @@
-/* exchange.c: see ranks.h. Every exchange takes one way: its operands are checked and brought into the host's memory,
- * then the elements [at, at + count) of each row go to MPI, one piece after the other, mostly in one. */
+/* exchange.c: see ranks.h. Every call takes the same steps. Its operands are validated and copied to host memory. Then
+ * elements [at, at + count) of each row are passed to MPI, chunk by chunk, usually in a single chunk. */
 #include "ranks.h"
 
 typedef ranks_operands operands;
@@ -9,9 +9,9 @@ struct ranks_kind {
     int (*start)(weft_comm_handle *handle, const operands *o, int64_t at, int count);
 };
 
-/* --- one piece, handed to MPI --- */
+/* --- one chunk, passed to MPI --- */
 
-/* A row's part of count elements, such that MPI finds the same part of the next row n elements further on. */
+/* `count` elements of a row as an MPI type, such that the same part of the next row is n elements further. */
 typedef struct part {
     MPI_Datatype type;
     int count;
@@ -32,7 +32,7 @@ static int part_make(part *out, const operands *o, int count) {
     return code;
 }
 
-/* What is under way keeps the type until it has ended. */
+/* Frees the type; MPI keeps it until pending operations have finished. */
 static void part_free(part *p) {
     if (p->type != MPI_BYTE) (void)MPI_Type_free(&p->type);
 }
@@ -73,7 +73,7 @@ static MPI_Op sum_op(const operands *o) {
     return o->asked.dtype == WEFT_F16 ? o->comm->add_f16 : o->comm->add_bf16;
 }
 
-/* In place only in a group of one: with more, what is in place was given a result of its own. */
+/* In place only in a group of one. In larger groups an in-place call has a separate result buffer. */
 static int start_reduce_scatter(weft_comm_handle *handle, const operands *o, int64_t at, int count) {
     MPI_Request *request = ranks_request(o->comm, handle);
     const void *from = o->in_place && o->group->size == 1 ? MPI_IN_PLACE : o->from + at * o->asked.size;
@@ -122,7 +122,7 @@ static const ranks_kind broadcast = {&asked_broadcast, start_broadcast};
 static const ranks_kind send = {&asked_send, start_send};
 static const ranks_kind recv = {&asked_recv, start_recv};
 
-/* --- what is asked for --- */
+/* --- validation --- */
 
 static weft_status judge(operands *o, const weft_exchange *what, const ranks_kind *kind, weft_error *err) {
     weft_status status = WEFT_OK;
@@ -138,9 +138,8 @@ static weft_status judge(operands *o, const weft_exchange *what, const ranks_kin
     return status;
 }
 
-/* --- operands in the host's memory --- */
+/* --- operands in host memory --- */
 
-/* Memory of the host's for an operand. */
 static weft_status take_block(ranks_block **out, const operands *o, int64_t bytes, const ranks_kind *kind,
                               weft_error *err) {
     const weft_status status = ranks_block_take(o->comm, out, bytes, err);
@@ -149,7 +148,7 @@ static weft_status take_block(ranks_block **out, const operands *o, int64_t byte
     return status;
 }
 
-/* The host's own view of an operand, or fresh memory in *copy that the handle keeps. */
+/* Returns the host's own view of an operand, or new memory in *copy, owned by the handle. */
 static weft_status view(operands *o, char **out, ranks_block **copy, weft_ref ref, int64_t bytes,
                         const ranks_kind *kind, weft_error *err) {
     const weft_device_plugin *kernels = o->comm->kernels;
@@ -162,15 +161,16 @@ static weft_status view(operands *o, char **out, ranks_block **copy, weft_ref re
     return status;
 }
 
-/* So does what is too large for one call: of a sum MPI knows no rows that are apart. */
+/* True if the sum is computed by pairs. Sums too large for one MPI call go by pairs too: MPI has no sum of rows with
+ * gaps. */
 static int goes_by_pairs(const operands *o, const ranks_kind *kind) {
     const int64_t row = o->asked.n * o->asked.size;
     if (!kind->is->is_sum || kind->is->from != ASKED_ALL || o->group->size == 1) return 0;
     return row >= RANKS_PAIRS_BYTES || row * o->group->size > RANKS_MOST_BYTES;
 }
 
-/* Fills o->to and o->from. Beside a copy on a device of its own memory, a sum in place needs one too: MPI would take
- * the first row for the result, whichever is this rank's. */
+/* Fills o->to and o->from. A sum in place needs a copy too, like operands in device memory: MPI would use the first row
+ * as the result, for every rank. */
 static weft_status bring(weft_comm_handle *handle, operands *o, const weft_exchange *what, const ranks_kind *kind,
                          weft_error *err) {
     const weft_device_plugin *kernels = o->comm->kernels;
@@ -187,7 +187,7 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
         status = ranks_fetch(handle, handle->from, what->from, from_bytes, err);
     if (status == WEFT_OK && handle->to != NULL && root)
         status = ranks_fetch(handle, handle->to, what->to, to_bytes, err);
-    if (handle->from != NULL) o->in_place = 0; /* the copies are apart */
+    if (handle->from != NULL) o->in_place = 0; /* the copies are disjoint */
     if (status == WEFT_OK && o->in_place && kind->is->from == ASKED_ALL && o->group->size > 1 &&
         !goes_by_pairs(o, kind)) {
         handle->result = o->to;
@@ -198,9 +198,9 @@ static weft_status bring(weft_comm_handle *handle, operands *o, const weft_excha
     return status;
 }
 
-/* --- the calls --- */
+/* --- entry points --- */
 
-/* The most elements of a row in one piece. */
+/* Returns the maximum elements of a row per chunk. */
 static int64_t most(const operands *o, const ranks_kind *kind) {
     const int64_t rows = kind->is->from == ASKED_ALL || kind->is->to == ASKED_ALL ? o->group->size : 1;
     const int64_t count = RANKS_MOST_BYTES / (rows * o->asked.size);
@@ -242,7 +242,7 @@ static weft_status start(weft_comm *comm, weft_comm_handle **out, const weft_exc
         ranks_handle_give_back(comm, handle);
         return status;
     }
-    /* Where it fails the handle stays under way: MPI may hold on to some of its pieces. */
+    /* On failure the handle stays in flight: MPI may still use some of its chunks. */
     status = ranks_line_up(handle, err);
     if (status == WEFT_OK) *out = handle;
     return status;

@@ -1,9 +1,10 @@
-/* handle.c: see ranks.h. A handle goes from the pool to what is under way and back, and keeps its requests' memory. */
+/* handle.c: see ranks.h. A handle moves from the pool to the in-flight list and back, and keeps the memory of its
+ * requests. */
 #include "ranks.h"
 
 #include <sched.h>
 
-/* Into the pool, with its copies. */
+/* Returns the handle to the pool and releases its copies. */
 static void put_by(weft_comm *comm, weft_comm_handle *handle) {
     ranks_block_give(comm, handle->to);
     ranks_block_give(comm, handle->from);
@@ -11,14 +12,14 @@ static void put_by(weft_comm *comm, weft_comm_handle *handle) {
     comm->pool = handle;
 }
 
-/* The first one is told. */
+/* Keeps only the first error. */
 static void note_late(weft_comm *comm, const weft_comm_handle *handle, const weft_error *why) {
     if (comm->late.code != WEFT_OK) return;
     comm->late = *why;
-    (void)weft_error_prefix(&comm->late, "bringing what %s gave to the device: ", handle->name);
+    (void)weft_error_prefix(&comm->late, "copying the result of %s to the device: ", handle->name);
 }
 
-/* Those that were joined, as far as their results have come: all of them, if they are waited for. */
+/* Releases joined handles with completed results; all of them if `waits`, which blocks. */
 static void let_leave(weft_comm *comm, int waits) {
     weft_comm_handle **at = &comm->leaving;
     while (*at != NULL) {
@@ -126,7 +127,8 @@ MPI_Request *ranks_request(weft_comm *comm, weft_comm_handle *handle) {
     return &handle->requests[handle->n_requests++];
 }
 
-/* Asks MPI, which lets every exchange of this rank go on. True: MPI's part in this one has ended, well or not. */
+/* Tests MPI, which also lets all other calls of this rank progress. True: MPI's part of this one has finished, with or
+ * without error. */
 static int has_moved(weft_comm_handle *handle) {
     if (handle->pairs.group != NULL) return handle->pairs.is_done;
     while (handle->n_done < handle->n_requests) {
@@ -144,13 +146,13 @@ static int has_moved(weft_comm_handle *handle) {
     return 1;
 }
 
-/* True: nothing has to be driven any more; the result may still be on its way to the device. */
+/* True: no more progress calls are needed; the result may still be in flight to the device. */
 static int advance(weft_comm_handle *handle) {
     if (handle->phase == RANKS_MOVING && has_moved(handle)) ranks_deliver(handle);
     return handle->phase == RANKS_ENDED;
 }
 
-/* What others wait for as well as this rank. */
+/* Progresses the calls that other ranks wait for, too. */
 static void advance_all(weft_comm *comm) {
     if (comm->coming != NULL) ranks_begin_arrived(comm);
     ranks_pairs_advance(comm);
@@ -160,15 +162,15 @@ static weft_status outcome(const weft_comm_handle *handle, weft_error *err) {
     if (handle->why.code != WEFT_OK) return weft_error_set(err, (weft_status)handle->why.code, "%s", handle->why.text);
     if (handle->code != MPI_SUCCESS) return ranks_error(err, WEFT_E_PEER, handle->code, handle->name);
     if (handle->expected > 0) {
-        return weft_error_set(err, WEFT_E_PEER,
-                              "recv: the other side sent %lld bytes less than this rank waits for: the ranks' "
-                              "programs differ.",
-                              (long long)handle->expected);
+        return weft_error_set(
+            err, WEFT_E_PEER,
+            "recv: the peer sent %lld bytes less than this rank waits for: the ranks' programs differ.",
+            (long long)handle->expected);
     }
     return WEFT_OK;
 }
 
-/* Nothing has to be driven: waits for the device, and lets the handle go. */
+/* Waits for the device and releases the handle; MPI has finished. */
 static weft_status finish(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     weft_status status = outcome(handle, err);
     const weft_status came = ranks_await(handle, status == WEFT_OK ? err : NULL);
@@ -199,7 +201,8 @@ weft_status ranks_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *er
     return finish(comm, handle, err);
 }
 
-/* The stream waits for the result, unless it is queued there itself; its copy here stays until it has gone. */
+/* Makes the stream wait for the result, unless it is queued in that stream itself. The host copy stays until the result
+ * is delivered. */
 static weft_status let_go(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
     weft_comm_handle **at = &comm->under_way;
     weft_event *event = NULL;
@@ -219,7 +222,7 @@ weft_status ranks_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *s
     return let_go(comm, handle, stream, err);
 }
 
-/* One question is enough: MPI moves all that it has to do when it is asked for anything that has not ended. */
+/* One test is enough: MPI progresses everything when any unfinished request is tested. */
 void ranks_poke(weft_comm *comm) {
     weft_comm_handle *handle = comm->under_way;
     advance_all(comm);

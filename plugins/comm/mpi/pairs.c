@@ -1,13 +1,13 @@
-/* pairs.c: see ranks.h. A reduce-scatter whose pieces go straight from rank to rank: each comes to a place of the
- * communicator's memory, is added to what is there already, and leaves the place to the next.
+/* pairs.c: see ranks.h. A reduce-scatter with direct messages between ranks. Each chunk is received into one of the
+ * communicator's buffers and added to the sum, and the buffer is reused.
  *
- * No two ranks can wait for each other here. What goes to one rank never waits for what goes to another one. A place is
- * given to a piece only when its sender is known to have begun, and such a sender sends on whatever else it does, so
- * places come back; an exchange that others have not begun yet holds none. Those of one group, which all its ranks
- * begin in the same order, go one after the other, as MPI tells their messages apart by nothing but their order. */
+ * Ranks cannot deadlock here. Messages to one rank never wait for messages to another. A buffer is assigned to a chunk
+ * only after its sender has started, and such a sender continues in any case, so buffers become free again; a call that
+ * other ranks have not started holds no buffer. Calls of one group, which all its ranks start in the same order, run
+ * one after the other, because MPI distinguishes their messages only by order. */
 #include "ranks.h"
 
-/* Elements [at, at + n) of the row that goes to or comes from the place `k + 1` further on. */
+/* Elements [at, at + n) of the row sent to or received from the rank `k + 1` further in the group. */
 typedef struct piece {
     int64_t at, n;
     int32_t k;
@@ -18,7 +18,6 @@ static int64_t length_of(const ranks_pairs *p) {
     return RANKS_PIECE_BYTES / weft_dtype_bytes(p->dtype);
 }
 
-/* Of a row. */
 static int64_t pieces_of(const ranks_pairs *p) {
     return (p->n + length_of(p) - 1) / length_of(p);
 }
@@ -28,7 +27,7 @@ static piece piece_at(const ranks_pairs *p, int64_t index, int32_t k) {
     return (piece){at, n, k, (int)(n * weft_dtype_bytes(p->dtype))};
 }
 
-/* The place `k + 1` further on, around. No SEND or RECV has the tag. */
+/* Returns the rank `k + 1` further in the group, cyclically. No SEND or RECV uses this tag. */
 static int peer(const ranks_pairs *p, int32_t k) {
     return (p->group->place + k + 1) % p->group->size;
 }
@@ -41,7 +40,7 @@ static void note(weft_comm_handle *handle, int code) {
     if (handle->code == MPI_SUCCESS) handle->code = code;
 }
 
-/* Well or not. */
+/* True if the request has finished, with or without error. */
 static int has_ended(weft_comm_handle *handle, MPI_Request *request) {
     int ended = 0;
     const int code = MPI_Test(request, &ended, MPI_STATUS_IGNORE);
@@ -62,7 +61,7 @@ static void send_on(weft_comm_handle *handle, int32_t k) {
     }
 }
 
-/* The order in which pieces are added. */
+/* Returns the chunk added at that turn. */
 static piece piece_in_turn(const ranks_pairs *p, int64_t turn) {
     const int32_t rows = p->group->size - 1;
     return piece_at(p, turn / rows, (int32_t)(turn % rows));
@@ -106,7 +105,7 @@ static void add(weft_comm_handle *handle) {
     }
 }
 
-/* Nothing is on its way, and nothing more will be. */
+/* True if nothing is in flight and nothing remains. */
 static int is_done(const weft_comm_handle *handle) {
     const ranks_pairs *p = &handle->pairs;
     const int32_t rows = p->group->size - 1;
@@ -120,7 +119,7 @@ static int is_done(const weft_comm_handle *handle) {
     return 1;
 }
 
-/* Whoever is one place before this one adds this one's row first, and so on. */
+/* Progresses one call. Sends start with the previous rank, which adds this rank's row first, and so on backwards. */
 static int advance(weft_comm_handle *handle) {
     int32_t k;
     for (k = handle->pairs.group->size - 2; k >= 0; k--) send_on(handle, k);
@@ -139,7 +138,7 @@ void ranks_pairs_advance(weft_comm *comm) {
 
 /* --- memory --- */
 
-/* Once for a communicator. */
+/* Allocates the buffers once per communicator. */
 static int take_places(weft_comm *comm) {
     if (comm->places != NULL) return 1;
     comm->places = comm->host->alloc(comm->host, (size_t)(RANKS_PLACES * RANKS_PIECE_BYTES), 64);
@@ -150,7 +149,7 @@ static int take_places(weft_comm *comm) {
     return 1;
 }
 
-/* A handle keeps its ways for the next exchange. */
+/* A handle keeps its per-peer state for the next call. */
 static int take_ways(const weft_comm *comm, ranks_pairs *p, int32_t rows) {
     if (p->room < rows) {
         comm->host->release(comm->host, p->ways);
@@ -169,7 +168,7 @@ weft_status ranks_pairs_start(weft_comm_handle *handle, weft_comm_group *group, 
     ranks_pairs *p = &handle->pairs;
     weft_comm_handle **last = &group->pairs;
     if (!take_places(comm) || !take_ways(comm, p, group->size - 1)) {
-        return weft_error_set(err, WEFT_E_MEMORY, "No memory for the pieces of %s.", handle->name);
+        return weft_error_set(err, WEFT_E_MEMORY, "No memory for the chunks of %s.", handle->name);
     }
     p->group = group;
     p->next = NULL;

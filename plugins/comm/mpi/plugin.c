@@ -1,4 +1,4 @@
-/* plugin.c: see ranks.h. The build says which MPI this is, by RANKS_ID, _NAME, _LAUNCHER, _LAUNCH and _LAUNCHED. */
+/* plugin.c: see ranks.h. The build defines the MPI library by RANKS_ID, _NAME, _LAUNCHER, _LAUNCH and _LAUNCHED. */
 #define WEFT_NOTE_MORE WEFT_NOTE_LAUNCH(RANKS_LAUNCH) WEFT_NOTE_LAUNCHED(RANKS_LAUNCHED)
 
 #include "ranks.h"

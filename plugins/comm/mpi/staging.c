@@ -1,24 +1,22 @@
-/* staging.c: see ranks.h. MPI reads and writes the host's memory. What lies in a device's own goes through copies here:
+/* staging.c: see ranks.h. MPI accesses host memory. Operands in device memory pass through host copies:
  *
- *     fetch (queued in the exchange's stream) -> an event -> MPI, in the order in which exchanges were started ->
- *     deliver
- *     (queued in the same stream) -> an event, which whoever joins waits for
+ *     fetch (queued in the call's stream) -> an event -> MPI, in the order in which calls were started -> deliver
+ *     (queued in the same stream) -> an event, which join waits for
  *
- * so that the host waits for the device in no call but `wait`. All ranks ask MPI in the order in which they were
- * started, since an exchange that waits for its operands holds up those behind it. What it waits for is in this rank's
- * own streams, behind nothing that is still to be started: no two ranks can wait for each other. */
+ * The host therefore waits for the device only in `wait`. All ranks start MPI in the order in which calls were started,
+ * because a call that waits for its operands delays the later ones. It waits only for work of this rank's own streams,
+ * never for a call that is not started yet: ranks cannot deadlock. */
 #include "ranks.h"
 
-/* Pieces have few sizes, less than a quarter above what they are taken for, and none serves for another size. So how
- * many are taken depends on what is under way at one time, which programs say, and not on how fast it went: steps after
- * the first take none, as pinning memory stops the device. */
+/* Returns the block size for an operand. There are few sizes, less than a quarter above the request, and a block serves
+ * only its own size. The number of blocks therefore depends on the calls in flight at a time, which the program
+ * determines, and not on timing. Steps after the first allocate none; pinning memory would stop the device. */
 static int64_t piece_for(int64_t bytes) {
     int64_t unit = 4096;
     while (bytes > 8 * unit) unit *= 2;
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* NULL: none of that size is free. */
 static ranks_block *free_block(weft_comm *comm, int64_t bytes) {
     ranks_block **at = &comm->blocks, *block = NULL;
     while (*at != NULL && (*at)->bytes != bytes) at = &(*at)->next;
@@ -27,18 +25,18 @@ static ranks_block *free_block(weft_comm *comm, int64_t bytes) {
     return block;
 }
 
-/* The device says by itself why it gives none. */
+/* The device reports its own allocation error. */
 static weft_status take_memory(weft_comm *comm, void **out, int64_t bytes, weft_error *err) {
     if (comm->transfer != NULL) return comm->transfer->take(comm->device, out, bytes, err);
     *out = comm->host->alloc(comm->host, (size_t)bytes, 64);
-    return *out != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "the host has none left");
+    return *out != NULL ? WEFT_OK : weft_error_set(err, WEFT_E_MEMORY, "the host has no free memory");
 }
 
 static weft_status make_block(weft_comm *comm, ranks_block **out, int64_t bytes, weft_error *err) {
     ranks_block *block = comm->host->alloc(comm->host, sizeof *block, _Alignof(max_align_t));
     void *memory = NULL;
     weft_status status = WEFT_OK;
-    if (block == NULL) return weft_error_set(err, WEFT_E_MEMORY, "the host has none left");
+    if (block == NULL) return weft_error_set(err, WEFT_E_MEMORY, "the host has no free memory");
     status = take_memory(comm, &memory, bytes, err);
     if (status != WEFT_OK) {
         comm->host->release(comm->host, block);
@@ -50,7 +48,7 @@ static weft_status make_block(weft_comm *comm, ranks_block **out, int64_t bytes,
     return WEFT_OK;
 }
 
-/* One whose result is on its way to the device is waited for before another is taken. */
+/* Waits for a block whose result is in flight to the device before allocating another. */
 weft_status ranks_block_take(weft_comm *comm, ranks_block **out, int64_t bytes, weft_error *err) {
     const int64_t size = piece_for(bytes);
     ranks_block *block = free_block(comm, size);
@@ -111,14 +109,14 @@ weft_status ranks_line_up(weft_comm_handle *handle, weft_error *err) {
     return WEFT_OK;
 }
 
-/* It failed before MPI knew of it, or while it was asked: whoever waits for it is told. */
+/* Records a failure before or during the start of MPI; the waiting caller gets it. */
 static void note(weft_comm_handle *handle, const weft_error *why) {
     if (handle->why.code != WEFT_OK) return;
     handle->why = *why;
     (void)weft_error_prefix(&handle->why, "%s: ", handle->name);
 }
 
-/* Its operands are there: MPI is asked, unless they failed to come. */
+/* Starts MPI if the operands have arrived without error. */
 static weft_status begin_arrived(weft_comm_handle *handle, int32_t reached, weft_error *err) {
     weft_status status = ranks_await(handle, reached < 0 ? NULL : err);
     if (reached < 0) return WEFT_E_DEVICE;
@@ -139,7 +137,8 @@ void ranks_begin_arrived(weft_comm *comm) {
     }
 }
 
-/* Where the device has no transfer, the copy is free again at once, and yet the result may be queued. */
+/* Copies the result to the device. Without a transfer extension the host copy is free at once, though the result may
+ * still be queued. */
 static weft_status bring_back(weft_comm_handle *handle, weft_error *err) {
     weft_comm *comm = handle->operands.comm;
     const weft_device_plugin *kernels = comm->kernels;

@@ -1,4 +1,4 @@
-/* sum.c: see ranks.h. A sum of two is formed in fp32 and, of 16 bits, rounded once, to the nearest, ties to even. */
+/* sum.c: see ranks.h. The sum of two numbers is computed in fp32; 16-bit types are rounded once, to nearest even. */
 #include "ranks.h"
 
 #include "../../common/half.h"
@@ -10,7 +10,7 @@ static inline float widen(uint16_t x) {
     return f;
 }
 
-/* A NaN that comes of two bf16 has nothing in its lower half, so rounding leaves it alone. */
+/* A NaN from two bf16 has a zero lower half, so rounding keeps it. */
 static inline uint16_t narrow(float f) {
     uint32_t bits;
     memcpy(&bits, &f, sizeof bits);
@@ -39,7 +39,7 @@ void ranks_add(void *to, const void *a, const void *b, int64_t n, int32_t dtype)
 }
 
 void ranks_add_bf16(void *from, void *to, int *n, MPI_Datatype *type) {
-    (void)type; /* MPI_UINT16_T, of which MPI does not know that it is bf16 */
+    (void)type; /* MPI_UINT16_T; MPI does not know that it is bf16 */
     add_bf16(to, to, from, *n);
 }
 

@@ -1,11 +1,11 @@
-/* world.c: see ranks.h. MPI belongs to the process: the first communicator begins it, the last one ends it. */
+/* world.c: see ranks.h. MPI is per process: the first communicator initializes it, the last one finalizes it. */
 #include "ranks.h"
 
 #include <ctype.h>
 #include <sched.h>
 
-static int communicators; /* of this process */
-static int is_ours;       /* MPI was begun here, so it is ended here */
+static int communicators; /* in this process */
+static int is_ours;       /* MPI was initialized here, so it is finalized here */
 
 weft_status ranks_error(weft_error *err, weft_status status, int code, const char *what) {
     char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
@@ -14,7 +14,7 @@ weft_status ranks_error(weft_error *err, weft_status status, int code, const cha
     for (i = 0; text[i] != 0; i++) {
         if (text[i] == '\n') text[i] = text[i + 1] == 0 ? 0 : ' ';
     }
-    return weft_error_set(err, status, "%s: MPI says: %s", what, text);
+    return weft_error_set(err, status, "%s: MPI error: %s", what, text);
 }
 
 /* MPI_Wait without its busy loop. */
@@ -34,8 +34,8 @@ static weft_status begin(weft_error *err) {
     (void)MPI_Finalized(&ended);
     if (ended) {
         return weft_error_set(err, WEFT_E_HOST,
-                              "MPI was ended in this process, and it cannot begin twice. Keep one communicator for "
-                              "as long as ranks are needed.");
+                              "MPI was finalized in this process and cannot start again. Fix: keep one communicator "
+                              "while ranks are needed.");
     }
     code = begun ? MPI_Query_thread(&level) : MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
     if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "MPI cannot begin");
@@ -70,15 +70,15 @@ static void name_library(char *out, size_t room) {
 
 typedef char machine[MPI_MAX_PROCESSOR_NAME];
 
-/* The first rank on the machine of rank r. */
+/* Returns the first rank on the machine of rank r. */
 static int32_t first_beside(machine *names, int32_t r) {
     int32_t first = 0;
     while (memcmp(names[first], names[r], sizeof names[r]) != 0) first++;
     return first;
 }
 
-/* Which ranks are on which machine: those that give it the same name. (MPI_Comm_split_type knows it too, but takes a
- * third of a second to say so to 9 ranks on 2 cores.) */
+/* Finds the machine of each rank by equal host names. MPI_Comm_split_type does it too, but takes a third of a second
+ * for 9 ranks on 2 cores. */
 static int find_machines(weft_comm *comm, weft_comm_info *info) {
     machine *names = comm->host->alloc(comm->host, (size_t)info->size * sizeof *names, _Alignof(max_align_t));
     machine mine = "";
@@ -113,7 +113,7 @@ static weft_comm_group *new_group(weft_comm *comm, MPI_Comm mpi) {
     return group;
 }
 
-/* A copy of MPI's world, so that nobody else's exchanges are met in it. */
+/* Duplicates MPI's world, to separate it from messages of other libraries. */
 static weft_status find_world(weft_comm *comm, weft_error *err) {
     weft_comm_info *info = &comm->info;
     MPI_Comm world = MPI_COMM_NULL;
@@ -121,14 +121,14 @@ static weft_status find_world(weft_comm *comm, weft_error *err) {
     int *most_tag = NULL, found = 0;
     int code = MPI_Comm_idup(MPI_COMM_WORLD, &world, &request);
     if (code == MPI_SUCCESS) code = wait_for(&request);
-    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "The world cannot be made");
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "The world cannot be created");
     comm->world = new_group(comm, world);
     if (comm->world == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for the world of ranks.");
     info->rank = comm->world->place;
     info->size = comm->world->size;
     info->progress = WEFT_PROGRESS_CALLER;
     (void)MPI_Comm_get_attr(world, MPI_TAG_UB, &most_tag, &found);
-    info->max_tag = (found ? *most_tag : 32767) - 1; /* MPI's last one is this plugin's own */
+    info->max_tag = (found ? *most_tag : 32767) - 1; /* MPI's last tag is reserved for this plugin */
     name_library(info->backend, sizeof info->backend);
     code = find_machines(comm, info);
     if (code == MPI_SUCCESS) code = MPI_Op_create(ranks_add_bf16, 1, &comm->add_bf16);
@@ -141,10 +141,11 @@ static weft_status check_size(const weft_comm *comm, int32_t expected, weft_erro
     const weft_comm_info *info = &comm->info;
     if (expected == 0 || expected == info->size) return WEFT_OK;
     return weft_error_set(err, WEFT_E_PEER,
-                          "%d ranks were asked for, and this one finds itself in a world of %d%s. [comm] plugin = "
-                          "" RANKS_ID " is built for %s: start its ranks with %s.",
+                          "the run requests %d ranks, and this process is in a world of %d%s. [comm] plugin = " RANKS_ID
+                          " is built for %s: start its ranks with %s.",
                           (int)expected, (int)info->size,
-                          info->size == 1 ? ", alone: no launcher started it, or that of another MPI" : "",
+                          info->size == 1 ? ": it was started without a launcher, or by the launcher of another MPI"
+                                          : "",
                           info->backend, RANKS_LAUNCHER);
 }
 
@@ -163,12 +164,12 @@ weft_status ranks_create(weft_comm **out, const weft_host *host, const void *con
         return status;
     }
     status = find_world(comm, err);
-    if (status != WEFT_OK) return status; /* MPI may still be at work in it */
+    if (status != WEFT_OK) return status; /* MPI may still use it */
     status = check_size(comm, job->expected_size, err);
     if (status == WEFT_OK) {
         *out = comm;
     } else {
-        ranks_destroy(comm); /* all ranks of this world come by here */
+        ranks_destroy(comm); /* all ranks of this world reach this */
     }
     return status;
 }
@@ -200,23 +201,24 @@ weft_status ranks_attach(weft_comm *comm, weft_device *device, const weft_device
     return weft_device_transfer_find(&comm->transfer, kernels, device, err);
 }
 
-/* n different ranks of the world, this one among them. */
+/* Fails unless the list has n distinct ranks of the world, including this one. */
 static weft_status check_ranks(const weft_comm *comm, const int32_t *ranks, int32_t n, weft_error *err) {
     int32_t i, j, mine = 0;
     if (n < 1 || n > comm->info.size) {
-        return weft_error_set(err, WEFT_E_HOST, "A group of %d ranks was asked for in a world of %d.", (int)n,
+        return weft_error_set(err, WEFT_E_HOST, "The call requests a group of %d ranks in a world of %d.", (int)n,
                               (int)comm->info.size);
     }
     for (i = 0; i < n; i++) {
         mine += ranks[i] == comm->info.rank;
         for (j = 0; j < i && ranks[j] != ranks[i];) j++;
         if (ranks[i] < 0 || ranks[i] >= comm->info.size || j < i) {
-            return weft_error_set(err, WEFT_E_HOST, "A group was asked for with rank %d %s.", (int)ranks[i],
+            return weft_error_set(err, WEFT_E_HOST, "The call requests a group with rank %d %s.", (int)ranks[i],
                                   j < i ? "in it twice" : "in it, which the world does not have");
         }
     }
     if (mine == 0) {
-        return weft_error_set(err, WEFT_E_HOST, "Rank %d asks for a group that it is not in.", (int)comm->info.rank);
+        return weft_error_set(err, WEFT_E_HOST, "Rank %d requests a group that does not contain it.",
+                              (int)comm->info.rank);
     }
     return WEFT_OK;
 }
@@ -233,7 +235,7 @@ weft_status ranks_group(weft_comm *comm, weft_comm_group **out, const int32_t *r
     if (code == MPI_SUCCESS) code = MPI_Comm_create_group(comm->world->mpi, some, 0, &mpi);
     if (some != MPI_GROUP_NULL) (void)MPI_Group_free(&some);
     if (all != MPI_GROUP_NULL) (void)MPI_Group_free(&all);
-    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "A group of ranks cannot be made");
+    if (code != MPI_SUCCESS) return ranks_error(err, WEFT_E_SYSTEM, code, "A group of ranks cannot be created");
     group = new_group(comm, mpi);
     if (group == NULL) return weft_error_set(err, WEFT_E_MEMORY, "No memory for a group of ranks.");
     *out = group;

@@ -1,6 +1,5 @@
-/* cards.c: see world.h. NCCL refuses a world in which two ranks have one card, by a few words to those two alone. Cards
- * are told apart as it does it, by their places on the bus of a machine: of a card that is divided (MIG) all parts are
- * one. */
+/* cards.c: see world.h. NCCL rejects a world in which two ranks share a GPU, with a short error on those two only. Like
+ * NCCL, this file identifies GPUs by their PCI bus ids: all parts of a divided GPU (MIG) count as one. */
 #include "../../common/machine.h"
 #include "world.h"
 
@@ -10,21 +9,21 @@ typedef struct card {
     uint64_t machine, place;
 } card;
 
-enum { ROOM = 700 }; /* for who shares what */
+enum { ROOM = 700 }; /* for the list of sharing ranks */
 
-/* The driver's own functions: NCCL has none for it, and the runtime's are within the device. */
+/* Driver functions: NCCL has no query for it, and the CUDA runtime is inside the device plugin. */
 typedef int get_device(int *out, int index);
 typedef int get_place(char *out, int bytes, int device);
 
 static weft_status no_place(const char *why, int code, weft_error *err) {
-    return weft_error_set(err, WEFT_E_DEVICE, "NCCL, the place of this rank's card: %s answered %d.", why, code);
+    return weft_error_set(err, WEFT_E_DEVICE, "NCCL, the address of this rank's card: %s answered %d.", why, code);
 }
 
-/* "0000:1b:00.0", in hexadecimal digits. */
+/* Parses "0000:1b:00.0", in hexadecimal digits. */
 static weft_status read_place(uint64_t *out, const char *text, weft_error *err) {
     unsigned domain = 0, bus = 0, device = 0, function = 0;
     if (sscanf(text, "%x:%x:%x.%x", &domain, &bus, &device, &function) != 4)
-        return weft_error_set(err, WEFT_E_DEVICE, "NCCL, the place of this rank's card: \"%s\" is none.", text);
+        return weft_error_set(err, WEFT_E_DEVICE, "NCCL, the address of this rank's card: \"%s\" is not valid.", text);
     *out = (uint64_t)domain << 32 | bus << 16 | device << 8 | function;
     return WEFT_OK;
 }
@@ -72,7 +71,7 @@ static void append(char *text, size_t size, const char *more) {
     (void)snprintf(text + used, size - used, "%s", more);
 }
 
-/* "ranks 0, 2 share card 0000:1b:00.0", if others than `first` have it, of which it is the first. */
+/* Appends "ranks 0, 2 share card 0000:1b:00.0" if `first` is the lowest of several ranks on a GPU. */
 static void name_sharers(char *text, size_t size, const card *cards, int32_t ranks, int32_t first) {
     char place[40], more[60];
     int32_t n = 1;
@@ -97,10 +96,11 @@ static weft_status judge_cards(const card *cards, int32_t ranks, weft_error *err
     char who[ROOM] = "";
     for (int32_t r = 0; r < ranks; r++) name_sharers(who, sizeof who, cards, ranks, r);
     if (who[0] == '\0') return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "NCCL needs a card for each rank, and %s. Start as many ranks as there are cards, or set "
-                          "[comm] plugin = mpi, whose ranks can share one",
-                          who);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "NCCL needs a card for each rank, and %s. Fix: start as many ranks as there are cards, or set "
+        "[comm] plugin = mpi, whose ranks can share one",
+        who);
 }
 
 weft_status nccl_compare_cards(const weft_comm *comm, const weft_host_exchange *exchange, weft_error *err) {

@@ -1,13 +1,13 @@
 /* exchange.c: see world.h. */
 #include "world.h"
 
-/* An exchange in the terms of NCCL: all that moves is bytes, and what is added has its type. */
+/* A call in NCCL's terms: copies are bytes, sums have a type. */
 typedef struct call {
     const weft_exchange *what;
     const asked_kind *kind;
     weft_comm_group *group;
     asked asked;
-    char *to, *from; /* on the device */
+    char *to, *from; /* in device memory */
     size_t row;      /* bytes of n elements */
     cudaStream_t stream;
 } call;
@@ -21,7 +21,7 @@ static ncclResult_t run_all_gather(const call *c) {
     return ncclAllGather(c->from, c->to, c->row, ncclInt8, c->group->nccl, c->stream);
 }
 
-/* A row of the own rank goes the same way: a copy. */
+/* This rank's own row also goes through NCCL, as a copy. */
 static ncclResult_t run_all_to_all(const call *c) {
     ncclResult_t code = ncclGroupStart(), ended;
     if (code != ncclSuccess) return code;
@@ -54,7 +54,7 @@ static weft_status look_up(char **out, const call *c, const weft_comm *comm, wef
                           c->kind->name, (long long)bytes, (long long)ref.offset);
 }
 
-/* Everything that can be wrong with it is found before NCCL hears of it. */
+/* Validates everything before any NCCL call. */
 static weft_status prepare(call *c, weft_comm *comm, const weft_exchange *what, const asked_kind *kind,
                            weft_error *err) {
     weft_status status = WEFT_OK;
@@ -72,7 +72,7 @@ static weft_status prepare(call *c, weft_comm *comm, const weft_exchange *what, 
     return status;
 }
 
-/* The event behind it in the stream it was queued in. */
+/* Records the handle's event in the call's stream. */
 static weft_status leave_handle(weft_comm_handle **out, weft_comm *comm, const char *name, weft_stream *stream,
                                 weft_error *err) {
     weft_comm_handle *handle = nccl_handle_take(comm);
@@ -114,7 +114,7 @@ weft_status nccl_broadcast(weft_comm *comm, weft_comm_handle **out, const weft_e
     return start(comm, out, what, &asked_broadcast, run_broadcast, err);
 }
 
-/* Taken when it is first needed: a training step has no barrier, and its plan counts every byte. */
+/* Allocates on first use: a training step has no barrier, and its memory plan counts every byte. */
 static weft_status take_nothing(weft_comm *comm, weft_stream *stream, weft_error *err) {
     enum { BYTES = 256 };
     weft_ref all = {NULL, 0};
@@ -125,7 +125,7 @@ static weft_status take_nothing(weft_comm *comm, weft_stream *stream, weft_error
     return status == WEFT_OK ? comm->kernels->fill(comm->device, stream, all, 0, BYTES / 4, err) : status;
 }
 
-/* Every rank adds nothing, which ends when all have. */
+/* All ranks reduce a dummy value, which finishes after all have joined. */
 weft_status nccl_barrier(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     const weft_status status = take_nothing(comm, what->stream, err);
     const weft_exchange nothing = {.struct_size = (uint32_t)sizeof nothing,
@@ -146,7 +146,7 @@ static ncclResult_t run_pair(const call *c, const nccl_way *way, cudaStream_t st
                       : ncclRecv(c->to, c->row, ncclInt8, 0, way->nccl, stream);
 }
 
-/* The direction's own stream goes on behind what the operand's stream holds. */
+/* Makes the direction's own stream wait for the operand's stream. */
 static weft_status follow(weft_comm *comm, weft_stream *stream, weft_stream *before, weft_error *err) {
     weft_event *event = NULL;
     const weft_status status = comm->kernels->record_event(comm->device, before, &event, err);

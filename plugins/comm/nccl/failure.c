@@ -1,13 +1,13 @@
 /* failure.c: see world.h. */
 #include "world.h"
 
-/* Whose fault it is, as far as NCCL says. */
+/* Returns the error category, as far as NCCL reports it. */
 static weft_status status_of(ncclResult_t code) {
     switch (code) {
     case ncclRemoteError: return WEFT_E_PEER;
     case ncclInvalidArgument:
     case ncclInvalidUsage:
-    case ncclInternalError: /* NCCL's own defect, or memory of its that was written over */
+    case ncclInternalError: /* a bug in NCCL, or its memory was overwritten */
     case ncclUnhandledCudaError: return WEFT_E_DEVICE;
     default: return WEFT_E_SYSTEM;
     }

@@ -1,4 +1,4 @@
-/* handle.c: see world.h. A handle is an event of the device behind what NCCL queued. */
+/* handle.c: see world.h. A handle is a device event after the work that NCCL queued. */
 #include "world.h"
 
 #include <time.h>
@@ -33,7 +33,7 @@ void nccl_handles_free(weft_comm *comm) {
     comm->pool = NULL;
 }
 
-/* The exchange has ended; its event is gone after this. What was given up has ended too, and has brought nothing. */
+/* Finishes a completed handle and releases its event. Aborted work also completes, without a result. */
 static weft_status end_handle(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     const weft_status status = comm->transfer->await(comm->device, handle->event, err);
     nccl_handle_give_back(comm, handle);
@@ -50,8 +50,7 @@ int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     return end_handle(comm, handle, err) == WEFT_OK ? 1 : -1;
 }
 
-/* Looks in turn at the stream and at what NCCL says of the others, for an exchange with a rank that is gone does not
- * end by itself. */
+/* Polls the event and NCCL's asynchronous errors in turn, because a call with a lost rank never finishes by itself. */
 weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err) {
     const struct timespec pause = {0, 20000};
     int32_t reached = 0;

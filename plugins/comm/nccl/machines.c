@@ -1,5 +1,5 @@
-/* machines.c: which ranks share a machine. Each tells rank 0 a number of its machine, and rank 0 tells all of them to
- * everybody, so that a rank asks for as many values as there are pages and not as there are ranks. */
+/* machines.c: finds the ranks of each machine. Each rank sends rank 0 a machine id, and rank 0 publishes all of them in
+ * pages. A rank then reads one value per page instead of one per rank. */
 #include "../../common/machine.h"
 #include "world.h"
 
@@ -9,12 +9,13 @@ static weft_status gather_at_first(const nccl_told *t, weft_error *err) {
     for (int32_t r = 1; r < t->size && status == WEFT_OK; r++) {
         (void)snprintf(key, sizeof key, "%s.%d", t->name, (int)r);
         status = t->exchange->get(t->host, key, (char *)t->items + (size_t)r * t->bytes, t->bytes, err);
-        if (status != WEFT_OK) return weft_error_prefix(err, "NCCL, what rank %d tells of its %s: ", (int)r, t->name);
+        if (status != WEFT_OK)
+            return weft_error_prefix(err, "NCCL, the message of rank %d about its %s: ", (int)r, t->name);
     }
     return status;
 }
 
-/* A value has as many as go in. */
+/* A value contains as many items as fit. */
 static weft_status tell_pages(const nccl_told *t, weft_error *err) {
     const int32_t page = (int32_t)(WEFT_EXCHANGE_MOST / t->bytes);
     char key[40];
@@ -25,7 +26,8 @@ static weft_status tell_pages(const nccl_told *t, weft_error *err) {
         (void)snprintf(key, sizeof key, "%ss.%d", t->name, (int)(at / page));
         status = t->rank == 0 ? t->exchange->put(t->host, key, items, n, err)
                               : t->exchange->get(t->host, key, items, n, err);
-        if (status != WEFT_OK) return weft_error_prefix(err, "NCCL, what rank 0 tells of all ranks' %ss: ", t->name);
+        if (status != WEFT_OK)
+            return weft_error_prefix(err, "NCCL, the message of rank 0 about all ranks' %ss: ", t->name);
     }
     return status;
 }
@@ -37,13 +39,12 @@ weft_status nccl_tell_all(const nccl_told *t, weft_error *err) {
     if (t->rank == 0) status = gather_at_first(t, err);
     else {
         status = t->exchange->put(t->host, key, (char *)t->items + (size_t)t->rank * t->bytes, t->bytes, err);
-        if (status != WEFT_OK) return weft_error_prefix(err, "NCCL, telling rank 0 this rank's %s: ", t->name);
+        if (status != WEFT_OK) return weft_error_prefix(err, "NCCL, sending rank 0 this rank's %s: ", t->name);
     }
     return status == WEFT_OK ? tell_pages(t, err) : status;
 }
 
-/* Machines are numbered by their lowest ranks: the number of one is how many first ranks of others stand before its
- * first. */
+/* Numbers the machines by their lowest ranks: a machine's number is the count of machines with a lower first rank. */
 static void count_places(weft_comm_info *info, const uint64_t *machines) {
     info->local_size = info->local_rank = info->nodes = info->node = 0;
     for (int32_t r = 0; r < info->size; r++) {

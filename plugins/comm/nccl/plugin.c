@@ -1,4 +1,4 @@
-/* plugin.c: see world.h. Ranks are started by the host itself, or by whichever launcher there is. */
+/* plugin.c: see world.h. The host or any launcher starts the ranks. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #define WEFT_NOTE_MORE                                                                                                 \
     WEFT_NOTE_LAUNCH(WEFT_LAUNCH_BY_HOST)                                                                              \

@@ -1,6 +1,6 @@
-/* watch.c: see world.h. What goes wrong behind a call (a machine that is gone, a network that fails) NCCL tells to
- * whoever asks; kernels that wait for the other side then go on waiting. So a thread asks, and aborts NCCL's
- * communicators, after which the device's streams come to an end and the host hears of it. */
+/* watch.c: see world.h. NCCL reports asynchronous errors (a lost machine, a network failure) only when polled, and
+ * kernels that wait for a peer continue waiting. A thread therefore polls, and aborts NCCL's communicators. The
+ * device's streams then finish, and the host receives the error. */
 #include "world.h"
 
 #include <time.h>
@@ -30,13 +30,13 @@ static void abort_one(ncclComm_t *one) {
     *one = NULL;
 }
 
-/* Called with the lock: what is queued comes to an end as it is. */
+/* Requires the lock. Queued work finishes without a result. */
 static void abort_all(weft_comm *comm) {
     for (weft_comm_group *g = comm->groups; g != NULL; g = g->next) abort_one(&g->nccl);
     for (nccl_way *w = comm->ways; w != NULL; w = w->next) abort_one(&w->nccl);
 }
 
-/* Called with the lock. */
+/* Requires the lock. */
 static void look_once(weft_comm *comm) {
     bool failed = false;
     for (const weft_comm_group *g = comm->groups; g != NULL && !failed; g = g->next) failed = has_failed(comm, g->nccl);
@@ -98,7 +98,8 @@ weft_status nccl_watch_ask(weft_comm *comm, weft_error *err) {
 void nccl_abandon(weft_comm *comm) {
     (void)pthread_mutex_lock(&comm->lock);
     if (comm->failure[0] == '\0')
-        (void)snprintf(comm->failure, sizeof comm->failure, "this rank has failed before, and exchanges nothing more");
+        (void)snprintf(comm->failure, sizeof comm->failure,
+                       "this rank has failed earlier, and makes no further exchange");
     abort_all(comm);
     (void)pthread_mutex_unlock(&comm->lock);
 }

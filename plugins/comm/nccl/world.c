@@ -3,13 +3,13 @@
 
 enum { MOST_TAG = 32766 };
 
-/* ---- the world ---- */
+/* ---- world ---- */
 
 static const weft_host_exchange *find_exchange(const weft_host *host) {
     return (const weft_host_exchange *)host->extension(host, WEFT_HOST_EXCHANGE);
 }
 
-/* Rank 0 makes NCCL's name of the world up. */
+/* Rank 0 creates the world's NCCL id. */
 static weft_status share_id(weft_comm *comm, const weft_host_exchange *exchange, weft_error *err) {
     weft_status status = WEFT_OK;
     if (comm->info.rank == 0) {
@@ -18,7 +18,7 @@ static weft_status share_id(weft_comm *comm, const weft_host_exchange *exchange,
         return status;
     }
     status = exchange->get(comm->host, "nccl", &comm->id, sizeof comm->id, err);
-    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "NCCL, the name of the world, which rank 0 tells: ");
+    return status == WEFT_OK ? WEFT_OK : weft_error_prefix(err, "NCCL, the id of the world from rank 0: ");
 }
 
 static weft_status find_world(weft_comm *comm, const weft_comm_job *job, weft_error *err) {
@@ -37,11 +37,11 @@ static weft_status find_world(weft_comm *comm, const weft_comm_job *job, weft_er
     (void)snprintf(comm->info.backend, sizeof comm->info.backend, "NCCL %d.%d.%d", version / 10000, version / 100 % 100,
                    version % 100);
     if (job->expected_size > 0 && job->expected_size != comm->info.size)
-        return weft_error_set(err, WEFT_E_PEER, "%d ranks were asked for, and this one is one of %d.",
+        return weft_error_set(err, WEFT_E_PEER, "the run requests %d ranks, and this world has %d.",
                               (int)job->expected_size, (int)comm->info.size);
     if (comm->info.size > 1 && exchange == NULL)
         return weft_error_set(err, WEFT_E_SYSTEM,
-                              "NCCL's ranks find each other through the host, and this host offers no exchange.");
+                              "NCCL's ranks connect through the host, and this host has no exchange.");
     if (comm->info.size > 1) status = nccl_find_machines(&comm->info, comm->host, exchange, err);
     if (status == WEFT_OK && comm->info.size > 1) return share_id(comm, exchange, err);
     return status == WEFT_OK ? nccl_judge(ncclGetUniqueId(&comm->id), NULL, "a name for the world", err) : status;
@@ -77,7 +77,7 @@ static void free_group(weft_comm *comm, weft_comm_group *group) {
     comm->host->release(comm->host, group);
 }
 
-/* Not yet in the list that the watching thread reads. NULL: no memory. */
+/* Creates a group, not yet in the watchdog thread's list. NULL: out of memory. */
 static weft_comm_group *new_group(weft_comm *comm, int32_t n) {
     weft_comm_group *group = comm->host->alloc(comm->host, sizeof *group, _Alignof(max_align_t));
     if (group == NULL) return NULL;
@@ -104,7 +104,7 @@ static weft_status make_world(weft_comm *comm, weft_error *err) {
     group->place = comm->info.rank;
     for (int32_t r = 0; r < group->size; r++) group->ranks[r] = r;
     status = nccl_judge(ncclCommInitRank(&group->nccl, comm->info.size, comm->id, comm->info.rank), NULL,
-                        "the world's ranks meet", err);
+                        "connecting the world's ranks", err);
     if (status != WEFT_OK) {
         free_group(comm, group);
         return status;
@@ -114,26 +114,26 @@ static weft_status make_world(weft_comm *comm, weft_error *err) {
     return WEFT_OK;
 }
 
-/* n different ranks of the world; *place: where this one is among them. */
+/* Fails unless the list has n distinct ranks of the world; *place: this rank's index. */
 static weft_status judge_ranks(int32_t *place, const weft_comm *comm, const int32_t *ranks, int32_t n,
                                weft_error *err) {
     *place = -1;
     if (n < 1 || n > comm->info.size)
-        return weft_error_set(err, WEFT_E_HOST, "A group of %d ranks was asked for in a world of %d.", (int)n,
+        return weft_error_set(err, WEFT_E_HOST, "The call requests a group of %d ranks in a world of %d.", (int)n,
                               (int)comm->info.size);
     for (int32_t i = 0; i < n; i++) {
         int32_t j = 0;
         if (ranks[i] == comm->info.rank) *place = i;
         while (j < i && ranks[j] != ranks[i]) j++;
         if (ranks[i] < 0 || ranks[i] >= comm->info.size || j < i)
-            return weft_error_set(err, WEFT_E_HOST, "A group was asked for with rank %d %s.", (int)ranks[i],
+            return weft_error_set(err, WEFT_E_HOST, "The call requests a group with rank %d %s.", (int)ranks[i],
                                   j < i ? "in it twice" : "in it, which the world does not have");
     }
     if (*place >= 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_HOST, "Rank %d asks for a group that it is not in.", (int)comm->info.rank);
+    return weft_error_set(err, WEFT_E_HOST, "Rank %d requests a group that does not contain it.", (int)comm->info.rank);
 }
 
-/* "nccl.group.<first>.<size>.<hash>.<how many before>": what its ranks, and no others, call it. */
+/* "nccl.group.<first>.<size>.<hash>.<earlier groups>": a key that only this group's ranks use. */
 static void name_group(char *out, size_t size, const weft_comm *comm, const int32_t *ranks, int32_t n) {
     uint32_t hash = 2166136261u;
     int32_t before = 0;
@@ -143,8 +143,8 @@ static void name_group(char *out, size_t size, const weft_comm *comm, const int3
     (void)snprintf(out, size, "nccl.group.%d.%d.%08x.%d", (int)ranks[0], (int)n, (unsigned)hash, (int)before);
 }
 
-/* The first of its ranks makes the name up. Ranks that are no part of it hear nothing, which a split of the world would
- * ask of them. */
+/* The group's first rank creates the NCCL id. Ranks outside the group take no part; a split of the world would involve
+ * them. */
 static weft_status meet_group(weft_comm_group *group, weft_comm *comm, weft_error *err) {
     const weft_host_exchange *exchange = find_exchange(comm->host);
     ncclUniqueId id;
@@ -153,14 +153,15 @@ static weft_status meet_group(weft_comm_group *group, weft_comm *comm, weft_erro
     name_group(key, sizeof key, comm, group->ranks, group->size);
     if (group->place == 0) status = nccl_judge(ncclGetUniqueId(&id), NULL, "a name for a group", err);
     if (status == WEFT_OK && group->size > 1 && exchange == NULL)
-        return weft_error_set(err, WEFT_E_HOST, "The host offers no exchange by which a group of NCCL could meet.");
+        return weft_error_set(err, WEFT_E_HOST, "The host has no exchange to connect a group of NCCL.");
     if (status == WEFT_OK && group->size > 1)
         status = group->place == 0 ? exchange->put(comm->host, key, &id, sizeof id, err)
                                    : exchange->get(comm->host, key, &id, sizeof id, err);
     if (status != WEFT_OK && group->place > 0)
-        return weft_error_prefix(err, "NCCL, a group's name, which rank %d tells: ", (int)group->ranks[0]);
+        return weft_error_prefix(err, "NCCL, the id of a group from rank %d: ", (int)group->ranks[0]);
     if (status != WEFT_OK) return status;
-    return nccl_judge(ncclCommInitRank(&group->nccl, group->size, id, group->place), NULL, "a group's ranks meet", err);
+    return nccl_judge(ncclCommInitRank(&group->nccl, group->size, id, group->place), NULL, "connecting a group's ranks",
+                      err);
 }
 
 weft_status nccl_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n, weft_error *err) {
@@ -182,7 +183,7 @@ weft_status nccl_group(weft_comm *comm, weft_comm_group **out, const int32_t *ra
     return WEFT_OK;
 }
 
-/* ---- the device ---- */
+/* ---- device ---- */
 
 static weft_status find_native(weft_comm *comm, weft_error *err) {
     const weft_device_native *native = NULL;
@@ -193,8 +194,8 @@ static weft_status find_native(weft_comm *comm, weft_error *err) {
     if (native != NULL && WEFT_WHOLE(native, weft_device_native) && strcmp(native->api, "cuda") == 0) return WEFT_OK;
     comm->kernels->info(comm->device, &info);
     return weft_error_set(err, WEFT_E_USER,
-                          "NCCL moves the memory of CUDA devices, and this device (%s) is none: set [device] plugin = "
-                          "cuda, or [comm] plugin = %s",
+                          "NCCL needs memory of CUDA devices, and the device is %s. Fix: set [device] plugin = cuda, "
+                          "or [comm] plugin = %s",
                           info.name, comm->info.size > 1 ? "mpi" : "self");
 }
 

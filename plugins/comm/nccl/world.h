@@ -1,21 +1,19 @@
-/* world.h: what the files of this plugin share.
+/* world.h: declarations shared by the files of the NCCL communicator.
  *
- *   world.c     the world, its machines and groups; NCCL begins and ends
- *   cards.c     which ranks have one card, which NCCL refuses
- *   pairs.c     a communicator of two for each direction in which a rank sends
- *   exchange.c  one call each: judged, then handed to NCCL in the stream of its operands
- *   handle.c    what is under way: test, wait, join
- *   watch.c     a thread that asks NCCL what went wrong behind the calls, and ends what hangs of it; and a rank that
- *               gives up
- *   failure.c   NCCL's answers as sentences
- *   plugin.c    the note and the table
+ *   world.c     the world, its machines and groups; starts and ends NCCL
+ *   cards.c     finds ranks that share a GPU, which NCCL rejects
+ *   pairs.c     a two-rank communicator for each direction in which a rank sends
+ *   exchange.c  one function per call: validated, then queued by NCCL in the stream of its operands
+ *   handle.c    calls in flight: test, wait, join
+ *   watch.c     a watchdog thread that polls NCCL's asynchronous errors and aborts pending work; and abort by a rank
+ *   failure.c   NCCL errors as messages
+ *   plugin.c    the plugin note and the function table
  *
- * NCCL moves bytes by kernels, so an exchange is queued as they are and the host never waits (WEFT_PROGRESS_OWN). What
- * is queued on one communicator of NCCL's runs in that order on every rank. For collectives that is the order in which
- * all ranks start them. Two ranks that send to each other would each wait for the other's RECV behind their own SEND,
- * so each lane of each direction between two ranks has a communicator and a stream of its own. NCCL knows no tags:
- * messages of a lane come in the order in which they were sent (WEFT_COMM_IN_ORDER).
- */
+ * NCCL moves data by kernels, so calls are queued like kernels and the host never waits (WEFT_PROGRESS_OWN). Work
+ * queued on one NCCL communicator runs in that order on every rank. Collectives use the order in which all ranks start
+ * them. Two ranks that send to each other on one communicator would deadlock: each waits for the other's RECV, queued
+ * after its own SEND. Each p2p channel of each direction between two ranks therefore has its own communicator and
+ * stream. NCCL has no tags: messages of a channel arrive in the order of sending (WEFT_COMM_IN_ORDER). */
 #ifndef WEFT_COMM_NCCL_WORLD_H
 #define WEFT_COMM_NCCL_WORLD_H
 
@@ -30,12 +28,12 @@
 
 #include "../common/asked.h"
 
-/* What NCCL drives. Tests put another library here. */
+/* NCCL's driver library. Tests substitute another one. */
 #ifndef NCCL_DRIVER
 #define NCCL_DRIVER "libcuda.so.1"
 #endif
 
-enum { NCCL_FAILURE = 640 }; /* bytes of a sentence of the watching thread */
+enum { NCCL_FAILURE = 640 }; /* bytes of the watchdog thread's message */
 
 struct weft_comm_group {
     weft_comm *comm;
@@ -45,21 +43,21 @@ struct weft_comm_group {
     int32_t *ranks; /* [size] of the world */
 };
 
-/* One lane of one direction between this rank and another. */
+/* One p2p channel of one direction between this rank and another. */
 typedef struct nccl_way {
     struct nccl_way *next; /* in comm->ways */
     int32_t peer;          /* of the world */
     int32_t lane;
-    bool sends;      /* this rank to it; else it to this rank */
-    ncclComm_t nccl; /* of two: the sender is place 0 */
+    bool sends;      /* this rank to the peer; false: the reverse */
+    ncclComm_t nccl; /* of two ranks: the sender is rank 0 */
     weft_stream *stream;
 } nccl_way;
 
 struct weft_comm_handle {
-    weft_comm_handle *next;  /* in comm->pool, while it is there */
+    weft_comm_handle *next;  /* in comm->pool, while unused */
     weft_comm_handle *older; /* in comm->handles */
     const char *name;        /* "all_gather" */
-    weft_event *event;       /* behind the exchange; it is the handle's. NULL: nothing is under way */
+    weft_event *event;       /* after the call; owned by the handle. NULL: not in flight */
 };
 
 struct weft_comm {
@@ -72,19 +70,19 @@ struct weft_comm {
     ncclUniqueId id;
     weft_comm_group *world, *groups; /* the world is the last of the groups */
     nccl_way *ways;
-    weft_comm_handle *handles, *pool; /* all of them, and those that may be taken */
-    weft_buffer *nothing;             /* what barriers add up; NULL: there was none yet */
-    /* watch.c: `lock` guards what both threads see, the lists above among it */
+    weft_comm_handle *handles, *pool; /* all of them, and the unused ones */
+    weft_buffer *nothing;             /* dummy operand of barriers; NULL: no barrier yet */
+    /* watch.c: `lock` guards all data shared by both threads, including the lists above */
     pthread_t watcher;
     pthread_mutex_t lock;
     pthread_cond_t ending;
     bool watches, ends;
-    char failure[NCCL_FAILURE]; /* "": none that was noticed */
+    char failure[NCCL_FAILURE]; /* "": no failure noticed */
 };
 
-/* failure.c. "all_gather: <NCCL's words>"; comm may be NULL. */
+/* failure.c. Fails with "all_gather: <NCCL's message>"; comm may be NULL. */
 weft_status nccl_judge(ncclResult_t code, ncclComm_t comm, const char *what, weft_error *err);
-/* Gives it back, which nobody needs any more: a failure is logged. NULL is fine. */
+/* Destroys an NCCL communicator and logs a failure. NULL is allowed. */
 void nccl_end(const weft_comm *comm, ncclComm_t nccl);
 
 /* world.c */
@@ -99,21 +97,21 @@ weft_status nccl_group(weft_comm *comm, weft_comm_group **out, const int32_t *ra
 typedef struct nccl_told {
     const weft_host *host;
     const weft_host_exchange *exchange;
-    const char *name; /* of the items, "machine"; no others of this world have it */
-    void *items;      /* [size], of `bytes` each; this rank's is there */
+    const char *name; /* key of the items, such as "machine"; unique in this world */
+    void *items;      /* [size], `bytes` each; the caller fills this rank's */
     size_t bytes;
     int32_t rank, size;
 } nccl_told;
-/* All ranks hear of all items. [collective] */
+/* All-gathers the items. [collective] */
 weft_status nccl_tell_all(const nccl_told *told, weft_error *err);
 /* Fills local_rank, local_size, node, nodes of info. [collective] */
 weft_status nccl_find_machines(weft_comm_info *info, const weft_host *host, const weft_host_exchange *exchange,
                                weft_error *err);
 
-/* cards.c: WEFT_E_USER on every rank where two have one card. [collective] */
+/* cards.c: fails with WEFT_E_USER on every rank if two ranks share a GPU. [collective] */
 weft_status nccl_compare_cards(const weft_comm *comm, const weft_host_exchange *exchange, weft_error *err);
 
-/* pairs.c. peer: of the world. find: NULL where it was not connected. */
+/* pairs.c. peer: rank of the world. find: NULL if it is not connected. */
 weft_status nccl_connect(weft_comm *comm, weft_comm_group *group, int32_t peer, int32_t lane, int32_t sends,
                          weft_error *err);
 nccl_way *nccl_way_find(const weft_comm *comm, int32_t peer, int32_t lane, bool sends);
@@ -124,9 +122,9 @@ weft_exchange_fn nccl_all_gather, nccl_all_to_all, nccl_reduce_scatter, nccl_all
     nccl_send, nccl_recv;
 
 /* handle.c */
-weft_comm_handle *nccl_handle_take(weft_comm *comm); /* NULL: no memory */
+weft_comm_handle *nccl_handle_take(weft_comm *comm); /* NULL: out of memory */
 void nccl_handle_give_back(weft_comm *comm, weft_comm_handle *handle);
-void nccl_handles_free(weft_comm *comm); /* what is under way is waited for */
+void nccl_handles_free(weft_comm *comm); /* waits for calls in flight */
 int32_t nccl_test(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status nccl_wait(weft_comm *comm, weft_comm_handle *handle, weft_error *err);
 weft_status nccl_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err);
@@ -134,9 +132,9 @@ weft_status nccl_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *st
 /* watch.c */
 weft_status nccl_watch_start(weft_comm *comm, weft_error *err);
 void nccl_watch_end(weft_comm *comm);
-/* OK, or what the thread has noticed. */
+/* Returns WEFT_OK or the failure that the thread noticed. */
 weft_status nccl_watch_ask(weft_comm *comm, weft_error *err);
-/* The same, and while NCCL is told something the thread takes no communicator away. Ends with nccl_watch_let_go. */
+/* Same, and keeps the thread from aborting a communicator during an NCCL call. End with nccl_watch_let_go. */
 weft_status nccl_watch_hold(weft_comm *comm, weft_error *err);
 void nccl_watch_let_go(weft_comm *comm);
 void nccl_abandon(weft_comm *comm);

@@ -1,18 +1,18 @@
-/* self: a world of one rank. Every exchange is a copy from itself, done as soon as the stream gets to it. */
+/* self: a communicator for one rank. Every call is a local copy, done when the stream reaches it. */
 #include <stdbool.h>
 #include <weft/comm.h>
 
 WEFT_NO_KEYS(self_config)
 
 struct weft_comm_group {
-    int32_t unused; /* the world is the only group there is */
+    int32_t unused; /* the world is the only group */
 };
 
-/* The copy is queued when the call returns. */
+/* A call in flight; its copy is queued on return. */
 struct weft_comm_handle {
     weft_comm_handle *next; /* in comm->pool */
     weft_stream *stream;
-    weft_event *event; /* behind the copy; NULL: none was needed */
+    weft_event *event; /* after the copy; NULL: not needed */
 };
 
 struct weft_comm {
@@ -29,7 +29,7 @@ static weft_status self_create(weft_comm **out, const weft_host *host, const voi
     (void)config;
     if (job->expected_size > 1) {
         return weft_error_set(err, WEFT_E_PEER,
-                              "The communicator self is a world of one rank, and %d were asked for. Choose another "
+                              "The communicator self is a world of one rank, and the run requests %d. Fix: set another "
                               "[comm] plugin, or start one rank.",
                               (int)job->expected_size);
     }
@@ -75,14 +75,14 @@ static weft_status self_attach(weft_comm *comm, weft_device *device, const weft_
 static weft_status self_group(weft_comm *comm, weft_comm_group **out, const int32_t *ranks, int32_t n,
                               weft_error *err) {
     if (n != 1 || ranks[0] != 0) {
-        return weft_error_set(err, WEFT_E_HOST, "A group of %d ranks was asked of a world that holds rank 0 alone.",
+        return weft_error_set(err, WEFT_E_HOST, "The call requests a group of %d ranks in a world of rank 0 only.",
                               (int)n);
     }
     *out = &comm->world;
     return WEFT_OK;
 }
 
-/* The group is the world, and there is a device. */
+/* Checks that the group is the world and that a device is attached. */
 static weft_status check(weft_comm *comm, const weft_exchange *what, weft_error *err) {
     if (comm->kernels == NULL) return weft_error_set(err, WEFT_E_HOST, "An exchange was started before `attach`.");
     if (what->group != NULL && what->group != &comm->world) {
@@ -94,7 +94,7 @@ static weft_status check(weft_comm *comm, const weft_exchange *what, weft_error 
     }
     if (!weft_struct_known(what, sizeof *what)) {
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "An exchange asks for something behind the %zu bytes that this communicator knows of it.",
+                              "An exchange sets fields beyond the %zu bytes that this communicator supports for it.",
                               sizeof *what);
     }
     return WEFT_OK;
@@ -117,7 +117,7 @@ static void give_handle(weft_comm *comm, weft_comm_handle *handle) {
     comm->pool = handle;
 }
 
-/* Copies in the stream, and leaves an event behind it. */
+/* Copies in the stream and records an event after it. */
 static weft_status copy_in_stream(weft_comm *comm, weft_comm_handle *handle, const weft_exchange *what, int64_t bytes,
                                   weft_error *err) {
     const weft_device_plugin *kernels = comm->kernels;
@@ -126,14 +126,14 @@ static weft_status copy_in_stream(weft_comm *comm, weft_comm_handle *handle, con
     return status;
 }
 
-/* Gathered, sent to all or summed, the rows of one rank are what it has: to (n) gets from (n). */
+/* For one rank, gather, all-to-all and reduce are a copy: to (n) receives from (n). */
 static weft_status self_exchange(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     const int64_t bytes = what->n * weft_dtype_bytes(what->dtype);
     const bool moves = what->to.buffer != what->from.buffer || what->to.offset != what->from.offset;
     weft_comm_handle *handle = NULL;
     weft_status status = check(comm, what, err);
     if (status == WEFT_OK && (what->n < 0 || weft_dtype_bytes(what->dtype) == 0)) {
-        status = weft_error_set(err, WEFT_E_HOST, "An exchange of %lld elements of type %d has no meaning.",
+        status = weft_error_set(err, WEFT_E_HOST, "An exchange of %lld elements of type %d is not valid.",
                                 (long long)what->n, (int)what->dtype);
     }
     if (status == WEFT_OK) status = take_handle(comm, &handle, what->stream, err);
@@ -146,19 +146,19 @@ static weft_status self_exchange(weft_comm *comm, weft_comm_handle **out, const 
 
 static weft_status self_sum(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     if (what->dtype != WEFT_F32 && what->dtype != WEFT_BF16 && what->dtype != WEFT_F16) {
-        return weft_error_set(err, WEFT_E_HOST, "Sums are of fp32, bf16 or fp16, and one of %s was asked for.",
+        return weft_error_set(err, WEFT_E_HOST, "Sums support fp32, bf16 or fp16, and the call requests %s.",
                               weft_dtype_name(what->dtype));
     }
     return self_exchange(comm, out, what, err);
 }
 
-/* The one rank has what the root has. */
+/* The single rank has the root's data. */
 static weft_status self_broadcast(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     weft_exchange there;
     const weft_status status = check(comm, what, err);
     if (status != WEFT_OK) return status;
     if (what->peer != 0) {
-        return weft_error_set(err, WEFT_E_HOST, "Place %d was named as root in a group of 1.", (int)what->peer);
+        return weft_error_set(err, WEFT_E_HOST, "The call has root %d in a group of 1.", (int)what->peer);
     }
     (void)weft_struct_take(&there, sizeof there, what);
     there.from = what->to;
@@ -173,11 +173,11 @@ static weft_status self_barrier(weft_comm *comm, weft_comm_handle **out, const w
 static weft_status self_pair(weft_comm *comm, weft_comm_handle **out, const weft_exchange *what, weft_error *err) {
     (void)comm;
     (void)out;
-    return weft_error_set(err, WEFT_E_HOST, "Place %d was named as the other side in a group of 1, which has none.",
+    return weft_error_set(err, WEFT_E_HOST, "The call has peer %d in a group of 1, which has no peer.",
                           (int)what->peer);
 }
 
-/* The stream goes on behind the copy, and the handle is gone. */
+/* Makes the stream wait for the copy and releases the handle. */
 static weft_status self_join(weft_comm *comm, weft_comm_handle *handle, weft_stream *stream, weft_error *err) {
     weft_event *event = handle->event;
     give_handle(comm, handle);

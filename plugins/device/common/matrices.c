@@ -1,43 +1,41 @@
 /* common/matrices.c: see matrices.h. */
 #include "matrices.h"
 
-/* A matrix of rows x width at distance ld: what lies beyond the last row's end is not touched. */
+/* Looks up a rows x width matrix with row distance ld. Elements after the last row's end are not accessed. */
 static void *look_up_matrix(operands *c, weft_ref ref, const char *name, int64_t rows, int64_t width, int64_t ld,
                             int32_t dtype) {
     const int64_t bytes = weft_dtype_bytes(dtype);
     if (c->status == WEFT_OK && ld < size_max(width, 1)) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device %s: rows of operand %s are %lld apart and %lld wide.", c->kernel,
-                                   operands_device, name, (long long)ld, (long long)width);
+                                   "%s on device %s: operand %s has a row stride of %lld and a row length of %lld.",
+                                   c->kernel, operands_device, name, (long long)ld, (long long)width);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
     if (size_times(rows, ld) < 0) return operands_need(c, ref, name, rows, ld, bytes);
     return operands_need(c, ref, name, (rows - 1) * ld + width, 1, bytes);
 }
 
-/* Rows without a gap, in blocks that begin with a scale in fp32 and are whole words of four bytes. */
+/* Looks up contiguous rows in blocks that start with an fp32 scale and have a size in 4-byte words. */
 const void *matrices_packed(operands *c, weft_ref ref, const char *name, int32_t dtype, int64_t rows, int64_t width,
                             int64_t ld) {
     const int64_t block = weft_dtype_block(dtype), words = weft_dtype_bytes(dtype) / 4;
     const int64_t numbers = size_times(rows, width);
     if (c->status == WEFT_OK && ld != width) {
-        c->status =
-            weft_error_set(c->err, WEFT_E_HOST,
-                           "%s on device %s: rows of operand %s are %lld apart and %lld wide; %s lies without a "
-                           "gap.",
-                           c->kernel, operands_device, name, (long long)ld, (long long)width, weft_dtype_name(dtype));
+        c->status = weft_error_set(
+            c->err, WEFT_E_HOST,
+            "%s on device %s: operand %s has a row stride of %lld and a row length of %lld; %s must be contiguous.",
+            c->kernel, operands_device, name, (long long)ld, (long long)width, weft_dtype_name(dtype));
     } else if (c->status == WEFT_OK && !weft_dtype_is_flat(dtype) && width % block != 0) {
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device %s: rows of operand %s are %lld wide; %s lies in rows of whole blocks "
-                                   "of %lld.",
-                                   c->kernel, operands_device, name, (long long)width, weft_dtype_name(dtype),
-                                   (long long)block);
+        c->status = weft_error_set(
+            c->err, WEFT_E_HOST,
+            "%s on device %s: operand %s has a row length of %lld; rows of %s must be complete blocks of %lld.",
+            c->kernel, operands_device, name, (long long)width, weft_dtype_name(dtype), (long long)block);
     }
     if (c->status != WEFT_OK || rows == 0 || width == 0) return NULL;
     return operands_need(c, ref, name, numbers < 0 ? numbers : size_ceil_div(numbers, block), words, 4);
 }
 
-/* Both operands in fp32, or both in bf16 or fp16 and the result in that or fp32; b may be packed instead. */
+/* Fails unless both operands are fp32, or both bf16 or fp16 with a result of that type or fp32. b may be packed. */
 static void check_types(operands *c, const weft_matmul *args) {
     const bool is_packed = matrices_is_packed(args->dtype_b);
     (void)operands_dtype(c, "a", args->dtype_a);
@@ -57,7 +55,7 @@ static void check_types(operands *c, const weft_matmul *args) {
 static void check_bias(operands *c, const weft_matmul *args) {
     if (c->status != WEFT_OK || !args->has_bias || !args->accumulate) return;
     c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                               "%s on device %s: a bias cannot be added together with what c held before.", c->kernel,
+                               "%s on device %s: a bias cannot be combined with an accumulation into c.", c->kernel,
                                operands_device);
 }
 

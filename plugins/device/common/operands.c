@@ -15,31 +15,30 @@ operands operands_begin(const char *kernel, const void *args, uint32_t least, si
                                   "%s on device %s: the arguments' struct_size is %u and should be at least %u.",
                                   kernel, operands_device, given, least);
     } else if (!weft_struct_known(args, known)) {
-        c.status = weft_error_set(err, WEFT_E_UNSUPPORTED,
-                                  "%s on device %s: the arguments say something behind the %zu bytes that this device "
-                                  "knows of them.",
-                                  kernel, operands_device, known);
+        c.status =
+            weft_error_set(err, WEFT_E_UNSUPPORTED,
+                           "%s on device %s: the arguments set fields beyond the %zu bytes that this device supports.",
+                           kernel, operands_device, known);
     }
     return c;
 }
 
 void operands_size(operands *c, const char *name, int64_t value, int64_t low) {
     if (c->status != WEFT_OK || (value >= low && value <= OPERANDS_SIZE_LIMIT)) return;
-    c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device %s: %s is %lld and should lie in [%lld, 2^40].",
-                               c->kernel, operands_device, name, (long long)value, (long long)low);
+    c->status = weft_error_set(c->err, WEFT_E_HOST, "%s on device %s: %s is %lld. Allowed: [%lld, 2^40].", c->kernel,
+                               operands_device, name, (long long)value, (long long)low);
 }
 
 int64_t operands_dtype(operands *c, const char *name, int32_t dtype) {
     if (c->status == WEFT_OK && (dtype < 0 || dtype > 31 || (operands_types >> dtype & 1u) == 0)) {
-        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                                   "%s on device %s: %s is %s; %s are what this device computes with.", c->kernel,
+        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED, "%s on device %s: %s is %s. Allowed: %s.", c->kernel,
                                    operands_device, name, weft_dtype_name(dtype),
                                    (operands_types >> WEFT_F16 & 1u) != 0 ? "fp32, bf16 and fp16" : "fp32 and bf16");
     }
     return dtype == WEFT_BF16 || dtype == WEFT_F16 ? 2 : 4;
 }
 
-/* Bytes of an operand, or -1 if they do not fit 64 bits. */
+/* Returns the bytes of an operand, or -1 on overflow of 64 bits. */
 static int64_t operand_bytes(int64_t rows, int64_t width, int64_t bytes) {
     const int64_t elements = rows < 0 || width < 0 ? -1 : size_times(rows, width);
     return elements < 0 ? -1 : size_times(elements, bytes);
@@ -79,7 +78,7 @@ const char *operands_need_rows(operands *c, weft_ref ref, const char *name, int6
     if (c->status == WEFT_OK && (stride < least || stride % 8 != 0)) {
         c->status =
             weft_error_set(c->err, WEFT_E_HOST,
-                           "%s on device %s: %s lie %u bytes apart; at least %u, in whole words of 8, are needed.",
+                           "%s on device %s: %s have a stride of %u bytes. Allowed: at least %u, and a multiple of 8.",
                            c->kernel, operands_device, name, stride, least);
     }
     return operands_need(c, ref, name, n, stride / 8, 8);
@@ -91,11 +90,11 @@ void operands_regions(operands *c, const weft_update *args) {
     if (args->regions != NULL && args->region_stride >= WEFT_SIZE_1_0(weft_update_region) &&
         args->region_stride % 8 == 0)
         return;
-    c->status = weft_error_set(c->err, WEFT_E_HOST,
-                               "%s on device %s: %d regions lie %u bytes apart from %s on; at least %u, in whole words "
-                               "of 8, are needed.",
-                               c->kernel, operands_device, args->n_regions, args->region_stride,
-                               args->regions == NULL ? "nowhere" : "an address", WEFT_SIZE_1_0(weft_update_region));
+    c->status = weft_error_set(
+        c->err, WEFT_E_HOST,
+        "%s on device %s: %d regions have a stride of %u bytes from %s on. Allowed: at least %u, and a multiple of 8.",
+        c->kernel, operands_device, args->n_regions, args->region_stride,
+        args->regions == NULL ? "nowhere" : "an address", WEFT_SIZE_1_0(weft_update_region));
 }
 
 void operands_region(operands *c, const weft_update_region *region) {
@@ -113,14 +112,14 @@ void operands_parts(operands *c, int64_t parts, int64_t width) {
     operands_size(c, "parts", parts, 1);
     if (c->status != WEFT_OK || width % parts == 0) return;
     c->status = weft_error_set(c->err, WEFT_E_HOST,
-                               "%s on device %s: %lld elements cannot be cut into %lld equal parts.", c->kernel,
+                               "%s on device %s: %lld elements cannot be split into %lld equal chunks.", c->kernel,
                                operands_device, (long long)width, (long long)parts);
 }
 
 void operands_shift(operands *c, const weft_multiply *args) {
     if (c->status != WEFT_OK || args->shift.buffer == NULL || args->parts == args->width) return;
     c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                               "%s on device %s: a shift is served where each element is a part of its own.", c->kernel,
+                               "%s on device %s: a shift is supported only if each chunk is one element.", c->kernel,
                                operands_device);
 }
 
@@ -129,8 +128,8 @@ void operands_dropout(operands *c, const weft_dropout *args) {
     operands_size(c, "row", args->row, 0);
     if (c->status != WEFT_OK || (args->p >= 0 && args->p < 1 && args->site >= 0 && args->site < 1 << 24)) return;
     c->status = weft_error_set(c->err, WEFT_E_HOST,
-                               "%s on device %s: p is %g and site is %d; they should lie in [0, 1) and [0, 2^24).",
-                               c->kernel, operands_device, args->p, args->site);
+                               "%s on device %s: p is %g and site is %d. Allowed: [0, 1) and [0, 2^24).", c->kernel,
+                               operands_device, args->p, args->site);
 }
 
 uint32_t operands_least(double p) {
@@ -152,9 +151,10 @@ void operands_prefix(operands *c, const weft_prefix *args) {
     if (c->status != WEFT_OK ||
         (args->heads % args->kv_heads == 0 && args->rotary_dim % 2 == 0 && args->rotary_dim <= args->head_dim))
         return;
-    c->status = weft_error_set(c->err, WEFT_E_HOST,
-                               "%s on device %s: %lld heads over %lld of keys, and %lld elements of %lld are turned; "
-                               "heads should be a multiple, and what is turned an even part of a head.",
-                               c->kernel, operands_device, (long long)args->heads, (long long)args->kv_heads,
-                               (long long)args->rotary_dim, (long long)args->head_dim);
+    c->status =
+        weft_error_set(c->err, WEFT_E_HOST,
+                       "%s on device %s: %lld heads over %lld of keys, and %lld elements of %lld are rotated. Allowed: "
+                       "a multiple of the heads of keys, and an even number of rotated elements up to a head.",
+                       c->kernel, operands_device, (long long)args->heads, (long long)args->kv_heads,
+                       (long long)args->rotary_dim, (long long)args->head_dim);
 }

@@ -1,7 +1,7 @@
-/* amx.c: whether this process may use the tiles of AMX. Three have to agree: oneDNN's limit, by which a user keeps all
- * of the device to a lesser set; the processor; and the kernel, which keeps the 8 KB of tiles from whoever has not
- * asked for them, once a process and before the first tile (Linux 5.16). Where one of them does not, there is nothing
- * to say: the device runs on what there is without tiles, and its info names that. */
+/* amx.c: detects if this process may use AMX tiles. Three sources must agree: oneDNN's ISA limit, which lets a user
+ * restrict the complete device; the processor; and the kernel. The kernel grants the 8 KB of tile state only to
+ * processes that request it, once and before the first tile (Linux 5.16). If one refuses, nothing is logged: the device
+ * runs without tiles, and its info names the ISA used. */
 #include "amx.h"
 
 #include <dnnl.h>
@@ -25,7 +25,7 @@ bool amx_decide(const amx_facts *facts) {
 #include <unistd.h>
 
 #define REQUEST_STATE 0x1023 /* arch_prctl: ARCH_REQ_XCOMP_PERM */
-#define TILE_DATA     18     /* the state's number */
+#define TILE_DATA     18     /* number of the state component */
 
 static bool ask_the_kernel(void) {
     return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
@@ -63,7 +63,7 @@ static bool look(unsigned most) {
 #endif
 
 bool amx_is_here(unsigned most) {
-    static _Atomic int known; /* 1: no, 2: yes; asked twice at once, the answer is the same */
+    static _Atomic int known; /* 1: no, 2: yes; concurrent calls compute the same answer */
     int answer = atomic_load(&known);
     if (answer == 0) {
         answer = look(most) ? 2 : 1;

@@ -1,14 +1,13 @@
-/* amx.h: the tile instructions of AMX, one macro each, and whether this process may use them (amx.c).
+/* amx.h: one macro per AMX tile instruction, and the detection of AMX (amx.c).
  *
  * A tile is up to 16 rows of up to 64 bytes. TILE_DOT multiplies a tile of a, (16 rows, 16 words), by one of b, (16
- * words, 16 columns), a word being two bf16 that follow one another along the inner dimension, and adds the 16 x 16
- * sums to those of a third one: 16,384 operations in 16 cycles. The processor's description (TDPBF16PS) sums the first
- * and the second values of the 16 words in a chain each, from zero, adds the two, and adds that to what was there, all
- * in fp32 to the nearest; what lies below 2^-126 counts as zero, coming in and going out.
+ * words, 16 columns). It adds the 16 x 16 sums to a third tile: 16,384 operations in 16 cycles. A word is two bf16
+ * adjacent along the inner dimension. By the processor manual (TDPBF16PS), the first and the second values of the 16
+ * words are summed in a chain each, starting at zero. The two chains are added, and the result is added to the previous
+ * sum, all in fp32 to nearest. Inputs and outputs below 2^-126 count as zero.
  *
- * Written as assembly, so that a compiler need not know of them, and with memory named as changed: the loads of gcc
- * 12's own header name none, and may pass what was stored before them.
- */
+ * The macros are inline assembly, so the compiler needs no AMX support. They have a memory clobber: the loads of gcc
+ * 12's own header have none and may be moved before earlier stores. */
 #ifndef WEFT_DEVICE_CPU_AMX_H
 #define WEFT_DEVICE_CPU_AMX_H
 
@@ -17,29 +16,29 @@
 
 #define AMX_TILES 8
 #define AMX_ROWS  16
-#define AMX_BYTES ((int64_t)64) /* of a row */
-#define AMX_WORDS 16            /* of 32 bits in a row */
+#define AMX_BYTES ((int64_t)64) /* per row */
+#define AMX_WORDS 16            /* 32-bit words per row */
 
-/* What LDTILECFG reads. */
+/* Operand of LDTILECFG. */
 typedef struct amx_configuration {
     uint8_t palette, start_row, reserved[14];
     uint16_t row_bytes[16];
     uint8_t rows[16];
 } amx_configuration;
 
-/* What decides, apart from each other so that it can be tested. `allow` asks the kernel for the state of tiles. */
+/* Inputs of the decision, separate for tests. `allow` requests tile state from the kernel. */
 typedef struct amx_facts {
-    unsigned most;     /* dnnl_cpu_isa_t: what oneDNN may use */
+    unsigned most;     /* dnnl_cpu_isa_t: the maximum for oneDNN */
     uint32_t features; /* cpuid(7, 0).edx */
-    uint64_t saved;    /* XCR0: what the system saves of a thread */
+    uint64_t saved;    /* XCR0: state that the system saves per thread */
     bool (*allow)(void);
 } amx_facts;
 
 bool amx_decide(const amx_facts *facts);
-/* Whether the processor has tiles for bf16, used or not. */
+/* True if the processor has bf16 tiles, used or not. */
 bool amx_is_built_in(void);
-/* Whether this process may use them; asks the kernel once. A thread that the kernel has not allowed dies of its first
- * tile. */
+/* True if this process may use tiles; requests permission from the kernel once. Without permission, a thread's first
+ * tile instruction kills the process. */
 bool amx_is_here(unsigned most);
 
 #if defined(__x86_64__) && !defined(WEFT_AMX_PLAIN)

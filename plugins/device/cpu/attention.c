@@ -1,30 +1,29 @@
 /* attention.c: causal attention in blocks of CPU_BLOCK queries and keys (online softmax: Milakov and Gimelshein, arXiv
  * 1805.02867; Dao et al., arXiv 2205.14135).
  *
- * A block's scores stand transposed, a column per query: maximum, sum and exponentials then run over whole vectors of
- * queries, and the keys are read where they lie. The products of blocks are loops of our own: at head sizes 8 to 128
- * they run at 198-243 GFLOP/s on a core where oneDNN's calls give 115-216 (Zen 5; as AVX2 105-121 and 91-116). A few
- * blocks of queries are a task, and the order of a block's sums is that of the keys, whoever computes it.
- */
+ * A block's scores are stored transposed, one column per query. Maximum, sum and exponentials then use complete vectors
+ * of queries, and keys are read in place. Block matmuls use own loops: at head sizes 8 to 128 they run at 198-243
+ * GFLOP/s on a core where oneDNN's calls reach 115-216 (Zen 5; with AVX2 105-121 and 91-116). A task has a few blocks
+ * of queries. The sums of a block follow the order of the keys for any assignment of tasks to threads. */
 #include <math.h>
 #include <omp.h>
 
 #include "attention.h"
 
-/* Blocks of queries that take in a block of keys one after another: its values are packed once for all of them. */
+/* Consecutive blocks of queries per block of keys: the keys' values are packed once for all of them. */
 #define GROUP 4
 
-/* One thread's scratch for one block of queries. */
+/* Scratch of one thread for one block of queries. */
 typedef struct forward {
     float *q;                 /* (inner, CPU_BLOCK): queries times scale, transposed */
     float *o;                 /* (CPU_BLOCK, padded) */
     float *max, *sum, *decay; /* (CPU_BLOCK) */
-    float *s;                 /* (CPU_BLOCK keys, CPU_BLOCK); from here on the group's */
-    float *k;                 /* (CPU_BLOCK, inner_ld); none in fp32, where keys are read where they lie */
+    float *s;                 /* (CPU_BLOCK keys, CPU_BLOCK); this and the following are shared by the group */
+    float *k;                 /* (CPU_BLOCK, inner_ld); unused in fp32, where keys are read in place */
     float *v;                 /* (CPU_BLOCK, padded) */
 } forward;
 
-/* f: (GROUP), or NULL to count. */
+/* Lays out scratch and returns its bytes. f: (GROUP), or NULL for the size only. */
 static int64_t forward_scratch(const attention *a, forward *f, char *base) {
     const int64_t q = cpu_floats(a->inner * CPU_BLOCK), s = cpu_floats(CPU_BLOCK * CPU_BLOCK);
     const int64_t rows = cpu_floats(CPU_BLOCK * a->padded), column = cpu_floats(CPU_BLOCK);
@@ -50,7 +49,7 @@ int64_t cpu_attention_workspace(const weft_device *device, const weft_attention 
     return device->threads * forward_scratch(&a, NULL, NULL);
 }
 
-/* o, max and sum take in the keys [key, key + keys), which lie at k, and whose values are packed. */
+/* Adds the keys [key, key + keys), stored at k with packed values, to o, max and sum. */
 static void add_block_of_keys(const attention *a, query_block *b, const forward *f, const float *k, int64_t k_ld,
                               int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
@@ -69,8 +68,8 @@ static void add_block_of_keys(const attention *a, query_block *b, const forward 
     attention_over_keys(loops, &values, sees);
 }
 
-/* The keys from `key` on, for all blocks of the group that see some of them; those behind them are fetched meanwhile, a
- * few at a time. */
+/* Processes the keys starting at `key` for all blocks of the group that see some of them. Prefetches the following keys
+ * meanwhile, a few at a time. */
 static void share_block_of_keys(const attention *a, query_block *b, const forward *f, int64_t blocks, int64_t key) {
     const query_block *last = &b[blocks - 1];
     const int64_t at = attention_key_at(a, last->batch, key, last->head / (a->args->heads / a->args->kv_heads));
@@ -103,7 +102,7 @@ static void begin_forward_queries(const attention *a, const query_block *b, cons
     }
 }
 
-/* A query that sees no key has zeros as its output. */
+/* Writes o and lse. A query that sees no key has zeros in o. */
 static void end_forward_queries(const attention *a, const query_block *b, const forward *f) {
     int64_t i = 0;
     for (i = 0; i < b->n; i++) {
@@ -118,8 +117,8 @@ static void end_forward_queries(const attention *a, const query_block *b, const 
     }
 }
 
-/* Head after head, whose keys then stay in the cache. Later queries of a row see more keys: they come first, so that
- * the last tasks to be shared out are short. */
+/* Runs one task. Tasks go head by head, so that a head's keys stay in the cache. Later queries of a sequence see more
+ * keys and come first, so that the last tasks are short. */
 static void run_forward_task(const attention *a, int64_t task, const forward *f) {
     const int64_t groups = size_ceil_div(a->args->length, GROUP * CPU_BLOCK);
     const int64_t column = task / groups, from = (groups - 1 - task % groups) * GROUP * CPU_BLOCK;
@@ -138,7 +137,7 @@ static void run_forward_task(const attention *a, int64_t task, const forward *f)
     for (i = 0; i < blocks; i++) end_forward_queries(a, &b[i], &f[i]);
 }
 
-/* Rows of this call, into the cache behind those that it holds. */
+/* Appends this call's rows to the cache. */
 static void append(const attention *a, const void *cache, const void *rows) {
     const size_t bytes = (size_t)(a->args->length * a->k_ld * a->bytes);
     int64_t b = 0;

@@ -1,26 +1,25 @@
-/* attention_backward.c: gradients of q, k and v, in the forward's blocks; probabilities are made again from lse.
+/* attention_backward.c: gradients of q, k and v, in the forward's blocks; probabilities are recomputed from lse.
  *
  * With p = exp(s - lse), ds = p (do v^T - delta), delta = sum(do o) per query:
  *     dv = p^T do,  dk = ds^T (scale q),  dq = scale ds k.
  * A soft cap multiplies ds by its slope, 1 - tanh(s / cap)^2.
- * A task is one key-value head of one batch row with all queries that share it, head after head and block after block:
- * dk and dv have one writer, and their sums one order. They are summed up in fp32 in the thread's scratch, where keys
- * and values are packed as well, once, as blocks of queries come to see them.
- */
+ * A task is one key-value head of a sequence with all queries that share it, head by head and block by block. dk and dv
+ * therefore have one writer and a fixed order of sums. They are summed in fp32 in the thread's scratch. Keys and values
+ * are packed there too, once, before the first block of queries that sees them. */
 #include <math.h>
 #include <omp.h>
 
 #include "attention.h"
 
-/* One thread's scratch. */
+/* Scratch of one thread. */
 typedef struct backward {
     float *q_across, *do_across; /* (inner, CPU_BLOCK): scale q and do, transposed */
     float *s, *ds;               /* (CPU_BLOCK keys, CPU_BLOCK) */
     float *q, *d_o, *dq;         /* (CPU_BLOCK, padded); q times scale */
     float *k, *dk, *dv;          /* (S, padded) */
-    float *k_in, *v_in; /* (S up to a multiple of CPU_WIDTH, inner_ld); k_in lies on k where that is the same */
-    float *lse, *delta; /* (CPU_BLOCK) */
-    float *slope;       /* (CPU_BLOCK keys, CPU_BLOCK): of the soft cap; NULL without one */
+    float *k_in, *v_in;          /* (S rounded up to CPU_WIDTH, inner_ld); k_in aliases k if they are equal */
+    float *lse, *delta;          /* (CPU_BLOCK) */
+    float *slope;                /* (CPU_BLOCK keys, CPU_BLOCK): of the soft cap; NULL without a cap */
 } backward;
 
 static int64_t backward_scratch(const attention *a, backward *f, char *base) {
@@ -66,13 +65,13 @@ int64_t cpu_attention_backward_workspace(const weft_device *device, const weft_a
     return device->threads * backward_scratch_bytes(&a);
 }
 
-/* Some of the rows that the next block of queries brings with it, by their first elements. They are fetched a few at a
- * time, between products: asked for all at once they would keep the processor waiting for its queue of misses. */
+/* Rows of the next block of queries to prefetch, by their first elements. They are prefetched a few at a time, between
+ * matmuls; all at once they would fill the processor's miss queue and stall it. */
 typedef struct ahead {
     int64_t query, key, rows;
 } ahead;
 
-/* Those that are fetched while b's queries meet the block of keys from `key` on. */
+/* Returns the rows to prefetch while b's queries process the keys starting at `key`. */
 static ahead rows_to_fetch(const attention *a, const query_block *b, int64_t key) {
     const int64_t first = b->low / CPU_BLOCK, blocks = size_ceil_div(b->high, CPU_BLOCK) - first;
     const int64_t rows = size_min(CPU_BLOCK, size_max(0, a->args->length - b->from - CPU_BLOCK));
@@ -84,7 +83,7 @@ static ahead rows_to_fetch(const attention *a, const query_block *b, int64_t key
     return next;
 }
 
-/* What the queries of b give to the keys [key, key + keys), and what they take from them. */
+/* Adds the gradients between the queries of b and the keys [key, key + keys), in both directions. */
 static void gradients_of_block(const attention *a, query_block *b, const backward *f, int64_t key, int64_t keys) {
     const cpu_loops *loops = a->device->loops;
     const int64_t sees = attention_sees(a, b, key);
@@ -127,12 +126,12 @@ static void begin_backward_queries(const attention *a, const query_block *b, con
     for (i = 0; i < CPU_BLOCK; i++) {
         const float lse = i < b->n ? a->lse[attention_lse_at(a, b->batch, b->from + i, b->head)] : 0;
         const void *d_row = cpu_from(d_o, i * a->q_ld, a->bytes), *row = cpu_from(a->out, at + i * a->q_ld, a->bytes);
-        f->lse[i] = lse == -INFINITY ? 0 : lse; /* saw no key: everything is masked */
+        f->lse[i] = lse == -INFINITY ? 0 : lse; /* sees no key: everything is masked */
         f->delta[i] = i < b->n ? a->cells->dot(d_row, row, d) : 0;
     }
 }
 
-/* Keys and values [from, to) of a head into the thread's scratch. */
+/* Packs keys and values [from, to) of a head into the thread's scratch. */
 static void pack_rows_of_keys(const attention *a, const backward *f, int64_t batch, int64_t kv_head, int64_t from,
                               int64_t to) {
     const int64_t at = attention_key_at(a, batch, from, kv_head);
@@ -158,7 +157,7 @@ static void run_backward_queries(const attention *a, const backward *f, int64_t 
     }
 }
 
-/* One head's sums into a gradient of k's layout, in all its rows. */
+/* Stores one head's sums, all rows, into a gradient with k's layout. */
 static void store_sums_of_head(const attention *a, void *to, const float *sums, int64_t batch, int64_t kv_head) {
     int64_t j = 0;
     if (to == NULL) return;

@@ -1,4 +1,4 @@
-/* attention_blocks.c: operands of attention, and which keys a block of queries sees. */
+/* attention_blocks.c: operands of attention, and the visible keys of a block of queries. */
 #include "attention.h"
 
 attention attention_of(const weft_device *device, const weft_attention *args) {
@@ -13,7 +13,7 @@ attention attention_of(const weft_device *device, const weft_attention *args) {
     a.small = a.pairs ? device->panels_bf16->small : device->loops->small;
     a.inner = a.pairs ? size_ceil_div(args->head_dim, 2) : args->head_dim;
     a.inner_ld = size_round_up(size_max(a.inner, 1), CPU_WIDTH);
-    if (a.pairs && device->panels_bf16->packs_a) a.inner = a.inner_ld; /* tiles are whole */
+    if (a.pairs && device->panels_bf16->packs_a) a.inner = a.inner_ld; /* tiles are complete */
     return a;
 }
 
@@ -35,7 +35,7 @@ static void check_attention_shape(operands *c, const attention *a) {
     }
 }
 
-/* The places that a cache holds, which lie on the device, and those of this call behind them. */
+/* Looks up the number of cached positions in device memory, and checks that this call's positions fit after them. */
 static void look_up_cache(attention *a, operands *c) {
     const weft_attention *args = a->args;
     const int64_t *past = args->cache_rows > 0 ? operands_need(c, args->past, "past", 1, 1, 8) : NULL;
@@ -43,11 +43,10 @@ static void look_up_cache(attention *a, operands *c) {
     a->past = past == NULL ? 0 : *past;
     if (c->status != WEFT_OK) return;
     if (a->past < 0 || a->past > a->rows || args->length > a->rows - a->past || a->rows > INT32_MAX / 2) {
-        c->status =
-            weft_error_set(c->err, WEFT_E_HOST,
-                           "%s on device cpu: %lld places after %lld of before do not fit %lld rows of keys (at "
-                           "most 2^30).",
-                           c->kernel, (long long)args->length, (long long)a->past, (long long)a->rows);
+        c->status = weft_error_set(
+            c->err, WEFT_E_HOST,
+            "%s on device cpu: %lld positions after %lld earlier ones do not fit %lld rows of keys (at most 2^30).",
+            c->kernel, (long long)args->length, (long long)a->past, (long long)a->rows);
         return;
     }
     if (args->cache_rows == 0) return;
@@ -83,7 +82,7 @@ weft_status attention_look_up(attention *a, operands *c, bool backward) {
     return c->status;
 }
 
-/* The first place that the query at `place` sees, whose document begins at `start`. */
+/* Returns the first position that the query at `place` sees; its document starts at `start`. */
 static int32_t first_seen(const attention *a, int64_t place, int32_t start) {
     const int64_t window = a->args->window;
     const int64_t first = window > 0 ? size_max(0, place - window + 1) : 0;
@@ -162,7 +161,7 @@ void attention_fetch(const attention *a, const void *from, int64_t at, int64_t r
     }
 }
 
-/* Rows [i, i + CPU_WIDTH) of p, as far as there are any. */
+/* Returns rows [i, i + CPU_WIDTH) of p, limited to its rows. */
 static cpu_small band_of_rows(const cpu_small *p, int64_t i) {
     cpu_small rows = *p;
     rows.m = size_min(CPU_WIDTH, p->m - i);
@@ -178,7 +177,7 @@ void attention_by_keys(const attention *a, const cpu_small *p, int64_t sees) {
         return;
     }
     for (key = 0; key < p->m; key += CPU_WIDTH) {
-        const int64_t query = size_max(0, key - sees) / CPU_WIDTH * CPU_WIDTH; /* columns go in whole vectors */
+        const int64_t query = size_max(0, key - sees) / CPU_WIDTH * CPU_WIDTH; /* columns in complete vectors */
         cpu_small rows = band_of_rows(p, key);
         rows.b += query;
         rows.c += query;

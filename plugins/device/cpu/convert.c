@@ -1,5 +1,5 @@
-/* convert.c: fp32, bf16 and fp16 into each other, to the nearest, ties to even (simd.h). Two 16-bit types meet in fp32,
- * which holds both exactly, so there is one rounding at most. */
+/* convert.c: conversions between fp32, bf16 and fp16, to nearest even (simd.h). Two 16-bit types convert through fp32,
+ * which holds both exactly, so there is at most one rounding. */
 #include "cpu.h"
 
 static void check_convertible(operands *c, const char *name, int32_t dtype) {
@@ -9,7 +9,7 @@ static void check_convertible(operands *c, const char *name, int32_t dtype) {
                                weft_dtype_name(dtype));
 }
 
-/* A piece goes through a block on the stack that stays in the first cache. */
+/* Converts through a stack block that stays in the L1 cache. */
 static void convert_piece(const weft_device *device, char *to, int32_t dtype_to, const char *from, int32_t dtype_from,
                           int64_t n) {
     const int64_t to_bytes = weft_dtype_bytes(dtype_to), from_bytes = weft_dtype_bytes(dtype_from);

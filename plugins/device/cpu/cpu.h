@@ -1,19 +1,18 @@
-/* cpu.h: what the rooms of the CPU device share.
+/* cpu.h: declarations shared by the files of the CPU device.
  *
- *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, moving bytes
- *     indices.c     ids and positions against their tables      convert.c   fp32, bf16, fp16
- *     product*      matrix products, sums not cut by threads    matmul.c    the kernel on top of it
- *     packed*       products with a packed operand
- *     roofline*         what the machine could give at most      team.c      fewer threads
- *     update*       optimizers' updates, and what is stored otherwise than in fp32 around them
- *     panels*       products on packed panels, fp32, bf16 and fp16, where the ISA has them
- *     amx*          the tiles of AMX, and who may use them
+ *     plugin.c      keys, create, info, the kernel table       memory.c    buffers, streams, copies
+ *     indices.c     validates ids and positions                 convert.c   fp32, bf16, fp16
+ *     product*      matmuls, sums independent of threads        matmul.c    the kernel that uses them
+ *     packed*       matmuls with a packed operand
+ *     roofline*         measures the machine's peak                 team.c      fewer threads
+ *     update*       optimizer updates, and their storage types other than fp32
+ *     panels*       matmuls on packed panels, fp32, bf16 and fp16, if the ISA has them
+ *     amx*          AMX tiles and their detection
  *     loops*        vectorised inner loops, once per ISA        the rest    one file per kernel or two
  *
- * Everything runs at once in the caller's thread and the OpenMP team below it, so a stream is a name and nothing else.
- * Two rules keep the bits apart from the number of threads: what is added up as one chain the operands alone decide,
- * and what several chains come to is added in their order by whoever comes last, never as they finish.
- */
+ * Every call runs to completion in the caller's thread and its OpenMP team, so a stream is only a handle. Two rules
+ * make results independent of the number of threads. The operands alone determine each chain of additions. Partial sums
+ * of several chains are added in a fixed order, never in order of completion. */
 #ifndef WEFT_DEVICE_CPU_H
 #define WEFT_DEVICE_CPU_H
 
@@ -28,7 +27,7 @@
 #include "loops.h"
 #include "panels.h"
 
-/* What tells one from another is the address. */
+/* Streams differ only by their address. */
 struct weft_stream {
     char nothing;
 };
@@ -40,38 +39,35 @@ struct weft_event {
 struct weft_device {
     const weft_host *host;
     const cpu_loops *loops;
-    const cpu_panels *panels_f32, *panels_bf16, *panels_f16; /* for operands of this type; NULL: left to oneDNN */
-    int threads;                                             /* that kernels use */
-    int all_threads;                                         /* that they may (team.c) */
-    bool
-        packs; /* oneDNN's kernels read operands in place here, so that products copy what would collide in the cache */
-    int64_t live_bytes, live_buffers; /* of buffers that were not released */
+    const cpu_panels *panels_f32, *panels_bf16, *panels_f16; /* for operands of this type; NULL: oneDNN computes them */
+    int threads;                                             /* used by kernels */
+    int all_threads;                                         /* maximum (team.c) */
+    bool packs; /* oneDNN's kernels read operands in place; matmuls copy operands with cache conflicts */
+    int64_t live_bytes, live_buffers; /* of buffers not yet released */
     char name[64];
     char isa[32];
-    weft_dynamic8 dynamic8[2]; /* of WEFT_DYN8X256, WEFT_UDYN8X256 */
+    weft_dynamic8 dynamic8[2]; /* for WEFT_DYN8X256, WEFT_UDYN8X256 */
 };
 
-/* Every value of a table of indices lies in [0, limit); rows whose weight is zero are not looked at (weights may be
- * NULL). */
+/* Fails unless every index is in [0, limit). Skips rows of zero weight (weights may be NULL). */
 void cpu_check_indices(operands *c, const char *name, const int32_t *values, const float *weights, int64_t n,
                        int64_t limit);
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
-/* The processor has instructions for it, rather than bf16 being widened. */
+/* True if the processor multiplies bf16 in hardware, false if bf16 is widened. */
 static inline bool cpu_multiplies_bf16(const weft_device *device) {
     return device->panels_bf16 != NULL && device->panels_bf16->small != NULL;
 }
-/* Loops for activations of this type. */
 static inline const cpu_cells *cpu_cells_of(const weft_device *device, int32_t dtype) {
     if (dtype == WEFT_F16) return &device->loops->f16;
     return dtype == WEFT_BF16 ? &device->loops->bf16 : &device->loops->f32;
 }
-/* Of one of them; as of fp32 for types that operands_dtype refuses. */
+/* Returns an element's bytes; for types that operands_dtype rejects those of fp32. */
 static inline int64_t cpu_cell_bytes(int32_t dtype) {
     return dtype == WEFT_BF16 || dtype == WEFT_F16 ? 2 : 4;
 }
-/* Element i of an array whose elements have `bytes`; NULL stays NULL. */
+/* Returns element i of an array with elements of `bytes`; NULL for NULL. */
 static inline void *cpu_at(void *base, int64_t i, int64_t bytes) {
     return base == NULL ? NULL : (char *)base + i * bytes;
 }
@@ -79,19 +75,19 @@ static inline const void *cpu_from(const void *base, int64_t i, int64_t bytes) {
     return (const char *)base + i * bytes;
 }
 
-/* Where part i of n begins when `total` things are cut as evenly as can be. */
+/* Returns the start of part i of n in an even division of `total`. */
 static inline int64_t cpu_cut(int64_t total, int64_t n, int64_t i) {
     return total / n * i + size_min(i, total % n);
 }
-/* Bytes that `n` floats take in a workspace, so that what follows begins on a cache line of its own. */
+/* Returns the workspace bytes of `n` floats, rounded up so that the next part starts on a cache line. */
 static inline int64_t cpu_floats(int64_t n) {
     return size_round_up(n * (int64_t)sizeof(float), 64);
 }
 
 #define CPU_PAGE  4096
-#define CPU_GRAIN 16384 /* elements of one piece of an element-wise kernel */
+#define CPU_GRAIN 16384 /* elements per task of an element-wise kernel */
 
-/* ---- the table's slots, by file ---- */
+/* ---- kernel table, by file ---- */
 
 extern const weft_device_team cpu_team;
 const void *cpu_extension(const weft_device *device, const char *id);

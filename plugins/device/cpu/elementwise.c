@@ -1,7 +1,6 @@
-/* elementwise.c: kernels in which no element knows of another row: rope, activation, scale, add. */
+/* elementwise.c: kernels without dependencies between rows: rope, activation, scale, add. */
 #include "cpu.h"
 
-/* Elements of a head that are rotated. */
 static int64_t rotary_dim(const weft_rope *args) {
     return args->rotary_dim > 0 ? args->rotary_dim : args->head_dim;
 }
@@ -19,7 +18,7 @@ static void check_rope(operands *c, const weft_rope *args) {
                                (long long)turned, (long long)args->head_dim);
 }
 
-/* One head: what is rotated, and what passes. */
+/* Rotates one head and copies its remaining elements. */
 static void rotate_head(const cpu_cells *cells, const weft_rope *args, void *y, const void *x, const float *turn,
                         int64_t turned, int64_t bytes) {
     const int64_t half = turned / 2, rest = args->head_dim - turned;
@@ -65,9 +64,10 @@ static void check_activation(operands *c, const weft_activation *args) {
                                    "are.",
                                    c->kernel, args->form);
     if (c->status == WEFT_OK && args->up.buffer == NULL && args->dup.buffer != NULL)
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device cpu: operand dup is there, and up, whose gradient it is, is missing.",
-                                   c->kernel);
+        c->status = weft_error_set(
+            c->err, WEFT_E_HOST,
+            "%s on device cpu: operand dup is set, and operand up, which it is the gradient of, is missing.",
+            c->kernel);
 }
 
 CPU_KERNEL(activation, weft_activation) {

@@ -1,15 +1,14 @@
-/* embedding.c: rows looked up by id, and their gradient, a sum per id in the order of the rows.
+/* embedding.c: embedding lookup, and its gradient: a sum per id in row order.
  *
- * The backward first sorts row numbers by id (a counting sort, stable, in the workspace: begin (vocab + 1), order
- * (rows), both int32). Each id then owns its rows, so that ids can be shared out among threads without anyone adding
- * into the same place, and the order of a sum is that of the rows.
- */
+ * The backward first sorts row numbers by id: a stable counting sort in the workspace, begin (vocab + 1), order (rows),
+ * both int32. Each id then owns its rows. Threads process different ids, so no two threads add to the same row, and
+ * each sum follows the order of the rows. */
 #include "cpu.h"
 
-#define COLUMNS 256 /* of a row that are summed or converted at a time */
-#define IDS     64  /* that a thread takes at a time */
+#define COLUMNS 256 /* elements of a row summed or converted at a time */
+#define IDS     64  /* ids per task */
 
-/* One row of the table into one of y, rounded if y is the narrower. */
+/* Copies a row of the table to y, rounded if y is narrower. */
 static void copy_row_of_table(const weft_device *device, const weft_embedding *args, void *y, const void *row) {
     float wide[COLUMNS];
     int64_t at = 0;
@@ -25,16 +24,15 @@ static void copy_row_of_table(const weft_device *device, const weft_embedding *a
     }
 }
 
-/* Numbers of rows and ids are int32. */
+/* Row numbers and ids are int32. */
 static void check_embedding_sizes(operands *c, const weft_embedding *args) {
     operands_size(c, "rows", args->rows, 0);
     operands_size(c, "vocab", args->vocab, 0);
     operands_size(c, "width", args->width, 0);
     if (c->status != WEFT_OK || (args->rows <= INT32_MAX && args->vocab <= INT32_MAX)) return;
-    c->status =
-        weft_error_set(c->err, WEFT_E_HOST,
-                       "%s on device cpu: %lld rows and a table of %lld are too many, 2^31 - 1 can be numbered.",
-                       c->kernel, (long long)args->rows, (long long)args->vocab);
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "%s on device cpu: %lld rows and a table of %lld exceed the limit of 2^31 - 1.",
+                               c->kernel, (long long)args->rows, (long long)args->vocab);
 }
 
 CPU_KERNEL(embedding, weft_embedding) {
@@ -66,7 +64,7 @@ int64_t cpu_embedding_backward_workspace(const weft_device *device, const weft_e
     return cpu_floats(size_max(args->vocab, 0) + 1) + cpu_floats(size_max(args->rows, 0));
 }
 
-/* begin[v] .. begin[v + 1]: where v's rows stand in order. */
+/* Sorts: id v has the rows order[begin[v]] .. order[begin[v + 1] - 1]. */
 static void sort_rows_by_id(int32_t *begin, int32_t *order, const int32_t *ids, int64_t rows, int64_t vocab) {
     int64_t i = 0;
     memset(begin, 0, (size_t)(vocab + 1) * sizeof *begin);
@@ -75,7 +73,7 @@ static void sort_rows_by_id(int32_t *begin, int32_t *order, const int32_t *ids, 
     for (i = rows - 1; i >= 0; i--) order[--begin[ids[i]]] = (int32_t)i;
 }
 
-/* One id's gradient row from the `n` rows of dy that `order` names. */
+/* Sums the `n` rows of dy listed in `order` into one id's gradient row. */
 static void sum_rows_of_id(const weft_device *device, const weft_embedding *args, float *out, const void *dy,
                            const int32_t *order, int64_t n) {
     const cpu_cells *cells = cpu_cells_of(device, args->dtype);
@@ -90,7 +88,7 @@ static void sum_rows_of_id(const weft_device *device, const weft_embedding *args
     }
 }
 
-/* All ids' gradient rows; those that no place has are zero. */
+/* Computes all ids' gradient rows; unused ids become zero. */
 static void sum_rows_of_all_ids(const weft_device *device, const weft_embedding *args, float *dtable, const void *dy,
                                 const int32_t *begin, const int32_t *order) {
     const int64_t width = args->width;

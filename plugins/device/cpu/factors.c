@@ -1,11 +1,11 @@
-/* factors.c: multiply, whose factors every row shares, with its backward, and dropout, whose factors are drawn. */
+/* factors.c: multiply by factors shared by all rows, its backward, and dropout. */
 #include "row_sums.h"
 
-/* Operands of both directions; what a call lacks is NULL. */
+/* Operands of both directions; NULL where absent. */
 typedef struct factors {
     const weft_multiply *args;
     const cpu_cells *cells;
-    int64_t bytes, part; /* of an element; elements of a part */
+    int64_t bytes, part; /* bytes per element; elements per part */
     const void *x, *dy;
     const float *by, *over, *shift;
     void *y, *dx;
@@ -80,7 +80,7 @@ static void multiply_row_backward(const factors *f, int64_t r, float *dby) {
     }
 }
 
-/* Rows of run i; its sums lie at their own place in the workspace. */
+/* Sums the rows of run i into its own part of the workspace. */
 static void multiply_run_backward(const factors *f, int64_t i) {
     const int64_t rows = f->args->rows, n = runs_of(rows), end = cpu_cut(rows, n, i + 1);
     float *dby = f->dby == NULL ? NULL : runs_begin(f->runs, f->args->parts, i);

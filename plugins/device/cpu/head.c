@@ -1,12 +1,11 @@
-/* head.c: logits, cross-entropy and their gradients in one, over chunks of rows.
+/* head.c: the head: logits, cross-entropy and its gradients, in chunks of rows.
  *
- * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows; or one row), become
- * the loss of each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow
- * one another, so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first.
- * In bf16 and fp16 the logits are fp32, and their gradient, an operand of two products, is rounded in the first half of
- * its row. A soft cap's slopes are kept in a row of each thread's, since what they are of is overwritten. A row of zero
- * weight is taken for a row of zeros, so that not even a NaN in it gets anywhere.
- */
+ * A chunk's logits are in the workspace (at most LOGITS bytes for any number of rows, but at least one row). They
+ * become each row's loss and then, in place, the gradient. From the gradient follow dx's rows and a term of dw. Chunks
+ * run in order, so dw is one chain of additions; with accumulate, dw is first summed in the workspace. In bf16 and fp16
+ * the logits are fp32. Their gradient, an operand of two matmuls, is rounded into the first half of its row. A soft
+ * cap's slopes are kept in one row per thread, since the logits are overwritten. A row of zero weight is replaced by
+ * zeros, so that a NaN in it does not spread. */
 #include <math.h>
 #include <omp.h>
 
@@ -21,10 +20,10 @@ typedef struct head {
     const weft_head *args;
     const char *kernel;
     bool grad;
-    int64_t chunk, ld; /* rows of a chunk; distance of its logits' rows: never a power of two, which caches dislike */
-    int64_t bytes;     /* of an element of x, w and dx */
+    int64_t chunk, ld; /* rows per chunk; row distance of the logits, never a power of two (cache conflicts) */
+    int64_t bytes;     /* per element of x, w and dx */
     const void *x, *w;
-    const float *weights, *bias, *seed; /* bias, seed NULL: none */
+    const float *weights, *bias, *seed; /* bias, seed: may be NULL */
     const int32_t *targets;
     double *loss;
     void *dx;
@@ -34,9 +33,9 @@ typedef struct head {
     void *rows;       /* (chunk, D), as x */
     float *logits;    /* (chunk, ld) */
     float *whole;     /* (V,D) if dw is accumulated */
-    float *columns;   /* (V) if there is a bias: its gradient */
-    float *slopes;    /* (threads, V) if there is a cap */
-    void *scratch;    /* of products */
+    float *columns;   /* (V), with a bias: its gradient */
+    float *slopes;    /* (threads, V), with a cap */
+    void *scratch;    /* for the matmuls */
 } head;
 
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
@@ -49,7 +48,7 @@ static head head_of(const weft_device *device, const weft_head *args, const char
     return h;
 }
 
-/* Rows of the chunk: logits = x w^T, dx = dlogits w, dw (+)= dlogits^T x. */
+/* For n rows of the chunk: logits = x w^T, dx = dlogits w, dw (+)= dlogits^T x. */
 static product logits_of(const head *h, int64_t n) {
     const int64_t d = h->args->width, v = h->args->vocab;
     const product p = {.a = h->rows,
@@ -67,7 +66,7 @@ static product logits_of(const head *h, int64_t n) {
                        .dtype_c = WEFT_F32};
     return p;
 }
-/* The distance of the gradient's rows, which lie where the logits' do, in elements of its own. */
+/* Returns the row distance of the gradient, in its own elements. It overwrites the logits. */
 static int64_t gradient_ld(const head *h) {
     return h->ld * (int64_t)sizeof(float) / h->bytes;
 }
@@ -105,7 +104,7 @@ static product dw_of(const head *h, int64_t n, float *dw, bool first) {
     return p;
 }
 
-/* Scratch of all products of a chunk of n rows. */
+/* Returns the largest scratch size of the matmuls of an n-row chunk. */
 static int64_t head_product_scratch(const head *h, int64_t n) {
     const product logits = logits_of(h, n), dx = dx_of(h, n, NULL), dw = dw_of(h, n, NULL, false);
     int64_t bytes = product_workspace(h->device, &logits);
@@ -114,8 +113,8 @@ static int64_t head_product_scratch(const head *h, int64_t n) {
     return bytes;
 }
 
-/* Lays the workspace out from base on (NULL: only counts) and returns its bytes. Refs are not looked at: room for the
- * whole dw is reserved whenever it would be accumulated, and for the bias' gradient whenever there is a bias. */
+/* Lays out the workspace at base (NULL: size only) and returns its bytes. Ignores refs: reserves the complete dw if dw
+ * would be accumulated, and the bias gradient if there is a bias. */
 static int64_t head_workspace(head *h, char *base) {
     const int64_t last = h->args->rows % h->chunk, row = cpu_floats(h->args->vocab);
     const int64_t rows = 2 * cpu_floats(h->chunk), x = size_round_up(h->chunk * h->args->width * h->bytes, 64);
@@ -180,7 +179,7 @@ static weft_status head_look_up(head *h, weft_error *err) {
     return c.status;
 }
 
-/* Copies x's rows [r0, r0 + n), those without weight as zeros; false if none has any. */
+/* Copies x's rows [r0, r0 + n), with zeros for rows without weight; returns false if no row has weight. */
 static bool copy_rows_that_count(const head *h, int64_t r0, int64_t n) {
     const int64_t row = h->args->width * h->bytes;
     bool any = false;
@@ -197,7 +196,7 @@ static bool copy_rows_that_count(const head *h, int64_t r0, int64_t n) {
     return any;
 }
 
-/* Finished logits from those that the product gave, and the cap's slopes; slope NULL: not wanted, or no cap. */
+/* Finishes the logits of the matmul and computes the cap's slopes; slope NULL: not needed, or no cap. */
 static void finish_logits(const head *h, float *row, float *slope) {
     const cpu_loops *loops = h->device->loops;
     const int64_t v = h->args->vocab;
@@ -206,8 +205,8 @@ static void finish_logits(const head *h, float *row, float *slope) {
     if (h->args->cap > 0) loops->cap(row, slope, v, (float)h->args->cap);
 }
 
-/* weight * seed * (exp(x - max) / sum - [target]) from a row of exp(x - max), in place; then the gradient by the logits
- * that the product gave. */
+/* Converts a row of exp(x - max) in place to weight * seed * (exp(x - max) / sum - [target]), then to the gradient of
+ * the matmul's logits. */
 static void row_gradient(const head *h, float *row, const float *slope, int64_t target, float weight, double sum) {
     const cpu_loops *loops = h->device->loops;
     const int64_t v = h->args->vocab;
@@ -219,7 +218,7 @@ static void row_gradient(const head *h, float *row, const float *slope, int64_t 
     if (h->bytes < (int64_t)sizeof *row) cpu_cells_of(h->device, h->args->dtype)->put(row, row, v, 0);
 }
 
-/* One row's loss from its logits, which become their own gradient if that is wanted. */
+/* Computes a row's loss from its logits; replaces them by their gradient if requested. */
 static double row_loss(const head *h, float *logits, float *slope, int64_t r) {
     const float weight = h->weights[r];
     const int64_t v = h->args->vocab;
@@ -236,7 +235,6 @@ static double row_loss(const head *h, float *logits, float *slope, int64_t r) {
     return (double)weight * ((double)max + log(sum) - (double)target);
 }
 
-/* The calling thread's row of slopes. */
 static float *own_gradients(const head *h) {
     return cpu_at(h->slopes, omp_get_thread_num() * cpu_floats(h->args->vocab), 1);
 }
@@ -248,7 +246,7 @@ static void chunk_losses(const head *h, int64_t r0, int64_t n) {
     for (i = 0; i < n; i++) *h->loss += h->row_loss[i];
 }
 
-/* The chunk's rows are added to the gradient of the bias, in their order. */
+/* Adds the chunk's rows to the bias gradient, in order. */
 static void chunk_columns(const head *h, int64_t n) {
     const cpu_cells *cells = cpu_cells_of(h->device, h->args->dtype);
     const int64_t ld = gradient_ld(h), v = h->args->vocab;
@@ -259,7 +257,7 @@ static void chunk_columns(const head *h, int64_t n) {
     }
 }
 
-/* dx's rows of the chunk, and its terms of dw and dbias. */
+/* Computes dx's rows of the chunk and adds its terms to dw and dbias. */
 static weft_status chunk_gradients(const head *h, int64_t r0, int64_t n, bool first, weft_error *err) {
     const int64_t row = h->args->width * h->bytes;
     weft_status status = WEFT_OK;
@@ -279,7 +277,7 @@ static weft_status chunk_gradients(const head *h, int64_t r0, int64_t n, bool fi
     return status;
 }
 
-/* any: some row had weight, so that the sum is there. */
+/* any: some row had weight, so the sum exists. */
 static void finish_dw(const head *h, bool any) {
     const int64_t n = h->args->vocab * h->args->width;
     if (h->dw == NULL) return;

@@ -1,4 +1,4 @@
-/* indices.c: ids and positions are looked at before a kernel follows them. */
+/* indices.c: validates ids and positions before a kernel uses them. */
 #include "cpu.h"
 
 void cpu_check_indices(operands *c, const char *name, const int32_t *values, const float *weights, int64_t n,

@@ -1,5 +1,4 @@
-/* loops_avx2.c: the inner loops for AVX2 with FMA and F16C. Nothing of this file runs before the processor was asked.
- */
+/* loops_avx2.c: the inner loops for AVX2 with FMA and F16C. Runs only after a check of the processor. */
 #if defined(__x86_64__)
 #pragma GCC target("avx2,fma,f16c")
 #define LOOPS_AVX2

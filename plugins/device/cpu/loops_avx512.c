@@ -1,4 +1,4 @@
-/* loops_avx512.c: the inner loops for AVX-512. Nothing of this file runs before the processor was asked. */
+/* loops_avx512.c: the inner loops for AVX-512. Runs only after a check of the processor. */
 #if defined(__x86_64__)
 #pragma GCC target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
 #define LOOPS_AVX512

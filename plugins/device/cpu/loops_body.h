@@ -1,5 +1,5 @@
-/* loops_body.h: the text of the inner loops (loops.h says what each one does). Compiled once per instruction set; the
- * including file names the table with LOOPS_TABLE. */
+/* loops_body.h: source of the inner loops (specified in loops.h), compiled once per instruction set. The including file
+ * defines the table's name as LOOPS_TABLE. */
 #include "loops.h"
 #include "simd.h"
 
@@ -7,7 +7,7 @@
 #include "loops_random.h"
 #include "loops_unpack.h"
 
-/* The gain of a norm, or what is stored of it and one more. */
+/* Returns the gain of a norm: the stored value, or that plus one. */
 INLINE vec gain_at(const float *gain, int64_t i, int64_t n, const int from_one) {
     vec g = vec_get(gain, i, n);
     if (from_one) g += vec_set(1.0f);
@@ -68,7 +68,7 @@ static void loop_cap(float *x, float *slope, int64_t n, float cap) {
 
 /* ---- the head's softmax ---- */
 
-/* The sum is made of runs of 32 vectors in fp32, and of runs in fp64: a vocabulary of any size loses no digits. */
+/* The sum uses fp32 over runs of 32 vectors and fp64 over runs, so that a vocabulary of any size loses no digits. */
 static void loop_exp_row(float *x, int64_t n, int keep, float *max, double *sum) {
     const int64_t run = 32 * VEC_LANES;
     vec m = vec_set(-INFINITY);
@@ -100,11 +100,12 @@ typedef float eight __attribute__((vector_size(32)));
 typedef int32_t eight_bits __attribute__((vector_size(32)));
 typedef double eight_doubles __attribute__((vector_size(64)));
 
-#define SQUARES_AHEAD 2048 /* elements between what is summed and what is fetched */
+#define SQUARES_AHEAD 2048 /* prefetch distance in elements */
 
 #define EIGHT(a, b, ...) __builtin_shuffle(a, b, (eight_bits){__VA_ARGS__})
 
-/* Element i of eight rows becomes vector i, for eight elements: the three steps exchange ever larger squares. */
+/* Transposes an 8 x 8 square: element i of the eight rows becomes vector i. The three steps exchange ever larger
+ * squares. */
 INLINE void turn_eight(eight *r, const float *x, int64_t ld) {
     eight t[8];
     int i;
@@ -131,9 +132,9 @@ INLINE void turn_eight(eight *r, const float *x, int64_t ld) {
     for (i = 0; i < 8; i++) r[i] = t[i];
 }
 
-/* Each block is one chain of 64 additions; eight chains run side by side, or each addition would wait for the last.
- * Their elements are 256 bytes apart, an order in which the processor fetches nothing by itself: so it is told, four
- * lines a time. Fetching past the end is nothing. */
+/* Each block is one chain of 64 additions. Eight chains are interleaved to hide the latency of an addition. Their
+ * elements are 256 bytes apart, which hardware does not prefetch, so software prefetches four lines at a time.
+ * Prefetching past the end has no effect. */
 static void loop_square_blocks(double *sums, const float *x, int64_t blocks) {
     int64_t b, i;
     int j;
@@ -175,7 +176,7 @@ INLINE void mask_scores(const cpu_scores *p) {
     }
 }
 
-/* Keys of the block up to the last that one of a band of queries sees: what lies behind them weighs nothing. */
+/* Returns the keys of the block up to the last one that a query of the band sees; later keys have zero weight. */
 INLINE int64_t seen_keys(const cpu_scores *p, int64_t query) {
     const int32_t *last = p->last + query / CPU_WIDTH * CPU_WIDTH;
     int64_t seen = 0;
@@ -211,7 +212,7 @@ static void loop_softmax(const cpu_scores *p, float *max, float *sum, float *dec
         const vec old = vec_load(max + i);
         vec m = old, base, factor, total;
         for (j = 0; j < seen; j++) m = vec_max(m, vec_load(p->s + j * CPU_BLOCK + i));
-        base = vec_less(m, vec_set(-3.0e38f), vec_set(0.0f), m); /* nothing seen so far: -inf - -inf would be NaN */
+        base = vec_less(m, vec_set(-3.0e38f), vec_set(0.0f), m); /* no visible key so far: -inf - -inf would be NaN */
         factor = vec_exp(old - base);
         total = vec_load(sum + i) * factor;
         for (j = 0; j < seen; j++) {
@@ -248,10 +249,10 @@ static void loop_score_gradient(float *d, const float *p, const float *delta, in
     }
 }
 
-/* ---- how fast it could be ---- */
+/* ---- peak measurement ---- */
 
 static double loop_multiply_add(float *left, int64_t rounds, float factor, float term) {
-    enum { CHAINS = 12 }; /* two units, four or five cycles each; 16 registers at least */
+    enum { CHAINS = 12 }; /* two units, four or five cycles each; at least 16 registers */
     const vec f = vec_set(factor), t = vec_set(term);
     vec x[CHAINS];
     int64_t i;

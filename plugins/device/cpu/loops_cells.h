@@ -1,6 +1,6 @@
-/* loops_cells.h: the text of the loops over activations (struct cpu_cells), included by loops_body.h once for each type
- * that activations have in memory: CELL, read by CELL_GET and written by CELL_PUT, which round once. Whatever the
- * type, arithmetic is fp32. Undefines its parameters at the end. */
+/* loops_cells.h: source of the loops over activations (struct cpu_cells). loops_body.h includes it once per memory
+ * type: CELL, read by CELL_GET and written by CELL_PUT, which rounds once. All arithmetic is fp32. Undefines its
+ * parameters at the end. */
 
 static void CELLS(add)(void *y, const void *a, const void *b, int64_t n) {
     int64_t i;
@@ -32,7 +32,6 @@ static float CELLS(dot)(const void *a, const void *b, int64_t n) {
     return vec_sum(sum);
 }
 
-/* y = or += factor * x, or cap tanh(factor * x / cap) */
 static void CELLS(scale)(void *y, const void *x, int64_t n, float factor, float cap, int accumulate) {
     int64_t i;
     for (i = 0; i < n; i += VEC_LANES) {
@@ -91,7 +90,7 @@ static void CELLS(dropout)(void *y, const void *x, const cpu_drops *p, int64_t f
     }
 }
 
-/* ---- activations; form and gated are constants where these are called ---- */
+/* ---- activations; form and gated are compile-time constants ---- */
 
 INLINE void CELLS(activation_any)(void *y, const void *x, const void *up, int64_t n, const int form, const int gated) {
     int64_t i;
@@ -150,9 +149,9 @@ ACTIVATION_BACKWARD(gelu_tanh_backward, WEFT_GELU_TANH)
 #undef ACTIVATION
 #undef ACTIVATION_BACKWARD
 
-/* ---- norms; from_one is a constant where these are called ---- */
+/* ---- norms; from_one is a compile-time constant ---- */
 
-/* Squares that overflow would give a factor of zero, and a row of zeros that nobody notices: it is NaN instead. */
+/* If the squares overflow, the result is NaN rather than a factor of zero, which would hide the error. */
 INLINE float CELLS(rms_factor)(const void *x, int64_t width, double eps) {
     const double mean = (double)CELLS(dot)(x, x, width) / (double)width;
     return (float)(1.0 / sqrt(mean + eps) + 0.0 * mean);
@@ -167,7 +166,7 @@ INLINE float CELLS(rms_any)(void *y, const void *x, const float *gain, int64_t w
     return r;
 }
 
-/* dx = r (gain dy) - x r^3 / width * sum(gain dy x). dgain first: dx may lie on dy. */
+/* dx = r (gain dy) - x r^3 / width * sum(gain dy x). Computes dgain first, because dx may alias dy. */
 INLINE void CELLS(rms_backward_any)(void *dx, float *dgain, const void *dy, const void *x, const float *gain, float r,
                                     int64_t width, double eps, int add_dx, const int from_one) {
     vec sum = vec_set(0.0f);
@@ -189,7 +188,7 @@ INLINE void CELLS(rms_backward_any)(void *dx, float *dgain, const void *dy, cons
     }
 }
 
-/* The mean, then the squares of what is left: their difference from the mean square would lose digits. */
+/* Computes the mean, then the squares of the differences, because subtracting the squared mean would lose digits. */
 INLINE float CELLS(layer_factor)(const void *x, int64_t width, double eps, float *mean) {
     vec sum = vec_set(0.0f);
     double square = 0;
@@ -216,7 +215,8 @@ INLINE float CELLS(layer_any)(void *y, const void *x, const float *gain, const f
     return r;
 }
 
-/* With h = (x - mean) r: dx = r (gain dy - mean(gain dy) - h mean(gain dy h)). The sums first: dx may lie on dy. */
+/* With h = (x - mean) r: dx = r (gain dy - mean(gain dy) - h mean(gain dy h)). Computes the sums first, because dx may
+ * alias dy. */
 INLINE void CELLS(layer_backward_any)(void *dx, float *dgain, float *dbias, const void *dy, const void *x,
                                       const float *gain, float r, float mean, int64_t width, double eps, int add_dx,
                                       const int from_one) {
@@ -284,7 +284,7 @@ static void CELLS(rope_head)(void *to, const void *from, const float *cosine, co
     }
 }
 
-/* ---- blocks of attention ---- */
+/* ---- attention blocks ---- */
 
 static void CELLS(pack)(float *out, const void *from, int64_t ld, int64_t rows, int64_t width, float factor) {
     const int64_t padded = (width + CPU_WIDTH - 1) / CPU_WIDTH * CPU_WIDTH;

@@ -1,5 +1,5 @@
-/* loops_curves.h: the curves that loops apply to a vector: sigmoid, tanh, and activations with their slopes. Included
- * by loops_body.h over simd.h. */
+/* loops_curves.h: vector functions: sigmoid, tanh, and activations with their slopes. Included by loops_body.h over
+ * simd.h. */
 
 INLINE vec sigmoid(vec x) {
     return vec_set(1.0f) / (vec_set(1.0f) + vec_exp(vec_set(0.0f) - x));
@@ -9,8 +9,9 @@ INLINE vec magnitude(vec x) {
     return vec_max(x, vec_set(0.0f) - x);
 }
 
-/* tanh(x) within 3e-7 of itself: near zero x + x^3 P(x^2), where 1 - 2 / (1 + exp(2 |x|)) would lose digits. P is a
- * polynomial fitted to (tanh(x) / x - 1) / x^2 for |x| up to 0.55, where it is off by 1e-9 at most. NaN stays NaN. */
+/* Returns tanh(x) with a relative error of 3e-7. Near zero it is x + x^3 P(x^2), because 1 - 2 / (1 + exp(2 |x|)) would
+ * lose digits. P is a polynomial fitted to (tanh(x) / x - 1) / x^2 for |x| up to 0.55, with an error of at most 1e-9.
+ * NaN stays NaN. */
 INLINE vec hyperbolic_tangent(vec x) {
     const vec size = magnitude(x), square = x * x;
     const vec far = vec_set(1.0f) - vec_set(2.0f) / (vec_set(1.0f) + vec_exp(size + size));
@@ -23,9 +24,9 @@ INLINE vec hyperbolic_tangent(vec x) {
                     vec_less(x, vec_set(0.0f), vec_set(0.0f) - far, far));
 }
 
-/* What the normal distribution has below x, and its density there without the factor 1 / sqrt(2 pi). The tail below
- * -|x| is exp(-x^2 / 2) t P(t) with t = 1 / (1 + 0.3 |x|); P is fitted for |x| up to 13.3, behind which the exponential
- * is zero, and is off by 1.3e-7 of itself at most. */
+/* Computes the normal CDF at x, and the density without the factor 1 / sqrt(2 pi). The tail below -|x| is exp(-x^2 / 2)
+ * t P(t) with t = 1 / (1 + 0.3 |x|). P is fitted for |x| up to 13.3, beyond which the exponential is zero; its relative
+ * error is at most 1.3e-7. */
 INLINE void normal_distribution(vec x, vec *below, vec *density) {
     const vec e = vec_exp(x * x * vec_set(-0.5f));
     const vec t = vec_set(1.0f) / vec_fma(magnitude(x), vec_set(0.3f), vec_set(1.0f));
@@ -42,7 +43,7 @@ INLINE void normal_distribution(vec x, vec *below, vec *density) {
     *density = e;
 }
 
-/* f(x) and f'(x) of a weft_activation_form, which is a constant where this is called.
+/* Computes f(x) and f'(x) of a weft_activation_form, a compile-time constant.
  *     silu:      x s,          s + x s (1 - s)               with s = sigmoid(x)
  *     gelu:      x Phi(x),     Phi(x) + x phi(x)
  *     gelu tanh: x s,          s + x s (1 - s) (a + 3 b x^2)  with s = sigmoid(x (a + b x^2)): (1 + tanh(u)) / 2 is

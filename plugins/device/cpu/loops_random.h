@@ -1,6 +1,6 @@
-/* loops_random.h: the keep factors of a dropout, 256 elements a time (weft_dropout in weft/device.h; Philox-4x32 as in
- * weft/random.h), included over simd.h. A counter's four words are for elements 64 apart, so words stay in the lanes in
- * which they were made. */
+/* loops_random.h: the keep factors of a dropout, 256 elements at a time (weft_dropout in weft/device.h; Philox-4x32 as
+ * in weft/random.h), included over simd.h. A counter's four words are for elements 64 apart, so words stay in the lanes
+ * that computed them. */
 #include <weft/random.h>
 
 #if defined(LOOPS_AVX512)
@@ -77,8 +77,8 @@ INLINE vec words_keep(words x, uint32_t least, float factor) {
 }
 #endif
 
-#define RANDOM_COUNTERS 64 /* of one block of 256 elements */
-#define RANDOM_SETS     2  /* vectors of counters side by side: the products of one wait for each other */
+#define RANDOM_COUNTERS 64 /* per block of 256 elements */
+#define RANDOM_SETS     2  /* interleaved vectors of counters; the multiplications of one vector depend on each other */
 
 /* keep (256): the factors of block `block` of a row. */
 static void random_keep(float *keep, const cpu_drops *p, int64_t block) {

@@ -1,9 +1,9 @@
-/* loops_small.h: the text of the small products (struct cpu_small), included over simd.h. SMALL_STEP(left, right, sum)
- * is what one value of the inner dimension, or one word of a pair of bf16, adds to a vector of sums. */
+/* loops_small.h: source of the small matmuls (struct cpu_small), included over simd.h. SMALL_STEP(left, right, sum)
+ * adds one value of the inner dimension, or one word of a bf16 pair, to a vector of sums. */
 
 #define SMALL_ROWS 6
 
-/* One tile of rows x columns (vectors) held in registers; both are constants where this is called. */
+/* Computes one tile of rows x columns (vectors) in registers; both are compile-time constants. */
 INLINE void small_sums(vec sum[SMALL_ROWS][VEC_COLUMNS], const cpu_small *p, int64_t i, int64_t j, const int rows,
                        const int columns) {
     const float *a = p->a + i * p->a_row, *b = p->b + j;

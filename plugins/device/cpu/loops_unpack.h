@@ -1,13 +1,13 @@
-/* loops_unpack.h: the text of the loops that make numbers of codes, 64 at a time, each number the product of its level
- * and the scale, rounded once: so all instruction sets give the same bits. Included over simd.h. */
+/* loops_unpack.h: source of the loops that decode codes, 64 at a time. Each number is its level times the scale,
+ * rounded once, so all instruction sets have the same bits. Included over simd.h. */
 
 static void loop_unpack_i8(float *out, const int8_t *codes, float scale) {
     int i;
     for (i = 0; i < 64; i++) out[i] = scale * (float)codes[i];
 }
 
-/* Exponent and fraction move up to fp32's places, and the bias from 7 to 127; what lies below 2^-6 counts in steps of
- * 2^-9. */
+/* Shifts exponent and fraction to fp32's bit positions and changes the bias from 7 to 127. Values below 2^-6 are
+ * multiples of 2^-9. */
 static void loop_unpack_f8(float *out, const uint8_t *codes, float scale) {
     uint32_t bits[64];
     float numbers[64], small[64];
@@ -22,7 +22,7 @@ static void loop_unpack_f8(float *out, const uint8_t *codes, float scale) {
     for (i = 0; i < 64; i++) out[i] = scale * numbers[i];
 }
 
-/* The first of two codes is the upper half of their byte. */
+/* The high nibble holds the first of two codes. */
 #if defined(LOOPS_AVX512)
 static void loop_unpack_nf4(float *out, const uint8_t *codes, float scale) {
     static const float levels[16] = {WEFT_NF4_LEVELS};
@@ -39,7 +39,7 @@ static void loop_unpack_nf4(float *out, const uint8_t *codes, float scale) {
     }
 }
 #elif defined(LOOPS_AVX2)
-/* The levels below zero and the others: bit 3 of the code chooses. */
+/* Tables of the negative and the other levels, selected by bit 3 of the code. */
 INLINE vec nf4_levels(__m128i codes, vec below, vec above) {
     const __m256i at = _mm256_cvtepu8_epi32(codes);
     return _mm256_blendv_ps(_mm256_permutevar8x32_ps(below, at), _mm256_permutevar8x32_ps(above, at),

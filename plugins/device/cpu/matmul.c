@@ -1,5 +1,5 @@
-/* matmul.c: the kernel `matmul`, which is a product with its operands looked up. A bias lies in c before the product is
- * added to it: one rounding, and no loop of products knows of it. */
+/* matmul.c: the kernel `matmul`: looks up operands and runs a product.c matmul. A bias is first written to c, and the
+ * product is added to it: one rounding, and the matmul loops need no bias. */
 #include "../common/matrices.h"
 #include "packed.h"
 

@@ -1,17 +1,16 @@
-/* memory.c: buffers, streams and events, and bytes that move in and out.
+/* memory.c: buffers, streams, events and copies.
  *
- * A buffer is an anonymous mapping of its own. Large ones begin on a huge page and ask for more of them: a step walks
- * through hundreds of megabytes, and with pages of 4 KiB the walk is spent on page tables.
- */
+ * Each buffer is an anonymous mapping. Large ones start on a huge page and request huge pages: a step walks through
+ * hundreds of megabytes, and with 4 KiB pages the time goes into page tables. */
 #include <errno.h>
 #include <sys/mman.h>
 
 #include "cpu.h"
 
 #define HUGE_PAGE  ((int64_t)2 << 20)
-#define DROP_BYTES ((int64_t)8 << 20) /* below, clearing costs less than taking the pages' faults once more */
+#define DROP_BYTES ((int64_t)8 << 20) /* below this, clearing is cheaper than faulting the pages in again */
 
-/* A mapping whose base lies on `alignment`; what sticks out on both sides is given back. */
+/* Maps memory with a base aligned to `alignment`, and unmaps the excess on both sides. */
 static bool map_aligned(weft_buffer *b, int64_t bytes, int64_t alignment) {
     const int64_t slack = alignment > CPU_PAGE ? alignment : 0;
     const int64_t all = bytes + slack;
@@ -34,7 +33,8 @@ weft_status cpu_alloc(weft_device *device, weft_buffer **out, int64_t bytes, wef
     const bool huge = rounded >= 2 * HUGE_PAGE;
     weft_buffer *b = NULL;
     if (bytes < 0 || bytes >= INT64_MAX / 2) {
-        return weft_error_set(err, WEFT_E_HOST, "Device cpu was asked for a buffer of %lld bytes.", (long long)bytes);
+        return weft_error_set(err, WEFT_E_HOST, "The call requests a buffer of %lld bytes on device cpu.",
+                              (long long)bytes);
     }
     b = device->host->alloc(device->host, sizeof *b, _Alignof(max_align_t));
     if (b == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for the note of a buffer.");
@@ -80,7 +80,7 @@ void cpu_stream_destroy(weft_device *device, weft_stream *stream) {
 }
 
 weft_status cpu_synchronize(weft_device *device, weft_stream *stream, weft_error *err) {
-    (void)device, (void)stream, (void)err; /* a kernel has ended when its call returns */
+    (void)device, (void)stream, (void)err; /* a kernel is complete when its call returns */
     return WEFT_OK;
 }
 
@@ -122,7 +122,7 @@ weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref 
     const int64_t piece = CPU_GRAIN * 4, pieces = size_ceil_div(size_max(bytes, 0), piece);
     (void)s;
     if (c.status != WEFT_OK || dst == src) return c.status;
-    if (dst < src + bytes && src < dst + bytes) { /* they overlap: one piece, in the safe direction */
+    if (dst < src + bytes && src < dst + bytes) { /* overlap: a single copy in the safe direction */
         memmove(dst, src, (size_t)bytes);
         return WEFT_OK;
     }
@@ -133,10 +133,10 @@ weft_status cpu_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref 
     return WEFT_OK;
 }
 
-/* Zero in whole pages of a large range: the kernel takes them back and gives zeros at the next touch. That costs
- * nothing where no page is there yet, as in a new buffer. Every buffer is private anonymous memory (map_aligned); what
- * is left over, or all of it where the kernel refuses, as for locked pages, is stored word by word. Returns the words
- * that are zero now, a stretch that begins at *from. */
+/* Zeroes the complete huge pages of a large range by dropping them: the kernel supplies zero pages at the next access.
+ * For untouched pages, as in a new buffer, this costs nothing. Every buffer is private anonymous memory (map_aligned).
+ * The rest is stored word by word, or the complete range if the kernel refuses, as for locked pages. Returns the number
+ * of zeroed words, a range that starts at *from. */
 static int64_t drop_pages(uint32_t *dst, int64_t words, int64_t *from) {
     const uintptr_t at = (uintptr_t)dst, end = at + (uintptr_t)words * sizeof *dst;
     const uintptr_t first = (at + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, last = end / HUGE_PAGE * HUGE_PAGE;

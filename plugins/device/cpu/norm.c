@@ -1,14 +1,14 @@
-/* norm.c: norms of rows and their backward. Rows are independent but for the gradients of the gain and of the bias,
+/* norm.c: norms of rows and their backward. Rows are independent, except for the gradients of gain and bias, which are
  * sums over rows (row_sums.c). */
 #include "row_sums.h"
 
-/* Operands of both directions; what a call lacks is NULL. */
+/* Operands of both directions; NULL where absent. */
 typedef struct norm {
     const weft_norm *args;
     const cpu_cells *cells;
     bool layer;
-    int from_one;  /* 1: the gain is one more than what is stored */
-    int64_t bytes; /* of an element of x, y, dy and dx */
+    int from_one;  /* 1: the gain is the stored value plus one */
+    int64_t bytes; /* per element of x, y, dy and dx */
     const float *gain, *bias;
     float *rstd, *mean;
     const void *x, *residual, *dy;
@@ -28,7 +28,6 @@ static void norm_check_form(operands *c, int32_t form) {
                                form);
 }
 
-/* What both directions read. */
 static norm norm_look_up(const weft_device *device, const weft_norm *args, operands *c) {
     norm o = {.args = args, .cells = cpu_cells_of(device, args->dtype)};
     o.bytes = operands_dtype(c, "dtype", args->dtype);
@@ -93,7 +92,7 @@ static void norm_row_backward(const norm *o, int64_t r, float *dgain, float *dbi
                                                 o->args->accumulate_dx);
 }
 
-/* Rows of run i; its part of each sum lies at its own place in the workspace. */
+/* Processes the rows of run i; its sums have their own part of the workspace. */
 static void norm_run_backward(const norm *o, int64_t i) {
     const int64_t rows = o->args->rows, n = runs_of(rows), end = cpu_cut(rows, n, i + 1);
     float *dgain = o->dgain == NULL ? NULL : runs_begin(o->gain_runs, o->args->width, i);

@@ -1,14 +1,14 @@
-/* packed.c: products whose b is packed. Panels of b, so many columns of op(b), are made dense in the workspace and
- * multiplied one after the other. Each gives its own columns of c: no sum is cut, and where one panel ends the shape
- * alone decides. */
+/* packed.c: matmuls with a packed b. Panels of columns of op(b) are unpacked into the workspace and multiplied one
+ * after the other. Each panel computes its own columns of c, so no sum is split, and the panel width depends only on
+ * the shape. */
 #include "packed.h"
 
 #include <weft/blocks.h>
 
-/* Columns of op(b): whole blocks of the types whose blocks end with the rows, and enough that a product of them runs as
+/* Columns of op(b) per panel: complete blocks for types with blocks within rows, and enough that the matmul runs as
  * fast as a large one. */
 #define PANEL 256
-#define RUN   64 /* numbers that share a scale in all types, and that the loops make at once */
+#define RUN   64 /* numbers that share a scale in all types; the loops decode this many at once */
 
 static product panel_of(const product *p, int64_t first) {
     product out = *p;
@@ -18,7 +18,7 @@ static product panel_of(const product *p, int64_t first) {
     return out;
 }
 
-/* The dense panel comes first in the workspace. */
+/* Bytes of the unpacked panel, the first part of the workspace. */
 static int64_t dense_bytes(const product *p) {
     return size_round_up(size_min(PANEL, p->n) * p->k * weft_dtype_bytes(p->dtype), 64);
 }
@@ -29,7 +29,7 @@ int64_t packed_workspace(const weft_device *device, const product *p) {
     return dense_bytes(p) + size_max(product_workspace(device, &first), product_workspace(device, &last));
 }
 
-/* ---- numbers of blocks ---- */
+/* ---- block decoding ---- */
 
 static void unpack_nf4(const cpu_loops *loops, float *out, const weft_nf4 *blocks, int64_t run) {
     static const float dynamic[] = {WEFT_DYNAMIC8_LEVELS};
@@ -53,7 +53,6 @@ static void unpack_i8(const cpu_loops *loops, float *out, const weft_i8x64 *bloc
     loops->unpack_i8(out, blocks[run].q, blocks[run].scale);
 }
 
-/* The 64 numbers from 64 * run on. */
 static void unpack_run(const cpu_loops *loops, float *out, const void *blocks, int32_t dtype, int64_t run) {
     switch (dtype) {
     case WEFT_NF4: unpack_nf4(loops, out, blocks, run); break;
@@ -63,7 +62,7 @@ static void unpack_run(const cpu_loops *loops, float *out, const void *blocks, i
     }
 }
 
-/* n numbers from the first on, which may lie within a run, as a row of any length does. */
+/* Decodes n numbers starting at `first`, which may be inside a run, since rows have any length. */
 static void unpack_some(const weft_device *device, void *to, int32_t dtype_to, const void *blocks, int32_t dtype,
                         int64_t first, int64_t n) {
     const cpu_cells *cells = cpu_cells_of(device, dtype_to);
@@ -81,9 +80,9 @@ void packed_numbers(const weft_device *device, float *to, const void *blocks, in
     unpack_some(device, to, WEFT_F32, blocks, dtype, first, n);
 }
 
-/* ---- the product ---- */
+/* ---- matmul ---- */
 
-/* The panel's rows of b, whose rows are `stride` long, from its element `first` on. */
+/* Unpacks the panel's rows of b, which are `stride` long, starting at element `first`. */
 static void make_dense(const weft_device *device, const product *panel, void *to, const packed_matrix *b, int64_t first,
                        int64_t stride) {
     const int64_t rows = panel->transpose_b ? panel->n : panel->k, width = panel->transpose_b ? panel->k : panel->n;

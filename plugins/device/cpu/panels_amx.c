@@ -1,28 +1,27 @@
-/* panels_amx.c: products of packed panels (panels.h) on the tiles of AMX, in pairs of bf16.
+/* panels_amx.c: matmuls of packed panels (panels.h) on AMX tiles, in bf16 pairs.
  *
- * The eight tiles are four of sums, two of a and two of b: 32 x 32 sums take in 16 words by four loads and four
- * products. A product of tiles takes 16 cycles, a load of one whose lines the first cache has 8: 64 cycles of
- * multiplying beside 32 of loading, of 4 KB for 65,536 operations. Where all four came from the second cache, that
- * would be all that it gives in these cycles, 64 bytes each. So the inner dimension is cut into pieces of CUT_WORDS, as
- * on AVX2: of a pair of slabs of b, 32 KB, which the first cache (48 KB) keeps while all rows meet them, and only a
- * comes from the second one, 32 bytes a cycle. The sums of a block wait for its next piece, a load and a store of 4 KB
- * in the 1,024 cycles of a piece. The cores that have tiles look far enough ahead to have the loads of some steps
- * under way: nothing is fetched from the second cache into the first one by hand.
+ * The eight tiles are four of sums, two of a and two of b: four loads and four tile multiplications add 16 words to 32
+ * x 32 sums. A tile multiplication takes 16 cycles, a load from L1 takes 8. That is 64 cycles of multiplication and 32
+ * of loading 4 KB per 65,536 operations. If all four loads came from L2, they would take its complete bandwidth in
+ * these cycles, 64 bytes each. As on AVX2, the inner dimension is therefore split into chunks of CUT_WORDS. A chunk of
+ * two slabs of b has 32 KB and stays in L1 (48 KB) while all rows use it. Only a is loaded from L2, 32 bytes a cycle.
+ * Between chunks the sums of a block are stored, a load and a store of 4 KB in the 1,024 cycles of a chunk. Cores with
+ * tiles look far enough ahead to keep the loads of some steps in flight, so there is no software prefetch from L2 to
+ * L1.
  *
- * Both operands are packed, a as well: as its rows lie, 16 of them fall on the same lines of the cache where they are
- * a power of two apart, each thread would read all of them for every few columns, and no tail of theirs is zero. A
- * tile of a panel is 1 KB without gaps. A strip of STRIP rows of a step (1,024 words) is 1 MB of the second cache's 2
- * MB, its owner has just written it, and it meets all columns that the team has packed. b comes once a strip from
- * where the team's panels lie, 1 byte for STRIP operations, 14 GB/s at 3.6 TFLOP/s of a core, and is fetched a piece
- * ahead. c is written once a step, and its lines are fetched during the last piece.
+ * Both operands are packed. Reading a in place has three costs. 16 rows a power of two apart share cache lines. Each
+ * thread reads all of them for every few columns. Row tails are not zero. A tile of a panel is 1 KB without gaps. A
+ * strip of STRIP rows of a step (1,024 words) is 1 MB of the 2 MB of L2. Its thread has just written it, and multiplies
+ * it by all columns that the team has packed. b is read once per strip from the team's panels: 1 byte per STRIP
+ * operations, 14 GB/s at 3.6 TFLOP/s of a core. It is prefetched one chunk ahead. c is written once per step; its lines
+ * are prefetched during the last chunk.
  *
- * Rows, columns and words past the end are zeros of the panels, so all tiles are whole and one configuration serves:
- * it is loaded when a thread begins with a product and released when it ends, so that the kernel saves no 8 KB of tiles
- * for threads that are elsewhere.
+ * Panels are padded with zeros in rows, columns and words, so all tiles are complete and one configuration suffices. A
+ * thread loads it at the start of a matmul and releases it at the end. The kernel then saves no 8 KB of tiles for other
+ * work.
  *
- * What knows the instruction set are amx.h's macros, simd.h and panels_words.h: a test compiles this file once more
- * over tiles in plain C (WEFT_AMX_PLAIN names them), for processors that have none.
- */
+ * Only amx.h's macros, simd.h and panels_words.h depend on the instruction set. A test compiles this file again over
+ * tiles in plain C (WEFT_AMX_PLAIN), for processors without tiles. */
 #if defined(__x86_64__) || defined(WEFT_AMX_PLAIN)
 #include "amx.h"
 #if defined(WEFT_AMX_PLAIN)
@@ -37,13 +36,13 @@
 #include "panels_words.h"
 
 #define SIDE        32  /* rows and columns of a block of sums: two tiles each */
-#define CUT_WORDS   256 /* of a piece: 32 KB of b */
-#define STRIP       256 /* rows of a at a time, at most */
+#define CUT_WORDS   256 /* per chunk: 32 KB of b */
+#define STRIP       256 /* maximum rows of a at a time */
 #define TILE_FLOATS 256
-#define TILE_PACKED 1024 /* bytes of a tile that lies without gaps */
-#define LINES_MOST  8    /* fetched ahead in a step, at most, of each operand */
+#define TILE_PACKED 1024 /* bytes of a contiguous tile */
+#define LINES_MOST  8    /* maximum lines of each operand prefetched per step */
 
-#if defined(WEFT_AMX_PLAIN) /* past the caches there is nothing else in plain C */
+#if defined(WEFT_AMX_PLAIN) /* plain C has no non-temporal stores */
 INLINE void vec_pass(float *p, vec v) {
     vec_put(p, v, 0, VEC_LANES);
 }
@@ -59,8 +58,8 @@ INLINE void end_passing(void) {
 
 /* ---- packing ---- */
 
-/* 16 words of 16 lanes into a slab. `rows`: of lanes, or words; those of a tile of a are lanes, of b words, so one or
- * the other has to be turned. */
+/* Stores 16 words of 16 lanes into a slab. A row of `rows` is a lane or a word. A tile of a stores lanes, a tile of b
+ * words, so one of the two cases needs a transpose. */
 INLINE void put_block(uint32_t *at, const words rows[16], const int turned) {
     int i;
     if (turned) {
@@ -71,8 +70,8 @@ INLINE void put_block(uint32_t *at, const words rows[16], const int turned) {
     for (i = 0; i < 16; i++) words_store(at + i * AMX_WORDS, rows[i]);
 }
 
-/* A slab of lanes whose values lie side by side: k values of `lanes` lanes from `at` on. What comes next is fetched;
- * past the end it is nothing. */
+/* Packs k values of `lanes` lanes, whose values are contiguous, into a slab, starting at `at`. Prefetches the next
+ * values; past the end this has no effect. */
 INLINE void pack_along(uint32_t *slab, const uint16_t *at, int64_t ld, int64_t lanes, int64_t k, const int turned) {
     words rows[16];
     int64_t v, i;
@@ -90,7 +89,7 @@ INLINE void pack_along(uint32_t *slab, const uint16_t *at, int64_t ld, int64_t l
     }
 }
 
-/* Two slabs, or the last one, of lanes that lie side by side. */
+/* Packs two slabs, or the last one, of lanes stored next to each other. */
 INLINE void pack_across(uint32_t *slab, int64_t room, const uint16_t *at, int64_t ld, int64_t lanes, int64_t k,
                         const int turned) {
     words low[16], high[16];
@@ -138,9 +137,9 @@ static void pack_b(uint32_t *panel, const panel_source *from) {
     pack(panel, from, 0);
 }
 
-/* ---- multiplying ---- */
+/* ---- multiplication ---- */
 
-/* All tiles whole. */
+/* Configures all tiles as complete. */
 static void enter(void) {
     amx_configuration all = {.palette = 1};
     int i;
@@ -154,8 +153,8 @@ static void leave(void) {
     TILE_RELEASE();
 }
 
-/* What is fetched meanwhile, `of_a` and `of_b` lines in each step: of a what the next strip needs, row by row, and of b
- * the piece that comes next, whose two slabs lie `slab` bytes apart. */
+/* Prefetches during a block, `of_a` and `of_b` lines per step. Of a: the next strip's rows; of b: the next chunk, in
+ * two slabs `slab` bytes apart. */
 typedef struct fetch {
     const panel_ahead *ahead;
     int64_t row, line, of_a;
@@ -177,15 +176,15 @@ INLINE void fetch_some(fetch *f) {
     }
 }
 
-/* Words [from, from + words) of the inner dimension, for which all rows of a strip meet two slabs of b before the next
- * words. A block's sums wait meanwhile, tile by tile. */
+/* Words [from, from + words) of the inner dimension. All rows of a strip process them with two slabs of b before the
+ * next words. A block's sums are stored in between, tile by tile. */
 typedef struct piece {
     int64_t from, words;
     int first, last;
     float *waiting; /* (STRIP / SIDE, 4, TILE_FLOATS) */
 } piece;
 
-/* Where c's block lies is fetched to be written, two rows in a step. */
+/* Prefetches c's block for writing, two rows per step. */
 INLINE void fetch_c(const panel_block *p, const piece *part, int64_t i, int64_t j, int64_t step) {
     const int64_t bytes = p->narrow ? 2 : 4;
     int64_t row;
@@ -193,13 +192,13 @@ INLINE void fetch_c(const panel_block *p, const piece *part, int64_t i, int64_t 
     for (row = i + 2 * step; row < i + 2 * step + 2 && row < i + SIDE && row < p->rows; row++) {
         const char *at = (const char *)p->c + (row * p->ldc + j) * bytes;
         __builtin_prefetch(at, 1, 3);
-        __builtin_prefetch(at + PANEL_LINE, 1, 3); /* of 16 bits: the next block's, which comes at once */
+        __builtin_prefetch(at + PANEL_LINE, 1, 3); /* 16 bits: the next block's line, needed soon */
     }
 }
 
-/* two_a and two_b are constants: whether there are two tiles of it. Sums: 0 and 1 of a's first tile, 2 and 3 of its
- * second one; they begin as zeros (`first`) or lie in memory: `right` and `below` are the floats from a tile to those
- * beside and below, `apart` the bytes from row to row. */
+/* Loads sums into tiles. two_a and two_b are compile-time constants: two tiles of it exist. Sums: 0 and 1 belong to a's
+ * first tile, 2 and 3 to its second. They start at zero (`first`) or are loaded. `right` and `below` are the distances
+ * in floats to the next tiles, `apart` the bytes between rows. */
 INLINE void take_up(const float *at, int64_t right, int64_t below, int64_t apart, const int first, const int two_a,
                     const int two_b) {
     if (first) {
@@ -221,7 +220,7 @@ INLINE void put_down(float *at, int64_t right, int64_t below, int64_t apart, con
     if (two_a && two_b) TILE_STORE(3, at + below + right, apart);
 }
 
-/* 16 words. `next`: bytes to the second tile. */
+/* Processes 16 words. `next`: bytes to the second tile. */
 INLINE void add_step(const char *a, int64_t a_next, int64_t a_apart, const char *b, int64_t b_next, int64_t b_apart,
                      const int two_a, const int two_b) {
     TILE_LOAD(4, a, a_apart);
@@ -238,13 +237,13 @@ INLINE void add_step(const char *a, int64_t a_next, int64_t a_apart, const char 
     if (two_a && two_b) TILE_DOT(3, 5, 7);
 }
 
-/* A vector of a finished block; n: of its columns that are there. What passes the caches goes in whole lines. */
+/* Stores a vector of a finished block; n: its valid columns. Non-temporal stores need complete lines. */
 INLINE void put_vector(const panel_block *p, vec v, int64_t row, int64_t column, int64_t n) {
     if (p->pass && n >= AMX_WORDS) vec_pass((float *)p->c + row * p->ldc + column, v);
     else finish(p, v, row, column, n);
 }
 
-/* A finished block that is not simply c, by way of memory. */
+/* Finishes a block, through memory, that cannot be stored to c directly. */
 INLINE void finish_block(const panel_block *p, int64_t i, int64_t j, const int two_a, const int two_b) {
     _Alignas(PANEL_LINE) float sums[SIDE * SIDE];
     int64_t row, column;
@@ -255,7 +254,7 @@ INLINE void finish_block(const panel_block *p, int64_t i, int64_t j, const int t
     }
 }
 
-/* One block of sums over a piece, from row i and column j on. */
+/* Computes one block of sums over a chunk, starting at row i and column j. */
 INLINE void block(const panel_block *p, const piece *part, fetch *f, int64_t i, int64_t j, const int two_a,
                   const int two_b) {
     const int64_t a_next = p->a_slab * 4, b_next = p->room * PANEL_LANES * 4;
@@ -296,8 +295,8 @@ static void block_of(const panel_block *p, const piece *part, fetch *f, int64_t 
     }
 }
 
-/* The piece behind `part` of the columns from j on: of the same ones, or the first of the next ones. Fetched past the
- * last column it is nothing. */
+/* Sets the prefetch of the chunk after `part`: of the same columns, or the first chunk of the next columns. Past the
+ * last column the prefetch has no effect. */
 static void fetch_next_piece(fetch *f, const panel_block *p, const piece *part, int64_t j, int64_t blocks) {
     const int64_t column = part->last ? j + SIDE : j, word = part->last ? 0 : part->from + part->words;
     f->b = (const char *)(p->b + column * p->room) + word * PANEL_LINE;
@@ -315,7 +314,7 @@ static int64_t cut_up(int64_t n, int64_t of) {
 static void multiply(const panel_block *p) {
     _Alignas(PANEL_LINE) float waiting[STRIP / SIDE * 4 * TILE_FLOATS];
     const int64_t pieces = cut_up(p->words, CUT_WORDS);
-    const int64_t some = cut_up(cut_up(p->words, pieces), AMX_WORDS) * AMX_WORDS; /* words of a piece */
+    const int64_t some = cut_up(cut_up(p->words, pieces), AMX_WORDS) * AMX_WORDS; /* words per chunk */
     const int64_t blocks = cut_up(p->rows, SIDE);
     const int64_t steps = blocks * cut_up(p->columns, SIDE) * cut_up(p->words, AMX_WORDS);
     piece part = {.waiting = waiting};
@@ -332,12 +331,12 @@ static void multiply(const panel_block *p) {
             for (i = 0; i < p->rows; i += SIDE) block_of(p, &part, &f, i, j);
         }
     }
-    if (p->pass) end_passing(); /* another thread may read c as soon as it is told to */
+    if (p->pass) end_passing(); /* another thread may read c after the next barrier */
 }
 
-/* ---- small products ---- */
+/* ---- small matmuls ---- */
 
-/* a's rows are read in whole tiles, and c's written: both have them. */
+/* Reads a's rows and writes c's in complete tiles; both have the padding. */
 INLINE void small_block(const cpu_small *p, int64_t i, int64_t j, const int two_a, const int two_b) {
     const char *a = (const char *)(p->a + i * p->a_row), *b = (const char *)(p->b + j);
     float *c = p->c + i * p->ldc + j;
@@ -370,7 +369,7 @@ static void small(const cpu_small *p) {
     }
 }
 
-/* Four chains, each of which waits 52 cycles for itself: 16 for each of the four products are more. */
+/* Four chains with a latency of 52 cycles each; four multiplications of 16 cycles cover it. */
 static double peak(float *left, int64_t rounds) {
     float sums[TILE_FLOATS];
     int64_t round;

@@ -1,6 +1,5 @@
-/* panels_avx2.c: products of packed panels (panels.h) on AVX2 with FMA, in fp32; operands of 16 bits are widened as
- * they are packed. Nothing of this file runs before the processor was asked.
- */
+/* panels_avx2.c: matmuls of packed panels (panels.h) on AVX2 with FMA, in fp32; 16-bit operands are widened when
+ * packed. Runs only after a check of the processor. */
 #if defined(__x86_64__)
 #pragma GCC target("avx2,fma,f16c,prfchw")
 #define LOOPS_AVX2
@@ -10,9 +9,9 @@
 #define BLOCK_ROWS    6
 #define BLOCK_VECTORS 2 /* 6 x 2 sums, 2 of b, 1 of a */
 #define BLOCK_TAIL    4
-#define SLAB_ROWS     BLOCK_ROWS /* of sixteen a block would use six */
-#define LOOP_WORDS    4   /* a Cascade Lake takes four instructions a cycle; of a turn of two 24 in 53 multiply */
-#define CUT_WORDS     256 /* b's 16 KB of 32 */
+#define SLAB_ROWS     BLOCK_ROWS /* of sixteen lanes a block would use six */
+#define LOOP_WORDS    4   /* a Cascade Lake issues four instructions per cycle; with two words 24 of 53 multiply */
+#define CUT_WORDS     256 /* 16 KB of b in 32 KB of L1 */
 #define STRIP         (16 * BLOCK_ROWS)
 
 INLINE vec spread_word(const char *at) {
@@ -30,7 +29,7 @@ INLINE void vec_pass(float *p, vec v) {
 
 #include "panels_body.h"
 
-/* Eight lanes of eight words each, turned: `lanes` of each word are kept, and words are so far apart. */
+/* Transposes eight lanes of eight words each: stores `lanes` of each word, at a distance of `apart`. */
 INLINE void turn(uint32_t *out, const vec *lane, const int64_t lanes, const int64_t apart) {
     vec r[8], t[8];
     int i;
@@ -51,12 +50,12 @@ INLINE void turn(uint32_t *out, const vec *lane, const int64_t lanes, const int6
         const vec word = i < 4 ? _mm256_permute2f128_ps(r[i], r[i + 4], 0x20)
                                : _mm256_permute2f128_ps(r[i - 4], r[i], 0x31);
         float *at = (float *)(void *)out + i * apart;
-        if (i < 7) vec_store(at, word); /* where words are nearer than eight lanes, the next one covers the rest */
+        if (i < 7) vec_store(at, word); /* if words are closer than eight lanes, the next store overwrites the excess */
         else vec_put(at, word, 0, lanes);
     }
 }
 
-/* Some lanes of a slab, whose values lie side by side: eight at most. */
+/* Packs up to eight lanes of a slab whose values are contiguous. */
 INLINE void pack_some(uint32_t *slab, const panel_source *from, int64_t first, const int some, const int64_t apart,
                       const int32_t dtype) {
     const int64_t bytes = panel_value_bytes(dtype), row = from->ld * bytes;
@@ -87,7 +86,8 @@ INLINE void pack_b(uint32_t *panel, const panel_source *from, const int32_t dtyp
     }
 }
 
-/* Lanes of a that lie side by side. Six of a vector's eight are kept: the next word is stored over the other two. */
+/* Packs lanes of a stored next to each other. Six of a vector's eight are kept: the next word's store overwrites the
+ * other two. */
 INLINE void pack_a_across(uint32_t *panel, const panel_source *from, const int32_t dtype) {
     const int64_t room = panel_room(from->k), bytes = panel_value_bytes(dtype), row = from->ld * bytes;
     const char *at = (const char *)from->at;

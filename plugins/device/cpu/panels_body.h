@@ -1,55 +1,53 @@
-/* panels_body.h: the inner loops of products on packed panels (panels.h), over simd.h. Included by panels_avx2.c and
- * panels_avx512.c, which say before it
- *     BLOCK_ROWS, BLOCK_VECTORS   the block of sums that is held in registers: rows, and vectors of each
- *     BLOCK_TAIL                  rows of a smaller block for what is left; BLOCK_ROWS: there is none
- *     SLAB_ROWS                   lanes of a slab of a: whole blocks
- *     LOOP_WORDS                  words of the inner dimension that the loop takes at once
- *     CUT_WORDS                   words of a piece of packed operands whose b the first cache keeps while all rows meet
- *                                 it, so that no line of it is fetched ahead of each use; 0: they are not cut
- *     STRIP                       rows of a at a time, at most
- * and define
- *     spread_word(at)                           a vector of one word of a, which may lie anywhere
- *     multiply_word(sum, left, right, values)   adds a word of a times a vector of b. As assembly: gcc 12 takes other
- *                                               registers for some of the sums in a word than in the next one, and
- *                                               spends up to an eighth of the time on moving and spilling them
- *     vec_pass(p, v)                            stores a vector past the caches, on a whole line or a half
- */
+/* panels_body.h: the inner loops of matmuls on packed panels (panels.h), over simd.h. panels_avx2.c and panels_avx512.c
+ * include it and define before
+ *     BLOCK_ROWS, BLOCK_VECTORS   the block of sums in registers: rows, and vectors per row
+ *     BLOCK_TAIL                  rows of a smaller block for the remainder; BLOCK_ROWS: no such block
+ *     SLAB_ROWS                   lanes of a slab of a: complete blocks
+ *     LOOP_WORDS                  words of the inner dimension per loop iteration
+ *     CUT_WORDS                   words per chunk of packed operands. A chunk of b stays in L1 while all rows use
+ *                                 it, so that no line of it is prefetched before each use; 0: no chunks
+ *     STRIP                       maximum rows of a at a time
+ * and the functions
+ *     spread_word(at)                           broadcasts one word of a, at any address
+ *     multiply_word(sum, left, right, values)   adds a word of a times a vector of b. Inline assembly: gcc 12 changes
+ *                                               the registers of some sums between words, and spends up to an
+ *                                               eighth of the time on moving and spilling them
+ *     vec_pass(p, v)                            non-temporal store of a vector to a complete or half line */
 #ifndef WEFT_DEVICE_CPU_PANELS_BODY_H
 #define WEFT_DEVICE_CPU_PANELS_BODY_H
 
 #include "panels_finish.h"
 
-#define SLAB_VECTORS   (PANEL_LANES / VEC_LANES) /* of a word of a slab */
+#define SLAB_VECTORS   (PANEL_LANES / VEC_LANES) /* per word of a slab */
 #define BLOCK_SLABS    (BLOCK_VECTORS / SLAB_VECTORS)
 #define HALF           (BLOCK_ROWS / 2)
-#define AHEAD_WORDS    16 /* of the inner dimension, for which one line is fetched ahead from far */
-#define NEAR_LINES     12 /* how many lines ahead panels are fetched from the second cache into the first, */
-#define NEAR_ROW_LINES 2  /* and in rows of a that are read in place */
-#define AHEAD_ROWS     24 /* how far ahead packing fetches what lies in no cache */
+#define AHEAD_WORDS    16 /* of the inner dimension per line prefetched from memory */
+#define NEAR_LINES     12 /* prefetch distance of panels from L2 to L1, in lines, */
+#define NEAR_ROW_LINES 2  /* and of rows of a that are read in place */
+#define AHEAD_ROWS     24 /* prefetch distance of packing, for uncached rows */
 
-_Static_assert(BLOCK_VECTORS % SLAB_VECTORS == 0 && BLOCK_SLABS <= 3, "a block has one to three whole slabs");
+_Static_assert(BLOCK_VECTORS % SLAB_VECTORS == 0 && BLOCK_SLABS <= 3, "a block has one to three complete slabs");
 _Static_assert(PANEL_COLUMNS % (BLOCK_VECTORS * VEC_LANES) == 0, "no block reaches into the next columns");
 _Static_assert(SLAB_ROWS % BLOCK_ROWS == 0, "no block reaches into the next slab of a");
-_Static_assert(STRIP % SLAB_ROWS == 0, "a strip is whole slabs");
-_Static_assert(CUT_WORDS % AHEAD_WORDS == 0, "in a piece as many lines are fetched ahead as in the whole");
-_Static_assert(AHEAD_WORDS % LOOP_WORDS == 0 && LOOP_WORDS % 2 == 0, "the loop sees each AHEAD_WORDSth word");
-_Static_assert(AHEAD_WORDS >= 2 * BLOCK_ROWS, "in AHEAD_WORDS, at each second one, a line of each row is fetched");
+_Static_assert(STRIP % SLAB_ROWS == 0, "a strip is complete slabs");
+_Static_assert(CUT_WORDS % AHEAD_WORDS == 0, "a chunk fetches as many lines ahead as the complete block");
+_Static_assert(AHEAD_WORDS % LOOP_WORDS == 0 && LOOP_WORDS % 2 == 0, "the loop visits each AHEAD_WORDSth element");
+_Static_assert(AHEAD_WORDS >= 2 * BLOCK_ROWS, "in AHEAD_WORDS, each second element fetches a line of each row");
 
 /* ---- packing ---- */
 
-/* Bytes of a value in memory. */
 INLINE int64_t panel_value_bytes(const int32_t dtype) {
     return dtype == WEFT_F32 ? 4 : 2;
 }
 
-/* Words of the lanes [i, i + VEC_LANES) that are there, zeros behind them; values of 16 bits become fp32. */
+/* Loads words of the lanes [i, i + VEC_LANES) up to n, zeros after; 16-bit values are widened to fp32. */
 INLINE vec panel_values(const void *at, int64_t i, int64_t n, const int32_t dtype) {
     if (i >= n) return vec_set(0.0f);
     if (dtype == WEFT_F16) return f16_get((const uint16_t *)at, i, n);
     return dtype == WEFT_BF16 ? bf16_get((const uint16_t *)at, i, n) : vec_get((const float *)at, i, n);
 }
 
-/* Lanes that lie side by side: row by row, as memory has them. */
+/* Packs lanes stored next to each other, row by row. */
 INLINE void pack_across(uint32_t *panel, const panel_source *from, const int32_t dtype) {
     const int64_t room = panel_room(from->k), bytes = panel_value_bytes(dtype), row = from->ld * bytes;
     const char *at = (const char *)from->at;
@@ -57,7 +55,7 @@ INLINE void pack_across(uint32_t *panel, const panel_source *from, const int32_t
     for (k = 0; k < from->k; k++, at += row) {
         for (i = 0; i < from->lanes; i += PANEL_LANES) {
             float *out = (float *)(void *)(panel + i * room + k * PANEL_LANES);
-            _mm_prefetch(at + AHEAD_ROWS * row + i * bytes, _MM_HINT_T0); /* past the end it is nothing */
+            _mm_prefetch(at + AHEAD_ROWS * row + i * bytes, _MM_HINT_T0); /* past the end it has no effect */
 #pragma GCC unroll 2
             for (q = 0; q < PANEL_LANES; q += VEC_LANES)
                 vec_store(out + q, panel_values(at, i + q, from->lanes, dtype));
@@ -65,9 +63,9 @@ INLINE void pack_across(uint32_t *panel, const panel_source *from, const int32_t
     }
 }
 
-/* ---- multiplying ---- */
+/* ---- multiplication ---- */
 
-/* How the finished sums of a block go into c, where it lies within c, which is fp32, and no sum waits elsewhere. */
+/* Store modes of a finished block that is completely inside an fp32 c, without stored sums. */
 typedef enum way { SET, ADD, PASS } way;
 
 INLINE void finish_one_way(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS], int64_t i, int64_t j,
@@ -99,29 +97,29 @@ INLINE void finish_plain(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS
     }
 }
 
-/* Words [from, from + words) of the inner dimension, for which some blocks are made before the next words. Sums that
- * are not finished wait: as nothing else is added in between, they are the same chain. */
+/* Words [from, from + words) of the inner dimension. Some blocks process them before the next words. Unfinished sums
+ * are stored in between; no other additions happen, so they remain one chain. */
 typedef struct piece {
     int64_t from, words;
     int first, last;
-    float *waiting;    /* (STRIP, PANEL_COLUMNS); not used where nothing is cut */
-    const char *ahead; /* of b, fetched next */
+    float *waiting;    /* (STRIP, PANEL_COLUMNS); unused without chunks */
+    const char *ahead; /* of b, prefetched next */
 } piece;
 
-/* How a block's rows of a lie: side by side in a slab (PACKED), one distance apart (EVEN), or anywhere. */
+/* Layout of a block's rows of a: contiguous in a slab (PACKED), at a constant distance (EVEN), or ANYWHERE. */
 typedef enum lie { PACKED, EVEN, ANYWHERE } lie;
 
-/* Where a block has come to. Of a and of b: the words that come next, of each row and of each slab. */
+/* Pointers of a block: the next words of each row of a and of each slab of b. */
 typedef struct place {
     const char *a[BLOCK_ROWS];
     const uint32_t *b[BLOCK_SLABS];
-    int64_t row, step; /* bytes from row to row where they are EVEN, and from word to word */
-    const char *near;  /* of a: fetched next, where rows are EVEN */
-    const char *c;     /* fetched next */
+    int64_t row, step; /* bytes between EVEN rows, and between words */
+    const char *near;  /* of a: next prefetch, for EVEN rows */
+    const char *c;     /* next prefetch */
     int64_t c_row, c_rows;
 } place;
 
-/* Rows past the end are the last one again, or zeros of the panel. */
+/* Returns the pointers of a block. Rows past the end repeat the last row, or are the panel's zeros. */
 INLINE place place_of(const panel_block *p, const piece *part, int64_t i, int64_t j, const int rows, const int vectors,
                       const lie how, const int pieces) {
     const int64_t c_bytes = p->narrow ? 2 : 4, left = p->rows - i;
@@ -140,20 +138,20 @@ INLINE place place_of(const panel_block *p, const piece *part, int64_t i, int64_
 #pragma GCC unroll 3
     for (q = 0; q < vectors / SLAB_VECTORS; q++)
         at.b[q] = p->b + (j + q * PANEL_LANES) * p->room + (pieces ? part->from * PANEL_LANES : 0);
-    if (how == EVEN) at.step = 4; /* as a_step says, but a constant */
+    if (how == EVEN) at.step = 4; /* equal to a_step, but a constant */
     if (p->pass || (pieces && !part->last)) at.c_rows = 0;
     return at;
 }
 
-/* A word of row r, `offset` bytes on. EVEN rows take a few registers in place of a pointer each: one to the first row
- * of each half, their distance, which an address can count twice, and three times it. */
+/* Returns a word of row r, at `offset` bytes. EVEN rows need few registers instead of a pointer each: the first row of
+ * each half, their distance, which an address can scale by two, and three times it. */
 INLINE const char *left_word(const place *at, int64_t offset, int r, const lie how) {
     if (how == PACKED) return at->a[0] + offset + r * 4;
     if (how == EVEN) return at->a[r < HALF ? 0 : HALF] + offset + (r < HALF ? r : r - HALF) * at->row;
     return at->a[r] + offset;
 }
 
-/* One word of the inner dimension: the next one, or the one behind it. */
+/* Adds one word of the inner dimension: the next one, or a later one. */
 INLINE void add_word(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const place *at, int64_t word, const int rows,
                      const int vectors, const int values, const lie how) {
     const int64_t offset = word * at->step;
@@ -182,8 +180,8 @@ INLINE void step_on(place *at, const int rows, const int vectors, const int word
     for (q = 0; q < vectors / SLAB_VECTORS; q++) at->b[q] += words * PANEL_LANES;
 }
 
-/* c is fetched to be written, row by row, so that its lines come as this core's own; a processor without prefetchw
- * ignores it. All at once they would keep lines of the panels waiting. */
+/* Prefetches c for writing, row by row, so that this core owns its lines; a processor without prefetchw ignores it. All
+ * rows at once would delay the panels' lines. */
 INLINE void fetch_c(place *at, const int vectors, const int narrow) {
     int q;
     if (at->c_rows <= 0) return;
@@ -194,7 +192,7 @@ INLINE void fetch_c(place *at, const int vectors, const int narrow) {
     at->c_rows--;
 }
 
-/* All sums of a block, over a piece. */
+/* Computes all sums of a block over a chunk. */
 INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, piece *part, place *at,
                       const char *ahead, int64_t ahead_ld, const int rows, const int vectors, const int values,
                       const lie how) {
@@ -224,10 +222,10 @@ INLINE void add_words(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const panel_block *p, 
     }
 }
 
-/* Sums that do not lie within c, or that something is added to. */
+/* Finishes sums that are partly outside c, or that need an addition. */
 INLINE void finish_any(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS], int64_t i, int64_t j, const int rows,
                        const int vectors) {
-    vec rest[BLOCK_ROWS][BLOCK_VECTORS]; /* a copy, so that memory for a loop over rows is taken here alone */
+    vec rest[BLOCK_ROWS][BLOCK_VECTORS]; /* a copy, so that only this function needs memory for a loop over rows */
     int r, q;
 #pragma GCC unroll 8
     for (r = 0; r < rows; r++) {
@@ -240,7 +238,7 @@ INLINE void finish_any(const panel_block *p, vec sum[BLOCK_ROWS][BLOCK_VECTORS],
     }
 }
 
-/* Sums that wait, of a block whose first one lies at `at`: taken up, or left there. */
+/* Load or store the unfinished sums of a block, whose first one is at `at`. */
 INLINE void take_up(vec sum[BLOCK_ROWS][BLOCK_VECTORS], const float *at, const int rows, const int vectors) {
     int r, q;
 #pragma GCC unroll 8
@@ -259,8 +257,8 @@ INLINE void leave(float *at, vec sum[BLOCK_ROWS][BLOCK_VECTORS], const int rows,
     }
 }
 
-/* One block of sums in registers, from row i and column j on; `rows`, `vectors`, `how` and `pieces` are constants where
- * this is called, and so is `values` for AVX-512. */
+/* Computes one block of sums in registers, starting at row i and column j. `rows`, `vectors`, `how` and `pieces` are
+ * compile-time constants, for AVX-512 `values` too. */
 INLINE void block(const panel_block *p, piece *part, int64_t i, int64_t j, const char *ahead, int64_t ahead_ld,
                   const int rows, const int vectors, const int values, const lie how, const int pieces) {
     const int whole = i + rows <= p->rows && j + VEC_LANES * vectors <= p->columns;
@@ -278,7 +276,7 @@ INLINE void block(const panel_block *p, piece *part, int64_t i, int64_t j, const
     }
 }
 
-/* The block of the columns [j, to), or of the first of them: whole slabs, as many as it can be. */
+/* Computes the block of the columns [j, to), or of the first of them: as many complete slabs as possible. */
 INLINE void block_of_slabs(const panel_block *p, piece *part, int64_t i, int64_t j, int64_t to, const char *ahead,
                            int64_t ahead_ld, const int rows, const int values, const lie how, const int pieces) {
     const int64_t left = to - j;
@@ -292,13 +290,13 @@ INLINE void block_of_slabs(const panel_block *p, piece *part, int64_t i, int64_t
     }
 }
 
-/* What is still to be fetched: the next line of so many rows. */
+/* Remaining prefetches: the next line in each of the rows. */
 typedef struct fetch {
     const panel_ahead *ahead;
     int64_t row, line, once;
 } fetch;
 
-/* What a block fetches; when all is fetched, a word that is in use anyway. */
+/* Returns a block's next prefetch; if nothing is left, an address already in use. */
 INLINE const char *next_fetch(fetch *f, const void *in_use, int64_t *ld) {
     const panel_ahead *ahead = f->ahead;
     const int more = f->row < ahead->rows && f->line < ahead->lines;
@@ -312,7 +310,8 @@ INLINE const char *next_fetch(fetch *f, const void *in_use, int64_t *ld) {
     return at;
 }
 
-/* The block of the rows from i on, and of the columns [j, to) or the first of them; whether by pieces is a constant. */
+/* Computes the block of the rows from i on, and of the columns [j, to) or the first of them; `pieces` is a compile-time
+ * constant. */
 INLINE void block_of_rows(const panel_block *p, piece *part, fetch *f, int64_t i, int64_t j, int64_t to,
                           const int values, const int pieces) {
     int64_t ld = 0;
@@ -328,8 +327,8 @@ INLINE void block_of_rows(const panel_block *p, piece *part, fetch *f, int64_t i
     }
 }
 
-/* The columns [from, to): they stay in the second cache while all rows meet them, and the rows of a block in the first
- * one while it goes along them. */
+/* Computes the columns [from, to) without chunks. They stay in L2 while all rows use them, and a block's rows stay in
+ * L1 across the columns. */
 INLINE void multiply_whole(const panel_block *p, fetch *f, int64_t from, int64_t to, const int values) {
     piece all = {.words = p->words, .first = 1, .last = 1};
     int64_t i, j;
@@ -339,7 +338,8 @@ INLINE void multiply_whole(const panel_block *p, fetch *f, int64_t from, int64_t
     }
 }
 
-/* What follows a piece of the columns from j on: the same piece of the next columns, or the next piece. */
+/* Returns the start of the chunk after `part` of the columns from j on: the same chunk of the next columns, or the next
+ * chunk. */
 INLINE const char *behind(const panel_block *p, const piece *part, int64_t from, int64_t j, int64_t to) {
     const int64_t next = j + BLOCK_VECTORS * VEC_LANES, word = part->from + part->words;
     const uint32_t *at = next < to ? p->b + next * p->room + part->from * PANEL_LANES
@@ -347,8 +347,8 @@ INLINE const char *behind(const panel_block *p, const piece *part, int64_t from,
     return (const char *)(part->last && next >= to ? p->b + to * p->room : at);
 }
 
-/* The same by pieces: a block's columns of one stay in the first cache while all rows meet them. A function of its own,
- * because gcc 12 spills sums in the loops of the other one where both are in the same. */
+/* Same with chunks: a block's columns of one chunk stay in L1 while all rows use them. A separate function, because gcc
+ * 12 spills sums in the loops of the other one if both are in one. */
 static __attribute__((noinline)) void multiply_pieces(const panel_block *p, fetch *f, int64_t from, int64_t to,
                                                       const int values) {
     _Alignas(PANEL_LINE) float waiting[STRIP * PANEL_COLUMNS];
@@ -367,7 +367,7 @@ static __attribute__((noinline)) void multiply_pieces(const panel_block *p, fetc
     }
 }
 
-/* Each block fetches a part of what comes next of a, line by line down the rows. */
+/* Computes all blocks. Each block prefetches a part of the next rows of a, line by line down the rows. */
 INLINE void multiply(const panel_block *p, const int values) {
     fetch f = {&p->ahead, 0, 0, 0};
     int64_t from, to;
@@ -379,7 +379,7 @@ INLINE void multiply(const panel_block *p, const int values) {
             multiply_whole(p, &f, from, to, values);
         }
     }
-    if (p->pass) _mm_sfence(); /* another thread may read c as soon as it is told to */
+    if (p->pass) _mm_sfence(); /* another thread may read c after the next barrier */
 }
 static void multiply_f32(const panel_block *p) {
     multiply(p, 1);

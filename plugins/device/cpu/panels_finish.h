@@ -1,8 +1,8 @@
-/* panels_finish.h: how finished sums of a product go into c, whatever made them. Included over simd.h. */
+/* panels_finish.h: stores finished sums of a matmul to c, for all instruction sets. Included over simd.h. */
 #ifndef WEFT_DEVICE_CPU_PANELS_FINISH_H
 #define WEFT_DEVICE_CPU_PANELS_FINISH_H
 
-/* Stores one vector of finished sums; n: of its columns that are there. */
+/* Stores one vector of finished sums; n: its valid columns. */
 INLINE void finish(const panel_block *p, vec v, int64_t row, int64_t column, int64_t n) {
     const int64_t at = row * p->ldc + column;
     if (n <= 0) return;

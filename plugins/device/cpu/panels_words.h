@@ -1,12 +1,12 @@
-/* panels_words.h: sixteen words of 32 bits, as panels are packed of them, on AVX-512 (LOOPS_AVX512) and in plain C. A
- * word is two values of 16 bits, or one of 32. */
+/* panels_words.h: vectors of sixteen 32-bit words for packing panels, on AVX-512 (LOOPS_AVX512) and in plain C. A word
+ * is two 16-bit values, or one of 32 bits. */
 #ifndef WEFT_DEVICE_CPU_PANELS_WORDS_H
 #define WEFT_DEVICE_CPU_PANELS_WORDS_H
 
 #if defined(LOOPS_AVX512)
 typedef __m512i words;
 
-/* The first n values of 16 bits, zeros behind them; n may be more than there is room for. */
+/* Loads the first n 16-bit values, zeros after; n may exceed the vector. */
 INLINE words words_load(const uint16_t *p, int64_t n) {
     if (n >= 32) return _mm512_loadu_si512(p);
     return _mm512_maskz_loadu_epi16(n > 0 ? (__mmask32)((1u << n) - 1u) : 0, p);
@@ -14,7 +14,7 @@ INLINE words words_load(const uint16_t *p, int64_t n) {
 INLINE void words_store(uint32_t *p, words x) {
     _mm512_storeu_si512(p, x);
 }
-/* Values that follow one another, of 32 lanes, become words of the first 16 lanes and of the others. */
+/* Joins adjacent values of 32 lanes to words of the first 16 lanes and of the others. */
 INLINE void words_join(words *low, words *high, words first, words second) {
     const words even =
         _mm512_add_epi16(_mm512_set1_epi32(0x00200000),
@@ -24,7 +24,7 @@ INLINE void words_join(words *low, words *high, words first, words second) {
     *high = _mm512_permutex2var_epi16(first, _mm512_add_epi16(even, _mm512_set1_epi16(16)), second);
 }
 
-/* Sixteen lanes of sixteen words each, turned: the four steps exchange ever larger squares. */
+/* Transposes sixteen lanes of sixteen words each; the four steps exchange ever larger squares. */
 INLINE void words_turn(uint32_t *out, const words *lane) {
     words r[16], t[16];
     int i;

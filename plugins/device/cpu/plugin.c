@@ -1,4 +1,4 @@
-/* plugin.c: the plugin device:cpu itself: its key, its life, what it says of itself, and its kernel table. */
+/* plugin.c: entry points of plugin device:cpu: its key, create and destroy, info, and the kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #include "../common/matrices.h"
 #include "amx.h"
@@ -17,8 +17,8 @@ const uint32_t operands_types = 1u << WEFT_F32 | 1u << WEFT_BF16 | 1u << WEFT_F1
       "Results do not depend on it.")
 WEFT_KEYS(cpu_config, CPU_KEYS)
 
-/* This rank's share of the processors; where the host does not know it, all that the process may run on. A machine
- * with more than CPU_SETSIZE of them counts as that many. */
+/* Returns this rank's share of the processors; if the host does not know it, all that the process may run on. At most
+ * CPU_SETSIZE processors are counted. */
 static int available_threads(const weft_host *host) {
     const weft_host_world *world = (const weft_host_world *)host->extension(host, WEFT_HOST_WORLD);
     cpu_set_t set;
@@ -42,11 +42,10 @@ static void read_processor_name(char *out, size_t size) {
     if (f != NULL) (void)fclose(f);
 }
 
-/* oneDNN says which set it runs on (DNNL_MAX_CPU_ISA can lower it); our loops follow, so that one name fits both. What
- * is chosen follows from that and the processor alone, never from what was measured: equal bits are promised for a
- * name. Processors with tiles make pairs of bf16 more slowly than fp32 (0.65 of its speed at 134 M): where their tiles
- * may not be used bf16 is widened there. An optimizer's loop goes by the processor (weft/optimizer.h), with the same
- * bits. */
+/* Selects the loops by oneDNN's ISA (DNNL_MAX_CPU_ISA can lower it), so that one name describes both. The choice
+ * follows only from that and the processor, never from measurements: equal names guarantee equal bits. On processors
+ * with tiles the bf16 pair instructions are slower than fp32 (0.65 of its speed at 134 M); if tiles are unavailable
+ * there, bf16 is widened. An optimizer's loop depends on the processor (weft/optimizer.h), with the same bits. */
 static void choose_isa(weft_device *d) {
     const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
     const unsigned avx2 = dnnl_cpu_isa_avx2, avx512 = dnnl_cpu_isa_avx512_core, bf16 = dnnl_cpu_isa_avx512_core_bf16;
@@ -84,7 +83,7 @@ static void choose_isa(weft_device *d) {
 static weft_status create_device(weft_device **out, const weft_host *host, const void *config, int32_t index,
                                  weft_error *err) {
     const cpu_config *keys = config;
-    (void)index; /* all processors are one device, whichever rank asks */
+    (void)index; /* all processors are one device for every rank */
     weft_device *d = host->alloc(host, sizeof *d, _Alignof(max_align_t));
     if (d == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cpu has no memory left for itself.");
     memset(d, 0, sizeof *d);

@@ -1,7 +1,7 @@
-/* prefix.c: attention to keys that every query sees (weft_prefix), on the loops of attention: CPU_BLOCK queries of a
- * head at a time, whose scores stand transposed. Joining is where an online softmax goes on: o and lse are what it has
- * come to. Keys are widened and turned once, before. Gradients of keys and values are sums over the queries' rows:
- * those are cut into runs by the shape, a run is summed by whoever takes it, and runs are added in order. */
+/* prefix.c: attention to keys that every query sees (weft_prefix), with the attention loops: CPU_BLOCK queries of a
+ * head at a time, with transposed scores. Joining continues an online softmax from its o and lse. Keys are widened and
+ * rotated once, before. Gradients of keys and values are sums over the queries' rows. The shape divides the rows into
+ * runs; one thread sums a run, and runs are added in order. */
 #include <math.h>
 #include <omp.h>
 
@@ -13,8 +13,8 @@ typedef struct prefix {
     const weft_device *device;
     const weft_prefix *args;
     const cpu_cells *cells;
-    int64_t bytes, padded, q_ld, k_ld; /* padded: head_dim up to whole vectors; distances of places */
-    int64_t blocks, all_blocks;        /* of queries: of a row, of all rows */
+    int64_t bytes, padded, q_ld, k_ld; /* padded: head_dim rounded up to complete vectors; distances of positions */
+    int64_t blocks, all_blocks;        /* of queries: per sequence, and of all sequences */
     const void *q, *k, *v, *d_o;
     const float *turn_in;
     void *o, *dq, *dk, *dv;
@@ -24,9 +24,9 @@ typedef struct prefix {
     char *scratch;
 } prefix;
 
-/* One thread's. */
+/* Scratch of one thread. */
 typedef struct block {
-    float *q, *q_across, *o, *o_across, *dq; /* (CPU_BLOCK, padded); across: (head_dim, CPU_BLOCK) */
+    float *q, *q_across, *o, *o_across, *dq; /* (CPU_BLOCK, padded); *_across: (head_dim, CPU_BLOCK) */
     float *s, *d;                            /* (CPU_BLOCK keys, CPU_BLOCK) */
     float *max, *sum, *decay;                /* (CPU_BLOCK) */
     int64_t batch, from, n, head;
@@ -73,7 +73,7 @@ static int64_t block_scratch(const prefix *p, block *b, char *base) {
     return at - base;
 }
 
-/* Lays the workspace out from `base` on, or counts its bytes. */
+/* Lays out the workspace at `base`, or computes its size. */
 static int64_t prefix_lay_out(prefix *p, char *base, bool backward) {
     char *at = base;
     block b;
@@ -90,7 +90,7 @@ static int64_t prefix_lay_out(prefix *p, char *base, bool backward) {
 
 static int64_t workspace_bytes(const weft_device *device, const weft_prefix *args, bool backward) {
     prefix p = prefix_of(device, args);
-    char *base = (char *)(uintptr_t)CPU_PAGE; /* an address that nobody reads */
+    char *base = (char *)(uintptr_t)CPU_PAGE; /* a dummy address, never accessed */
     return prefix_lay_out(&p, base, backward);
 }
 
@@ -120,9 +120,9 @@ static weft_status prefix_look_up(prefix *p, operands *c, const weft_device *dev
     return c->status;
 }
 
-/* ---- keys and values as products read them ---- */
+/* ---- keys and values in matmul layout ---- */
 
-/* The factor that all cosines and sines have in common is none of the rotation's. */
+/* Computes the rotation; divides by the common factor of cosines and sines, which is not part of it. */
 static void take_turn(prefix *p) {
     const int64_t half = p->args->rotary_dim / 2;
     for (int64_t i = 0; i < half && p->turn_in != NULL; i++) {
@@ -149,7 +149,7 @@ static void take_keys(prefix *p) {
     }
 }
 
-/* ---- a block of queries ---- */
+/* ---- one block of queries ---- */
 
 static int64_t query_at(const prefix *p, const block *b, int64_t i) {
     return (b->batch * p->args->length + b->from + i) * p->q_ld + b->head * p->args->head_dim;
@@ -159,7 +159,6 @@ static int64_t lse_at(const prefix *p, const block *b) {
     return (b->batch * p->args->heads + b->head) * p->args->length + b->from;
 }
 
-/* Block i of all rows', for this head. */
 static void begin_block(const prefix *p, block *b, int64_t i, int64_t head) {
     b->batch = i / p->blocks;
     b->from = i % p->blocks * CPU_BLOCK;
@@ -170,13 +169,13 @@ static void begin_block(const prefix *p, block *b, int64_t i, int64_t head) {
     p->device->loops->transpose(b->q_across, b->q, b->n, p->args->head_dim);
 }
 
-/* Of keys or values: those that this head has, from `key` on. */
+/* Returns this head's keys or values from `key` on. */
 static const float *rows_of(const prefix *p, const float *all, int64_t key, int64_t head) {
     const int64_t kv_head = head / (p->args->heads / p->args->kv_heads);
     return all + (kv_head * p->args->places + key) * p->padded;
 }
 
-/* s (keys, CPU_BLOCK) = rows (keys, head_dim) times what lies across */
+/* s (keys, CPU_BLOCK) = rows (keys, head_dim) times the transposed block `across` */
 static void scores(const prefix *p, const float *rows, const float *across, float *s, int64_t keys) {
     const int64_t d = p->args->head_dim;
     const cpu_small product = {s, rows, across, CPU_BLOCK, p->padded, 1, CPU_BLOCK, keys, CPU_BLOCK, d, 0};
@@ -185,7 +184,7 @@ static void scores(const prefix *p, const float *rows, const float *across, floa
 
 /* ---- forward ---- */
 
-/* An online softmax that has come to o and lse, or to nothing yet. */
+/* Starts an online softmax, or continues one from its o and lse. */
 static void begin_softmax(const prefix *p, const block *b) {
     const void *o = cpu_from(p->o, query_at(p, b, 0), p->bytes);
     for (int64_t i = 0; i < CPU_BLOCK; i++) {
@@ -247,7 +246,7 @@ CPU_KERNEL(prefix, weft_prefix) {
 
 /* ---- backward ---- */
 
-/* The gradient of o across, and in b->sum what each query's probabilities weigh it by: o d_o. */
+/* Loads the transposed gradient of o, and delta = sum(o d_o) per query into b->sum. */
 static void begin_gradients(const prefix *p, const block *b) {
     const int64_t d = p->args->head_dim;
     p->cells->pack(b->o, cpu_from(p->d_o, query_at(p, b, 0), p->bytes), p->q_ld, b->n, d, 1.0f);
@@ -260,7 +259,7 @@ static void begin_gradients(const prefix *p, const block *b) {
     }
 }
 
-/* Of the keys from `key` on: adds to dq, and to the run's sums. */
+/* Adds the gradients of the keys from `key` on to dq and to the run's sums. */
 static void add_gradients(const prefix *p, const block *b, int64_t key, int64_t keys, float *dk, float *dv) {
     const cpu_loops *loops = p->device->loops;
     const cpu_scores all = {b->s, keys, NULL, NULL, 0};
@@ -287,7 +286,7 @@ static void end_gradients(const prefix *p, const block *b) {
     }
 }
 
-/* The blocks of run i, for a head of keys: one head of queries after another. */
+/* Processes the blocks of run i for a key head, one query head after another. */
 static void gradients_of_run(const prefix *p, block *b, int64_t kv_head, int64_t i) {
     const int64_t runs = prefix_runs(p), group = p->args->heads / p->args->kv_heads;
     const int64_t at = (i * p->args->kv_heads + kv_head) * p->args->places * p->padded;
@@ -305,7 +304,7 @@ static void gradients_of_run(const prefix *p, block *b, int64_t kv_head, int64_t
     }
 }
 
-/* The runs of one key, in order, turned back. */
+/* Adds the runs of one key in order, rotated back. */
 static void end_key(const prefix *p, int64_t i) {
     const int64_t places = p->args->places, to = i % places * p->k_ld + i / places * p->args->head_dim;
     float *dk = p->key_runs + i * p->padded, *dv = p->value_runs + i * p->padded;

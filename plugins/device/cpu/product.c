@@ -1,17 +1,17 @@
-/* product.c: matrix products whose bits do not depend on the number of threads.
+/* product.c: matmuls with results independent of the number of threads.
  *
- * A library's own threading cuts the inner dimension when it sees fit, and the number of threads is part of what it
- * looks at. So the product is cut here, into tiles that depend on (m, n, k) alone, and each tile is made on one thread
- * (product_tile.h): within our parallel region every thread tells OpenMP that a team below it has one member. A product
- * with too few tiles to share out is cut along k as well; the parts lie in the workspace and are added in order. What
- * runs on panels, which (m, n, k), the types and how far rows lie apart decide, and is not cut along k is shared out by
- * threads (product_team.c): there the order of each sum depends on k alone.
+ * A library's own threading may split the inner dimension depending on the number of threads. This file therefore
+ * divides the matmul into tiles that depend only on (m, n, k). One thread computes each tile (product_tile.h): inside
+ * the parallel region, every thread sets OpenMP's nested team size to one. A matmul with too few tiles is split along k
+ * as well; the parts are in the workspace and are added in order. A matmul on panels without a split along k is divided
+ * by threads (product_team.c): there the order of each sum depends only on k. The choice of panels depends on (m, n,
+ * k), the types and the row distances.
  *
  * Measured on one core of a Zen 5 (register peak 250 GFLOP/s) at LLaMA's shapes in the cache, oneDNN 2.6.3: tiles of
- * 264 x 384 reach 215-240, 144 x 144 the same but for n across (NT) 200-220, 96 x 96 180-240, 48 x 48 110-230. Tiles
- * whose sides are no multiples of oneDNN's own (48 x 8 on AVX-512, 24 x 4 or 16 x 6 on AVX2) lose up to a tenth at
- * their edges. Where few tiles can be just TILES they are: nine on two threads lose a tenth.
- */
+ * 264 x 384 reach 215-240. 144 x 144 is the same except for transposed b (NT) with 200-220; 96 x 96 reaches 180-240, 48
+ * x 48 110-230. oneDNN's own tiles are 48 x 8 on AVX-512, 24 x 4 or 16 x 6 on AVX2. Sides that are no multiples of them
+ * lose up to a tenth at the edges. If a few tiles can be exactly TILES, they are: nine tiles on two threads lose a
+ * tenth. */
 #include <omp.h>
 
 #include "product_tile.h"
@@ -22,12 +22,12 @@
 #define TILE_M    (11 * UNIT_M)
 #define TILE_N    (8 * UNIT_N)
 #define SIDE_MIN  96  /* a tile is not halved below this */
-#define TILES     8   /* wanted, so that a few threads end at the same time */
-#define TILES_MIN 4   /* with fewer the inner dimension is cut as well, */
+#define TILES     8   /* target, so that a few threads finish together */
+#define TILES_MIN 4   /* with fewer tiles the inner dimension is split as well, */
 #define PART_K    512 /* into parts no shorter than this */
 
 typedef struct grid {
-    int64_t m, n, k; /* pieces along each */
+    int64_t m, n, k; /* chunks along each dimension */
 } grid;
 
 static bool cut_more(int64_t *pieces, int64_t size) {
@@ -36,14 +36,14 @@ static bool cut_more(int64_t *pieces, int64_t size) {
     return true;
 }
 
-/* Side by side, because the number of pieces of an absurd size fits no integer. */
+/* Two separate checks, because the product overflows for extreme sizes. */
 static bool has_fewer_tiles(const grid *g, int64_t tiles) {
     return g->m < tiles && g->n < tiles && g->m * g->n < tiles;
 }
 
 static grid grid_of(const product *p) {
     const int64_t rows = size_max(p->m, 1), columns = size_max(p->n, 1);
-    const double work = (double)rows * (double)columns * (double)p->k; /* sizes go up to 2^40 each */
+    const double work = (double)rows * (double)columns * (double)p->k; /* each size may be up to 2^40 */
     grid g = {size_ceil_div(rows, TILE_M), size_ceil_div(columns, TILE_N), 1};
     bool more = true;
     while (more && has_fewer_tiles(&g, TILES) && work / (double)(g.m * g.n) > WORK_MIN) {
@@ -57,7 +57,7 @@ static grid grid_of(const product *p) {
     return g;
 }
 
-/* Where piece i of n begins: cut in whole units. */
+/* Returns the start of chunk i of n, at a multiple of `unit`. */
 static int64_t cut_whole_units(int64_t total, int64_t unit, int64_t n, int64_t i) {
     return size_min(total, unit * cpu_cut(size_ceil_div(total, unit), n, i));
 }
@@ -70,7 +70,7 @@ static tile tile_at(const product *p, const grid *g, int64_t i) {
     return t;
 }
 
-/* ---- scratch: one for each thread, then the parts ---- */
+/* ---- scratch: one per thread, then the parts ---- */
 
 static tile_sizes tile_scratch_sizes(const weft_device *device, const product *p, const grid *g) {
     const int64_t m = UNIT_M * size_ceil_div(size_ceil_div(p->m, UNIT_M), g->m);
@@ -79,7 +79,7 @@ static tile_sizes tile_scratch_sizes(const weft_device *device, const product *p
     return panels != NULL ? panels_sizes(panels, p, m, n, false) : library_sizes(device, p, m, n, g->k == 1);
 }
 
-/* On panels the product is shared out by team_product, unless its inner dimension is cut. */
+/* team_product divides matmuls on panels, unless the inner dimension is split. */
 static const cpu_panels *panels_of_all(const weft_device *device, const product *p, const grid *g) {
     return g->k == 1 ? panels_of(device, p) : NULL;
 }
@@ -103,7 +103,7 @@ static tile_scratch scratch_of_thread(const tile_sizes *s, char *workspace, int6
 
 /* ---- tiles and parts ---- */
 
-/* A tile's place in c, or in its part. */
+/* Returns a tile's destination in c, or in its part. */
 static tile_target target_of(const product *p, const grid *g, float *parts, const tile *t, int64_t i) {
     const int64_t at = t->m0 * p->ldc + t->n0;
     const tile_target to = {cpu_at(p->c, at, weft_dtype_bytes(p->dtype_c)), p->ldc, p->dtype_c, p->mode};
@@ -113,7 +113,7 @@ static tile_target target_of(const product *p, const grid *g, float *parts, cons
     return out;
 }
 
-/* All tiles, shared out among the threads. parts: (g->k, m, n), or NULL if the inner dimension is whole. */
+/* Computes all tiles on all threads. parts: (g->k, m, n), or NULL without a split. */
 static dnnl_status_t run_tiles(const weft_device *device, const product *p, const grid *g, char *workspace,
                                float *parts) {
     const tile_sizes sizes = tile_scratch_sizes(device, p, g);
@@ -154,7 +154,7 @@ static void add_parts(const weft_device *device, const product *p, const grid *g
     }
 }
 
-/* An empty inner dimension: the product is zero. */
+/* For an empty inner dimension the product is zero. */
 static void clear_result(const product *p) {
     const int64_t bytes = weft_dtype_bytes(p->dtype_c);
     int64_t r = 0;
@@ -185,6 +185,6 @@ weft_status product_run(const weft_device *device, const product *p, void *works
     if (status == dnnl_success && parts != NULL) add_parts(device, p, &g, parts);
     if (status == dnnl_success) return WEFT_OK;
     return weft_error_set(err, status == dnnl_out_of_memory ? WEFT_E_MEMORY : WEFT_E_DEVICE,
-                          "%s on device cpu: oneDNN refused a product of %lld x %lld x %lld with status %d.", kernel,
+                          "%s on device cpu: oneDNN rejected a product of %lld x %lld x %lld with status %d.", kernel,
                           (long long)p->m, (long long)p->n, (long long)p->k, (int)status);
 }

@@ -1,18 +1,18 @@
-/* product_library.c: a tile of a product on oneDNN, as one call on one thread or a few.
+/* product_library.c: a tile of a matmul by oneDNN, as one call on one thread or a few.
  *
- * On AVX2 oneDNN reads operands of smaller products where they lie. Columns of a matrix whose rows are a multiple of
- * 1 KiB apart then fall on the same few lines of the cache: 50-70 GFLOP/s of 120. Such operands are copied with padded
- * rows, PANEL_K of the inner dimension at a time, which gives 95-118. AVX-512 kernels copy by themselves.
+ * On AVX2 oneDNN reads operands of smaller matmuls in place. Columns of a matrix with rows a multiple of 1 KiB apart
+ * then share few cache lines: 50-70 GFLOP/s of 120. Such operands are copied with padded rows, PANEL_K of the inner
+ * dimension at a time, which reaches 95-118. AVX-512 kernels copy by themselves.
  *
- * What comes here in 16 bits (few rows, and all of it where there are no panels) is widened in such copies: oneDNN
- * refuses bf16 where the processor has no instructions for it, and PyTorch falls to a 20th of its fp32 speed there.
- */
+ * 16-bit operands (few rows, or all if there are no panels) are widened in such copies. oneDNN rejects bf16 on
+ * processors without bf16 instructions, and PyTorch falls to a 20th of its fp32 speed there. */
 #include "product_tile.h"
 
 #define PANEL_K   1024
 #define PANEL_PAD 16
 
-/* Columns are taken out of a matrix at this distance between rows: worth a panel? And whole rows, which suffer less? */
+/* True if an operand with this row distance should be copied to a panel. columns: it is read by columns; rows suffer
+ * less. */
 static bool wants_panel(const weft_device *device, const product *p, int64_t ld, bool columns) {
     return p->dtype != WEFT_F32 || (device->packs && ld % (columns ? 256 : 2048) == 0);
 }
@@ -26,7 +26,8 @@ tile_sizes library_sizes(const weft_device *device, const product *p, int64_t m,
     return s;
 }
 
-/* fp32 rows x width from element `at` on: copied into the panel, unless there is none. *ld becomes its distance. */
+/* Copies rows x width from element `at` on to the fp32 panel; without a panel returns the operand. *ld becomes the row
+ * distance. */
 static const float *to_panel(const cpu_cells *cells, float *panel, const void *operand, int64_t bytes, int64_t at,
                              int64_t *ld, int64_t rows, int64_t width) {
     const void *from = cpu_from(operand, at, bytes);

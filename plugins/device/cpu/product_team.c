@@ -1,43 +1,41 @@
-/* product_team.c: a product on panels, by all threads.
+/* product_team.c: a matmul on panels, by all threads.
  *
- * What one thread writes and another reads costs both of them, and most where they share no cache: on a Zen 5 a core
- * writes 600 KB in 6 us, in 7 to 23 where a neighbour has read them before, and in 60 to 95 where the reader's core
- * lies behind another last level of the cache (core to core there and back: 0.1 us, 0.5 to 1.2 us). Which of the two
- * it is, a virtual machine is not told, and it changes under way. So threads share no panels of b where they need
- * not: where a is read in place, each takes columns for itself, with all of a's rows. On two cores LLaMA's forward
- * products take 3 to 15 parts in a hundred less time than with b packed for all. Two blocks at a time, not four,
- * leave room in a second cache of 1 MB for rows of a: 1 part in a hundred on a Cascade Lake. Where a is packed, that
- * would be done once for each taking: then all pack b together, and take strips of a (product_panels.c). Rows of 16
- * bits that become fp32 have no need of packing for that: they are widened once, as they lie, and read like fp32's. On
- * a Cascade Lake forward products and input gradients take 4 to 19 parts in a hundred less time than with all packed.
+ * Data written by one thread and read by another costs both, most if they share no cache. On a Zen 5 a core writes 600
+ * KB in 6 us. It takes 7 to 23 us if a core of the same L3 has read them before, and 60 to 95 us if the reader is on
+ * another L3. A round trip between cores takes 0.1 us, or 0.5 to 1.2 us across L3s. A virtual machine does not know the
+ * topology, and it changes at run time. Threads therefore avoid sharing panels of b: if a is read in place, each thread
+ * takes its own columns, with all rows of a. On two cores LLaMA's forward matmuls take 3 to 15 % less time than with b
+ * packed for all. Two blocks at a time instead of four keep rows of a in an L2 of 1 MB: 1 % on a Cascade Lake. If a
+ * must be packed, that would repeat for each group of columns: then all threads pack b together and take strips of a
+ * (product_panels.c). 16-bit rows that become fp32 need no packing: they are widened once in place and read like fp32
+ * rows. On a Cascade Lake, forward matmuls and input gradients take 4 to 19 % less time than with everything packed.
  *
- * The last blocks, one for each thread, are shared by strips of their rows, so that nobody waits for a whole block:
- * without it 2,048 columns, which are 43 blocks, took two threads as long as 44. Who comes to one packs its b, once.
- * Of LLaMA's forward products two threads of a Zen 5 were idle for 1 part in a hundred before and 0.3 since.
+ * The last blocks, one per thread, are shared by strips of rows, so that no thread waits for a complete block. Without
+ * that, 2,048 columns (43 blocks) took two threads as long as 44 blocks. The first thread at a shared block packs its
+ * b, once. For LLaMA's forward matmuls, two threads of a Zen 5 were idle 1 % of the time before and 0.3 % since.
  *
- * Who takes which columns changes no bit: an element is the same chain of the same steps.
- */
+ * The assignment of columns to threads changes no bit: an element is the same chain of the same steps. */
 #include <omp.h>
 
 #include "product_tile.h"
 
-#define GROUP  2                   /* blocks of PANEL_COLUMNS columns, at most, that a thread takes at a time */
-#define ENOUGH 4                   /* blocks for each thread: with fewer not all end at the same time */
-#define WIDE   ((int64_t)16 << 20) /* bytes of widened rows, at most */
-#define SHARED 16                  /* last blocks at most that are shared by rows, */
-#define LONG   ((int64_t)1 << 14)  /* with an inner dimension up to this, for all of which b has room */
-#define MANY   512 /* rows that fit there, or all: each time that b is packed serves half as many at least */
+#define GROUP  2                   /* maximum blocks of PANEL_COLUMNS columns that a thread takes at a time */
+#define ENOUGH 4                   /* blocks per thread; with fewer the threads do not finish together */
+#define WIDE   ((int64_t)16 << 20) /* maximum bytes of widened rows */
+#define SHARED 16                  /* maximum number of last blocks shared by rows, */
+#define LONG   ((int64_t)1 << 14)  /* for an inner dimension up to this, all of which fits the buffer of b */
+#define MANY   512 /* minimum rows that fit, unless all do; each packing of b then serves at least half as many */
 
 static int64_t blocks_of(const product *p) {
     return size_ceil_div(p->n, PANEL_COLUMNS);
 }
 
-/* Floats from one widened row of a to the next: an odd number of lines, so that rows do not collide in the caches. */
+/* Returns the floats between widened rows of a: an odd number of lines, to avoid cache conflicts. */
 static int64_t wide_row(const product *p) {
     return (size_ceil_div(p->k, PANEL_LANES) | 1) * PANEL_LANES;
 }
-/* Rows of a that are widened at a time; 0: none are, because they are multiplied as they lie, or are packed in any
- * case, or are so long that b would be packed anew for every few of them. */
+/* Returns the rows of a widened at a time. 0: no widening, because rows are multiplied in place, are packed anyway, or
+ * are so long that b would be packed again for every few of them. */
 static int64_t rows_to_widen(const cpu_panels *panels, const product *p) {
     const int64_t most = WIDE / (wide_row(p) * (int64_t)sizeof(float));
     if (p->dtype == WEFT_F32 || panels->values > 1 || p->transpose_a || most < size_min(p->m, MANY)) return 0;
@@ -47,12 +45,12 @@ static bool by_columns(const cpu_panels *panels, const product *p, int threads) 
     return (panels_read_a(panels, p) || rows_to_widen(panels, p) > 0) && blocks_of(p) >= ENOUGH * threads;
 }
 
-/* How many of the last blocks are shared by rows. */
+/* Returns how many of the last blocks are shared by rows. */
 static int64_t shared_of(const product *p, int threads) {
     return threads > 1 && p->k <= LONG ? size_min(threads, SHARED) : 0;
 }
 
-/* For one thread, by columns, or for all of them. */
+/* Returns the scratch of one thread (by columns), or of all threads. */
 static tile_sizes team_scratch_sizes(const cpu_panels *panels, const product *p, int threads) {
     const bool columns = by_columns(panels, p, threads);
     tile_sizes s = panels_sizes(panels, p, p->m, columns ? size_min(p->n, GROUP * PANEL_COLUMNS) : p->n, true);
@@ -68,24 +66,24 @@ int64_t team_workspace(const weft_device *device, const cpu_panels *panels, cons
     return device->threads * (s.b + s.c) + cpu_floats(rows_to_widen(panels, p) * wide_row(p));
 }
 
-/* Of b and of what waits; sizes.a: bytes of a's panels before them. */
+/* Lays out b and the stored sums; sizes.a: bytes of a's panels before them. */
 static tile_scratch team_scratch(char *at, const tile_sizes *sizes) {
     const tile_scratch s = {sizes->a > 0 ? at : NULL, at + sizes->a,
                             sizes->c > 0 ? (float *)(void *)(at + sizes->a + sizes->b) : NULL, NULL};
     return s;
 }
 
-/* Columns for one thread: ever fewer of what is left, so that all threads end at the same time. */
+/* Returns a thread's next number of columns: decreasing with the remainder, so that all threads finish together. */
 static int64_t next_taking(int64_t left, int threads) {
     return size_max(1, size_min(GROUP, left / (2 * threads)));
 }
 
-/* What the threads have taken: columns, and of each shared block strips of rows. */
+/* Progress of the threads: columns, and strips of rows of each shared block. */
 typedef struct takings {
     int64_t columns, strips[SHARED];
 } takings;
 
-/* Blocks [from, to) of the columns and rows [m0, m1). */
+/* Computes blocks [from, to) of the columns and rows [m0, m1). */
 static void make_tile(const cpu_panels *panels, const product *p, const tile_scratch *s, int64_t from, int64_t to,
                       int64_t m0, int64_t m1) {
     const tile t = {m0, m1, from * PANEL_COLUMNS, size_min(p->n, to * PANEL_COLUMNS), 0, p->k};
@@ -94,7 +92,7 @@ static void make_tile(const cpu_panels *panels, const product *p, const tile_scr
     panels_tile(panels, p, &t, s, &target);
 }
 
-/* One thread's part. All of them walk along the same takings, and each makes those whose numbers it was given. */
+/* Runs one thread's part. All threads enumerate the same takings, and each computes those whose numbers it drew. */
 static void take_columns(const cpu_panels *panels, const product *p, const tile_scratch *s, takings *taken,
                          int threads) {
     const int64_t blocks = blocks_of(p) - shared_of(p, threads);
@@ -107,8 +105,8 @@ static void take_columns(const cpu_panels *panels, const product *p, const tile_
     }
 }
 
-/* One thread's part of the shared blocks: strips of one that it begins alone with, then of those that the others have
- * not ended. */
+/* Runs one thread's part of the shared blocks: strips of its own first block, then of unfinished blocks of other
+ * threads. */
 static void take_strips(const cpu_panels *panels, const product *p, const tile_scratch *s, takings *taken, int thread,
                         int threads) {
     const int64_t shared = shared_of(p, threads), first = blocks_of(p) - shared;
@@ -123,7 +121,7 @@ static void take_strips(const cpu_panels *panels, const product *p, const tile_s
     }
 }
 
-/* p's rows [from, to) of a and c; where wide is not NULL, of a as it is to be widened there. */
+/* Returns p with rows [from, to) of a and c; with `wide` not NULL, a is its widened copy there. */
 static product product_of_rows(const product *p, int64_t from, int64_t to, float *wide) {
     product part = *p;
     part.m = to - from;
@@ -134,7 +132,6 @@ static product product_of_rows(const product *p, int64_t from, int64_t to, float
     return part;
 }
 
-/* Some rows of c, by columns. */
 static void make_rows(const weft_device *device, const cpu_panels *panels, const product *p, int64_t from, int64_t to,
                       const tile_sizes *sizes, char *workspace, int team) {
     const int64_t each = sizes->b + sizes->c;

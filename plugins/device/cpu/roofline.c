@@ -1,8 +1,8 @@
-/* roofline.c: the extension WEFT_DEVICE_ROOFLINE: what these processors could give at most.
+/* roofline.c: the extension WEFT_DEVICE_ROOFLINE: measures the peak performance of these processors.
  *
- * Everything is measured a few times and the best counts: a roofline that a busy machine pressed down would flatter the
- * step that is held against it. A product is left to oneDNN as a whole, with all threads and its own way to cut, which
- * the kernels of this device do not use (product.c says why), in two of its ways. */
+ * Each measurement runs a few times and the best counts: a peak lowered by a busy machine would overstate a step's
+ * efficiency. oneDNN computes the complete matmul with all threads and its own division, in two of its implementations.
+ * This device's kernels do not use that (see product.c). */
 #include <omp.h>
 
 #include <weft/roofline.h>
@@ -11,12 +11,12 @@
 #include "roofline_library.h"
 
 #define TRIALS      5
-#define SECONDS     0.15                                          /* of trials at least */
+#define SECONDS     0.15                                          /* minimum duration of the trials */
 #define ROUNDS      ((int64_t)2 << 20)                            /* of multiply_add: a few milliseconds */
-#define ARRAY       ((int64_t)32 << 20)                           /* floats of an array of the bandwidth's */
-#define ARRAY_BYTES (3.0 * (double)ARRAY * (double)sizeof(float)) /* of one y = a + b or y += a */
-#define MOST_BYTES  ((int64_t)512 << 20) /* bytes; a larger product is measured by a part of its rows */
-#define PAD         16                   /* floats between the rows of the second try */
+#define ARRAY       ((int64_t)32 << 20)                           /* floats per array of the bandwidth test */
+#define ARRAY_BYTES (3.0 * (double)ARRAY * (double)sizeof(float)) /* per y = a + b or y += a */
+#define MOST_BYTES  ((int64_t)512 << 20) /* bytes; a larger matmul is measured by a part of its rows */
+#define PAD         16                   /* floats between the rows in the second try */
 
 static weft_status check_type(const weft_device *device, int32_t dtype, weft_error *err) {
     if (dtype == WEFT_F32 || (dtype == WEFT_BF16 && cpu_multiplies_bf16(device))) return WEFT_OK;
@@ -51,12 +51,13 @@ static weft_status measure_peak(weft_device *device, double *out, int32_t dtype,
         spent += seconds;
         if (operations / seconds > best) best = operations / seconds;
     }
-    if (rest != rest) return weft_error_set(err, WEFT_E_DEVICE, "The multiplications of device cpu gave no number.");
+    if (rest != rest)
+        return weft_error_set(err, WEFT_E_DEVICE, "The multiplications of device cpu returned no finite number.");
     *out = best;
     return WEFT_OK;
 }
 
-/* Seconds of y = a + b by all threads. */
+/* Returns the seconds of y = a + b by all threads. */
 static double add_arrays(const weft_device *device, float *y, const float *a, const float *b) {
     const int64_t pieces = ARRAY / CPU_GRAIN;
     const double begin = omp_get_wtime();
@@ -66,8 +67,8 @@ static double add_arrays(const weft_device *device, float *y, const float *a, co
     return omp_get_wtime() - begin;
 }
 
-/* Of a y that nothing has read the processor fetches each line before it is written, and those bytes are not counted;
- * an optimizer reads what it writes. So both are measured. */
+/* Measures both y = a + b and y += a. For an unread y the processor fetches each line before writing it, and those
+ * bytes are not counted; an optimizer reads its outputs. */
 static weft_status measure_bandwidth(weft_device *device, double *out, weft_error *err) {
     weft_buffer *buffer = NULL;
     double best = 0, spent = 0;
@@ -77,7 +78,7 @@ static weft_status measure_bandwidth(weft_device *device, double *out, weft_erro
     a = (float *)(void *)buffer->base;
     b = a + ARRAY;
     y = b + ARRAY;
-    (void)add_arrays(device, a, b, y); /* who writes an array fetches its pages, and uses them from then on */
+    (void)add_arrays(device, a, b, y); /* the first write maps the array's pages on the thread that uses them later */
     (void)add_arrays(device, b, y, a);
     (void)add_arrays(device, y, a, b);
     for (int i = 0; i < 2 * TRIALS || spent < 2 * SECONDS; i++) {
@@ -90,7 +91,7 @@ static weft_status measure_bandwidth(weft_device *device, double *out, weft_erro
     return WEFT_OK;
 }
 
-/* ---- a product ---- */
+/* ---- one matmul ---- */
 
 static int64_t elements_a(const library_operands *p) {
     return p->lda * (p->transpose_a ? p->k : p->m);
@@ -98,11 +99,10 @@ static int64_t elements_a(const library_operands *p) {
 static int64_t elements_b(const library_operands *p) {
     return p->ldb * (p->transpose_b ? p->n : p->k);
 }
-/* Of an element of a or b. */
 static int64_t element_bytes(const library_operands *p) {
     return p->type == dnnl_bf16 ? 2 : 4;
 }
-/* Bytes, so that what follows begins on a line of the cache. */
+/* Returns bytes rounded up, so that the next part starts on a cache line. */
 static int64_t bytes_of(const library_operands *p, int64_t elements) {
     return size_round_up(elements * element_bytes(p), PANEL_LINE);
 }
@@ -123,7 +123,7 @@ static library_operands operands_of(const weft_roofline_product *p, int64_t m, i
     return o;
 }
 
-/* The fastest of several runs after one that nobody counts. */
+/* Returns the fastest of several runs after an uncounted one. */
 static dnnl_status_t fastest_run(const library_run *run, double *best) {
     dnnl_status_t status = library_product(run);
     double spent = 0;
@@ -138,7 +138,6 @@ static dnnl_status_t fastest_run(const library_run *run, double *best) {
     return status;
 }
 
-/* An element of a or of b. */
 static double number_at(const library_operands *p, const void *operand, int64_t i) {
     uint32_t bits = 0;
     float number = 0;
@@ -148,7 +147,7 @@ static double number_at(const library_operands *p, const void *operand, int64_t 
     return (double)number;
 }
 
-/* One element of c, whose operands are whole numbers small enough for every sum of theirs to be exact (fill). */
+/* Checks one element of c. Its operands are integers small enough for every sum to be exact (fill). */
 static bool last_is_right(const library_operands *p) {
     double sum = 0;
     for (int64_t k = 0; k < p->k; k++) {
@@ -158,13 +157,13 @@ static bool last_is_right(const library_operands *p) {
     return (double)p->c[(p->m - 1) * p->ldc + p->n - 1] == sum;
 }
 
-/* Products of them and sums of up to 1.8 million such are exact in fp32. */
+/* Products of such numbers, and sums of up to 1.8 million of them, are exact in fp32. */
 static void fill_with_small_numbers(const library_operands *p, void *operand, int64_t elements) {
     for (int64_t i = 0; i < elements; i++) {
         const float number = (float)(i % 7 - 3);
         uint32_t bits = 0;
         memcpy(&bits, &number, sizeof bits);
-        if (p->type == dnnl_bf16) ((uint16_t *)operand)[i] = (uint16_t)(bits >> 16); /* which is all of it */
+        if (p->type == dnnl_bf16) ((uint16_t *)operand)[i] = (uint16_t)(bits >> 16); /* the lower half is zero */
         else ((float *)operand)[i] = number;
     }
 }
@@ -173,22 +172,22 @@ static weft_status try_way(library_way way, const library_operands *p, double *b
     const char *name = way == LIBRARY_SGEMM ? "sgemm" : "matmul";
     library_run run;
     dnnl_status_t status = dnnl_success;
-    p->c[(p->m - 1) * p->ldc + p->n - 1] = 0.5f; /* is no sum */
+    p->c[(p->m - 1) * p->ldc + p->n - 1] = 0.5f; /* not a possible sum */
     status = library_begin(&run, way, p);
     if (status == dnnl_success) status = fastest_run(&run, best);
     library_end(&run);
     if (status != dnnl_success) {
         return weft_error_set(err, WEFT_E_DEVICE,
-                              "oneDNN refused a product of %lld x %lld x %lld by %s for the roofline: status %d.",
+                              "oneDNN rejected a product of %lld x %lld x %lld by %s for the roofline: status %d.",
                               (long long)p->m, (long long)p->n, (long long)p->k, name, (int)status);
     }
     if (last_is_right(p)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DEVICE,
-                          "oneDNN gave a wrong product of %lld x %lld x %lld by %s for the roofline.", (long long)p->m,
-                          (long long)p->n, (long long)p->k, name);
+                          "oneDNN returned a wrong product of %lld x %lld x %lld by %s for the roofline.",
+                          (long long)p->m, (long long)p->n, (long long)p->k, name);
 }
 
-/* Rows as they would lie in the model, and rows a little apart, which caches like better; the fastest counts. */
+/* Tries rows as in the model, and rows with padding, which reduces cache conflicts; the fastest counts. */
 static weft_status try_all(const weft_roofline_product *product, int64_t m, char *memory, double *best,
                            weft_error *err) {
     weft_status status = WEFT_OK;
@@ -199,14 +198,14 @@ static weft_status try_all(const weft_roofline_product *product, int64_t m, char
         p.c = (float *)(void *)((char *)p.b + bytes_of(&p, elements_b(&p)));
         fill_with_small_numbers(&p, p.a, elements_a(&p));
         fill_with_small_numbers(&p, p.b, elements_b(&p));
-        memset(p.c, 0, (size_t)(p.m * p.ldc) * sizeof *p.c); /* its pages are there when it is timed */
+        memset(p.c, 0, (size_t)(p.m * p.ldc) * sizeof *p.c); /* maps its pages before the measurement */
         if (p.type == dnnl_f32) status = try_way(LIBRARY_SGEMM, &p, best, err);
         if (status == WEFT_OK) status = try_way(LIBRARY_MATMUL, &p, best, err);
     }
     return status;
 }
 
-/* The rows of c that are measured: all, unless the operands would be too large. */
+/* Returns the rows of c to measure: all, unless the operands would be too large. */
 static int64_t rows_of(const weft_roofline_product *product) {
     int64_t m = product->m;
     library_operands p = operands_of(product, m, PAD);

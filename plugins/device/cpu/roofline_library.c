@@ -1,7 +1,7 @@
-/* roofline_library.c: two ways of oneDNN to a product, whose kernels are not the same: sgemm, and the primitive matmul,
- * which on AVX-512 has its own (2.6.3: for rows without gaps, others are left to sgemm). Neither is the faster one at
- * all shapes. A second operand laid out as the primitive likes best is no third way: in a step each would have to be
- * laid out anew, and with that it was slower than the better of the two at every one of 18 of LLaMA's products. */
+/* roofline_library.c: oneDNN's two matmuls with different kernels: sgemm, and the primitive matmul, which on AVX-512
+ * has its own (2.6.3: for rows without gaps; others use sgemm). Neither is faster at all shapes. A second operand in
+ * the primitive's preferred layout is no third variant: a step would have to reorder each one, and with that it was
+ * slower than the better of the two for all 18 tested LLaMA matmuls. */
 #include "roofline_library.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* roofline_library.h: one product by the matrix library as a whole, in one of two ways, of which bf16 has the second
- * alone. Its threads are those that OpenMP has when it is begun and run. */
+/* roofline_library.h: one complete matmul by the matrix library, in one of two implementations; bf16 has only the
+ * second. It uses OpenMP's number of threads at begin and at run. */
 #ifndef WEFT_DEVICE_CPU_ROOFLINE_LIBRARY_H
 #define WEFT_DEVICE_CPU_ROOFLINE_LIBRARY_H
 
@@ -21,13 +21,13 @@ typedef struct library_operands {
 typedef struct library_run {
     library_operands of;
     library_way way;
-    dnnl_engine_t engine; /* from here on NULL with LIBRARY_SGEMM */
+    dnnl_engine_t engine; /* this and the following are NULL with LIBRARY_SGEMM */
     dnnl_stream_t stream;
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, c;
 } library_run;
 
-/* run may be ended whatever it gives back. */
+/* The caller ends `run` even after a failure. */
 dnnl_status_t library_begin(library_run *run, library_way way, const library_operands *of);
 dnnl_status_t library_product(const library_run *run);
 void library_end(library_run *run);

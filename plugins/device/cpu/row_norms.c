@@ -1,6 +1,6 @@
-/* row_norms.c: the 2-norms of the rows of W + factor U D. A few rows and columns of the sum are made at a time, in a
- * thread's scratch, and squared: W is read once, and nothing of its size is ever held. A row's sum goes over its
- * columns in order, whoever makes it. */
+/* row_norms.c: the 2-norms of the rows of W + factor U D. A thread computes a few rows and columns of the sum at a time
+ * in its scratch and squares them: W is read once, and no buffer has its size. A row's sum follows the order of its
+ * columns in any thread. */
 #include <math.h>
 #include <omp.h>
 
@@ -9,13 +9,13 @@
 #include "packed.h"
 
 #define ROWS    12
-#define COLUMNS 512 /* whole blocks of packed types, and vectors */
+#define COLUMNS 512 /* complete blocks of packed types, and complete vectors */
 
 typedef struct norms {
     const weft_device *device;
     const weft_row_norms *args;
     const cpu_cells *cells, *cells_w;
-    int64_t bytes, bytes_w, padded; /* padded: width up to whole vectors */
+    int64_t bytes, bytes_w, padded; /* padded: width rounded up to complete vectors */
     const void *w, *up;
     const float *down; /* (rank, padded) */
     float *out;
@@ -29,7 +29,7 @@ static int64_t down_bytes(const weft_row_norms *args) {
     return cpu_floats(size_max(args->rank, 0) * size_round_up(size_max(args->width, 0), CPU_WIDTH));
 }
 
-/* Of one thread: the sum, and U's part times factor. */
+/* Bytes of one thread's scratch: the sum, and its part of U times factor. */
 static int64_t scratch_bytes(const weft_row_norms *args) {
     return cpu_floats(ROWS * COLUMNS) + cpu_floats(ROWS * size_max(args->rank, 0));
 }
@@ -38,7 +38,7 @@ int64_t cpu_row_norms_workspace(const weft_device *device, const weft_row_norms 
     return down_bytes(args) + device->threads * scratch_bytes(args);
 }
 
-/* Columns first, ..., first + n - 1 of row r of W; zeros up to whole vectors. */
+/* Loads columns first, ..., first + n - 1 of row r of W; zeros up to complete vectors. */
 static void take_row(const norms *o, float *to, int64_t r, int64_t first, int64_t n) {
     const int64_t at = r * o->args->width + first;
     if (is_packed(o->args)) {

@@ -1,7 +1,7 @@
-/* row_sums.c: sums over rows, which are gradients of what every row shares: a bias, a gain.
+/* row_sums.c: sums over rows, the gradients of parameters shared by all rows, such as a bias or a gain.
  *
- * The rows are cut into runs whose number the shape fixes; each run is summed from zero, in the order of its rows, by
- * whoever takes it, and the runs are added in order. */
+ * Rows are divided into runs; the shape fixes their number. One thread sums a run from zero, in row order, and the runs
+ * are added in order. */
 #include "row_sums.h"
 
 #define MAX_RUNS 64

@@ -1,10 +1,8 @@
-/* simd.h: one vector of floats, VEC_LANES wide, in the three instruction sets that the loops are compiled for; in
- * memory it may be bf16 or fp16.
+/* simd.h: a vector of VEC_LANES floats in the three instruction sets of the loops; in memory it may be bf16 or fp16.
  *
- * Included by a loops_*.c after it chose the set (LOOPS_AVX512, LOOPS_AVX2 or neither). Only what the loops use.
- * Products and sums are fused where the set can (vec_fma), and only where the text says so: the compiler contracts
- * nothing by itself.
- */
+ * A loops_*.c includes it after selecting the set (LOOPS_AVX512, LOOPS_AVX2 or neither). It contains only the
+ * operations that the loops use. Multiply-add is fused if the set supports it (vec_fma), and only in explicit calls:
+ * the compiler contracts nothing by itself. */
 #ifndef WEFT_DEVICE_CPU_SIMD_H
 #define WEFT_DEVICE_CPU_SIMD_H
 
@@ -20,7 +18,7 @@
 #include <immintrin.h>
 typedef __m512 vec;
 #define VEC_LANES   16
-#define VEC_COLUMNS 4 /* vectors of one row of the small product's tile: 6 x 4 sums, 4 of b, 1 of a */
+#define VEC_COLUMNS 4 /* vectors of a row of the small matmul's tile: 6 x 4 sums, 4 of b, 1 of a */
 INLINE vec vec_load(const float *p) {
     return _mm512_loadu_ps(p);
 }
@@ -34,7 +32,7 @@ INLINE vec vec_fma(vec a, vec b, vec c) {
     return _mm512_fmadd_ps(a, b, c);
 }
 INLINE vec vec_max(vec a, vec b) {
-    return _mm512_max_ps(a, b); /* b where one is NaN */
+    return _mm512_max_ps(a, b); /* returns b if one is NaN */
 }
 INLINE vec vec_min(vec a, vec b) {
     return _mm512_min_ps(a, b);
@@ -43,7 +41,7 @@ INLINE vec vec_min(vec a, vec b) {
 INLINE vec vec_less(vec a, vec b, vec yes, vec no) {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
 }
-/* 2^n from the float n + 1.5 * 2^23, whose low bits hold n */
+/* 2^n from the float n + 1.5 * 2^23, whose low bits are n */
 INLINE vec vec_power(vec t) {
     return _mm512_castsi512_ps(
         _mm512_add_epi32(_mm512_slli_epi32(_mm512_castps_si512(t), 23), _mm512_set1_epi32(0x3F800000)));
@@ -80,7 +78,7 @@ INLINE vec vec_power(vec t) {
         _mm256_add_epi32(_mm256_slli_epi32(_mm256_castps_si256(t), 23), _mm256_set1_epi32(0x3F800000)));
 }
 
-#else /* four lanes of the compiler's own vectors: any machine */
+#else /* four lanes of the compiler's generic vectors: any machine */
 typedef float vec __attribute__((vector_size(16)));
 typedef int32_t vec_bits __attribute__((vector_size(16)));
 #define VEC_LANES   4
@@ -114,7 +112,7 @@ INLINE vec vec_power(vec t) {
 }
 #endif
 
-/* The first n lanes of p, `rest` in the others, and the way back; 0 < n <= VEC_LANES. */
+/* Loads the first n lanes of p, with `rest` in the others, or stores the first n; 0 < n <= VEC_LANES. */
 #if defined(LOOPS_AVX512)
 INLINE vec vec_load_part(const float *p, int64_t n, float rest) {
     return _mm512_mask_loadu_ps(vec_set(rest), (__mmask16)((1u << n) - 1u), p);
@@ -148,7 +146,7 @@ INLINE void vec_store_part(float *p, vec v, int64_t n) {
 }
 #endif
 
-/* The first n lanes of v, zero in the others; all of it where n is VEC_LANES or more. */
+/* Returns the first n lanes of v, zero in the others; all of v if n >= VEC_LANES. */
 INLINE vec vec_first(vec v, int64_t n) {
     float lanes[VEC_LANES];
     if (n >= VEC_LANES) return v;
@@ -156,7 +154,7 @@ INLINE vec vec_first(vec v, int64_t n) {
     return vec_load_part(lanes, n, 0.0f);
 }
 
-/* ---- bf16: the upper half of an fp32; back to the nearest, ties to even, and a NaN stays one ---- */
+/* ---- bf16: the upper half of an fp32; narrowing to nearest even, a NaN stays one ---- */
 
 #if defined(LOOPS_AVX512)
 INLINE vec bf16_widen(__m256i x) {
@@ -224,7 +222,7 @@ INLINE void bf16_store_part(uint16_t *p, vec v, int64_t n) {
 }
 #endif
 
-/* ---- fp16: to the nearest, ties to even, by the processor's own conversion where the set has it ---- */
+/* ---- fp16: to nearest even, by the processor's own conversion if the set has it ---- */
 
 #if defined(LOOPS_AVX512)
 INLINE vec f16_load(const uint16_t *p) {
@@ -267,7 +265,7 @@ INLINE void f16_store_part(uint16_t *p, vec v, int64_t n) {
     for (i = 0; i < n; i++) p[i] = lanes[i];
 }
 
-/* Lanes from i on of n in all: whole vectors but for the last. */
+/* Load and store lanes from i on of n: complete vectors except the last. */
 INLINE vec vec_get(const float *p, int64_t i, int64_t n) {
     return i + VEC_LANES <= n ? vec_load(p + i) : vec_load_part(p + i, n - i, 0.0f);
 }
@@ -301,7 +299,7 @@ INLINE void f16_put(uint16_t *p, vec v, int64_t i, int64_t n) {
     }
 }
 
-/* The lanes added in pairs: (0 + half), (1 + half + 1), ... until one is left. */
+/* Adds the lanes in pairs: (0 + half), (1 + half + 1), ... until one is left. */
 INLINE float vec_sum(vec v) {
     float lanes[VEC_LANES];
     int64_t i, half;
@@ -319,16 +317,15 @@ INLINE float vec_largest(vec v) {
     return lanes[0];
 }
 
-/* exp(x) within 1.5 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, the power series of exp(r) up to r^7
- * (its error is 5e-9), times 2^n. Under -87.33, where the result would no longer be a normal number, it is zero, so
- * that what is masked with -infinity weighs exactly nothing; over 88.37 it stays at exp(88.37). NaN stays NaN. */
+/* Returns exp(x) within 1.5 units in the last place: x = n ln 2 + r with |r| <= ln 2 / 2, the power series of exp(r) up
+ * to r^7 (error 5e-9), times 2^n. Below -87.33, where the result would be subnormal, it is zero, so that a score masked
+ * with -infinity has exactly zero weight. Above 88.37 it stays at exp(88.37). NaN stays NaN. */
 INLINE vec vec_exp(vec x) {
     const vec magic = vec_set(12582912.0f); /* 1.5 * 2^23 */
     const vec y = vec_max(vec_set(-87.33f), vec_min(vec_set(88.37f), x));
     const vec t = vec_fma(y, vec_set(1.44269504f), magic);
     const vec n = t - magic;
-    const vec high =
-        vec_fma(n, vec_set(-0.693145752f), y); /* ln 2 in two parts; the first has 13 zero bits at its end */
+    const vec high = vec_fma(n, vec_set(-0.693145752f), y); /* ln 2 in two parts; the first ends in 13 zero bits */
     const vec r = vec_fma(n, vec_set(-1.42860677e-6f), high);
     vec p = vec_set(1.0f / 5040.0f);
     p = vec_fma(p, r, vec_set(1.0f / 720.0f));

@@ -1,15 +1,14 @@
 /* sums.c: square_sum and clip, both in fp64.
  *
- * The tree of neighbours is cut at a power of two: SPAN blocks, aligned to SPAN, are a sub-tree of their own, also the
- * last ones, where an odd block moves up as it would in the whole tree. So spans can be summed side by side, and what
- * is left is the same tree over the spans.
- */
+ * The pairwise tree is cut at a power of two: SPAN blocks, aligned to SPAN, are a separate sub-tree. The last span is
+ * one too, where an odd block moves up as it would in the complete tree. Spans can therefore be summed in parallel, and
+ * the rest is the same tree over the spans. */
 #include <math.h>
 
 #include "cpu.h"
 
-#define BLOCK 64   /* elements that are summed in order */
-#define SPAN  1024 /* blocks of one sub-tree */
+#define BLOCK 64   /* elements summed in order */
+#define SPAN  1024 /* blocks per sub-tree */
 
 static int64_t spans_of(int64_t n) {
     return size_ceil_div(size_ceil_div(size_max(n, 0), BLOCK), SPAN);
@@ -22,7 +21,7 @@ int64_t cpu_square_sum_workspace(const weft_device *device, const weft_square_su
     return spans_of(args->n) * (int64_t)sizeof(double);
 }
 
-/* Sums n values by neighbours, in place. */
+/* Sums n values in pairs, in place. */
 static double sum_by_neighbours(double *v, int64_t n) {
     int64_t i = 0;
     if (n == 0) return 0;
@@ -33,7 +32,6 @@ static double sum_by_neighbours(double *v, int64_t n) {
     return v[0];
 }
 
-/* Elements x[0..n) of one span. */
 static double span_sum(const weft_device *device, const float *x, int64_t n) {
     double sums[SPAN];
     const int64_t whole = n / BLOCK;
@@ -45,7 +43,7 @@ static double span_sum(const weft_device *device, const float *x, int64_t n) {
     return sum_by_neighbours(sums, whole + 1);
 }
 
-/* The tree over n elements; sums: room for its spans. */
+/* Sums n elements by the tree; sums: scratch for its spans. */
 static double whole_sum(const weft_device *device, const float *x, int64_t n, double *sums) {
     const int64_t spans = spans_of(n);
 #pragma omp parallel for schedule(static) num_threads(device->threads)
@@ -56,17 +54,17 @@ static double whole_sum(const weft_device *device, const float *x, int64_t n, do
     return sum_by_neighbours(sums, spans);
 }
 
-/* The tree over sums that are there already. */
+/* Sums existing sums by the tree. */
 static double sum_nodes(const double *x, int64_t n, double *sums) {
     if (n > 0) memcpy(sums, x, (size_t)n * sizeof *sums);
     return sum_by_neighbours(sums, n);
 }
 
-/* What a call works on. Without a table there is one extent, which is all of x. */
+/* Operands of a call. Without a table, one extent covers x. */
 typedef struct squares {
     const void *x;
     double *out, *sums;
-    const char *extents; /* rows `stride` bytes apart: a host of a later SDK may have longer ones */
+    const char *extents; /* rows `stride` bytes apart: a host with a later SDK may have longer ones */
     int64_t n_extents, stride, cell;
     weft_extent all;
 } squares;
@@ -98,7 +96,7 @@ static void look_up_extents(squares *q, operands *c, const weft_square_sum *args
                                     WEFT_SIZE_1_0(weft_extent));
 }
 
-/* The operands up to where the extents reach. */
+/* Looks up the operands up to the end of the extents. */
 static void look_up_squares(squares *q, operands *c, const weft_device *device, const weft_square_sum *args) {
     const int64_t size = args->dtype == WEFT_F64 ? 8 : 4;
     int64_t elements = 0, sums = 0, all = 0, i = 0;

@@ -1,14 +1,14 @@
-/* update.c: an optimizer's element-wise update over flat regions, each cut by its table of ranges and then into pieces.
- * All of them are judged before any is touched. */
+/* update.c: an optimizer's element-wise update over flat regions, each divided by its table of ranges and then into
+ * chunks. All regions are validated before any is updated. */
 #include "update_stored.h"
 
 typedef struct update_operands {
-    const char *ranges; /* rows `stride` bytes apart: a host of a later SDK may have longer ones */
+    const char *ranges; /* rows `stride` bytes apart: a host with a later SDK may have longer ones */
     int64_t stride;
     const float *coefficient;
     const int32_t *skip;
     cpu_stored stored;
-    weft_elementwise_call call; /* all but range and bounds; of what is stored otherwise, no weight and states */
+    weft_elementwise_call call; /* except range and bounds; weight and states only in fp32 */
 } update_operands;
 
 static const weft_range *range_at(const update_operands *o, int64_t i) {
@@ -22,7 +22,7 @@ static void look_up_ranges(operands *c, update_operands *o, const weft_update_re
                                    WEFT_SIZE_1_0(weft_range));
 }
 
-/* The rows lie in [0, n), ascending and apart; what lies between two of them is padding. */
+/* Fails unless the ranges are in [0, n), ascending and disjoint; elements between them are padding. */
 static void check_ranges(operands *c, const update_operands *o, int64_t n_ranges, int64_t n) {
     int64_t i = 0, at = 0;
     for (i = 0; i < n_ranges && c->status == WEFT_OK; i++) {
@@ -35,8 +35,8 @@ static void check_ranges(operands *c, const update_operands *o, int64_t n_ranges
         }
         c->status = weft_error_set(c->err, WEFT_E_HOST,
                                    "update on device cpu: ranges[%lld] has struct_size %u, offset %lld and length "
-                                   "%lld, and should have %u to %lld and lie between %lld and %lld, from the begin "
-                                   "of a block of %lld on.",
+                                   "%lld. Allowed: a struct_size of %u to %lld, and a range within %lld to %lld that "
+                                   "begins at a multiple of the block of %lld.",
                                    (long long)i, r->struct_size, (long long)r->offset, (long long)r->length,
                                    WEFT_SIZE_1_0(weft_range), (long long)o->stride, (long long)at, (long long)n,
                                    (long long)o->stored.block);
@@ -59,7 +59,7 @@ static void look_up_shared(operands *c, update_operands *o, const weft_update *a
     operands_regions(c, args);
 }
 
-/* shared: what look_up_shared has found. */
+/* shared: result of look_up_shared. */
 static update_operands look_up_region(operands *c, const update_operands *shared, const weft_elementwise *kernel,
                                       const weft_update_region *region) {
     static const char *const names[WEFT_MAX_STATES] = {"states[0]", "states[1]", "states[2]", "states[3]"};
@@ -81,15 +81,14 @@ static update_operands look_up_region(operands *c, const update_operands *shared
     return o;
 }
 
-/* A write that changes nothing: a first byte of zero is replaced by zero. */
+/* Writes without a change: replaces a first byte of zero by zero. */
 static void touch_line(float *at) {
     unsigned char zero = 0;
     (void)__atomic_compare_exchange_n((unsigned char *)at, &zero, 0, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
 }
 
-/* A state that was cleared has no pages yet (memory.c). Their first access is to be a write: after a read, which maps
- * the kernel's page of zeros, older kernels give small pages where a huge one could lie. A piece lies in two huge
- * pages at most. */
+/* A cleared state has no pages yet (memory.c). Its first access must be a write: a read maps the kernel's zero page,
+ * and older kernels then assign small pages instead of a huge one. A chunk spans at most two huge pages. */
 static void touch_states(const weft_elementwise *kernel, const weft_elementwise_call *call) {
     for (int32_t i = 0; i < kernel->n_states; i++) {
         touch_line(call->states[i] + call->begin);

@@ -1,7 +1,7 @@
 /* update_stored.c: see update_stored.h. */
 #include "update_stored.h"
 
-enum { RUN = 1024 }; /* elements at once, whole blocks of any type: all arrays of them stay in a core's nearest cache */
+enum { RUN = 1024 }; /* elements at a time, complete blocks of any type: all arrays fit the L1 cache */
 
 static bool is_storable(const cpu_stored *self, const cpu_stored_array *array, int32_t dtype) {
     if (dtype == WEFT_F32 || dtype == WEFT_BF16) return true;
@@ -23,7 +23,7 @@ void cpu_stored_look_up(operands *c, cpu_stored *self, cpu_stored_array *out, we
                                    c->kernel, operands_device, (long long)n, (long long)block, name);
     if (c->status != WEFT_OK) return;
     out->dtype = stored;
-    width = weft_dtype_is_packed(stored) ? (int64_t)sizeof(float) : weft_dtype_bytes(stored); /* a block's scale */
+    width = weft_dtype_is_packed(stored) ? (int64_t)sizeof(float) : weft_dtype_bytes(stored); /* the scale of a block */
     out->at = operands_need(c, ref, name, weft_dtype_span(stored, n) / width, 1, width);
     if (block > self->block) self->block = block;
     if (stored != WEFT_F32) self->is_narrow = true;
@@ -53,7 +53,7 @@ static void narrow(const weft_device *device, const cpu_stored_array *to, int64_
     }
 }
 
-/* Elements [first, first + n), n up to RUN: the loop sees them as a region of their own. */
+/* Updates elements [first, first + n), n up to RUN, as a separate region for the loop. */
 static void update_run(const weft_device *device, const weft_elementwise *kernel, const cpu_stored *self,
                        const weft_elementwise_call *whole, int64_t first, int64_t n) {
     float weight[RUN], states[WEFT_MAX_STATES][RUN];

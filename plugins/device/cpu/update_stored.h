@@ -1,5 +1,5 @@
-/* update_stored.h: an update whose weight or states are not all fp32: a run of elements is made fp32, goes through the
- * optimizer's loop, and is rounded once into what it is stored in. */
+/* update_stored.h: an update whose weight or states are not all fp32. A run of elements is converted to fp32, passes
+ * through the optimizer's loop, and is rounded once to its storage type. */
 #ifndef WEFT_DEVICE_CPU_UPDATE_STORED_H
 #define WEFT_DEVICE_CPU_UPDATE_STORED_H
 
@@ -12,15 +12,15 @@ typedef struct cpu_stored_array {
 
 typedef struct cpu_stored {
     cpu_stored_array weight, states[WEFT_MAX_STATES];
-    int64_t block;  /* elements of the longest one of the types' blocks */
+    int64_t block;  /* elements of the longest block of the types */
     bool is_narrow; /* some array is not fp32 */
 } cpu_stored;
 
-/* One array of n elements into *out, which is self's. dtype: 0 is fp32. */
+/* Looks up one array of n elements into *out, which is part of self. dtype: 0 is fp32. */
 void cpu_stored_look_up(operands *c, cpu_stored *self, cpu_stored_array *out, weft_ref ref, const char *name,
                         int32_t dtype, int64_t n);
 
-/* call: as for the loop, without weight and states; its begin is a block's. */
+/* call: as for the loop, without weight and states; it begins at a block boundary. */
 void cpu_stored_update(const weft_device *device, const weft_elementwise *kernel, const cpu_stored *self,
                        const weft_elementwise_call *call);
 

@@ -1,4 +1,4 @@
-/* activation.c: the slots of an MLP's activation and of its backward. */
+/* activation.c: kernel-table slots of an MLP's activation and its backward. */
 #include "activation.h"
 #include "cuda.h"
 
@@ -9,12 +9,12 @@ static void check_activation(operands *c, const weft_activation *args) {
                                    "are.",
                                    c->kernel, args->form);
     if (c->status == WEFT_OK && args->up.buffer == NULL && args->dup.buffer != NULL)
-        c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device cuda: operand dup is there, and up, whose gradient it is, is missing.",
-                                   c->kernel);
+        c->status = weft_error_set(
+            c->err, WEFT_E_HOST,
+            "%s on device cuda: operand dup is set, and operand up, which it is the gradient of, is missing.",
+            c->kernel);
 }
 
-/* What both directions read. */
 static activation_call look_up_activation(operands *c, const weft_activation *args) {
     activation_call call = {.n = args->n, .form = args->form, .dtype = args->dtype};
     const int64_t bytes = operands_dtype(c, "dtype", args->dtype);

@@ -1,5 +1,5 @@
-/* activation.cu: y = f(x) up or f(x), a pack to each thread, and the backward, whose results may lie on x and up: a
- * thread has read its pack of all operands before it writes. */
+/* activation.cu: y = f(x) up or f(x), one pack per thread, and the backward. The backward's results may alias x and up:
+ * a thread reads its pack of all operands before it writes. */
 #include "activation.h"
 
 #include "cells.cuh"
@@ -39,7 +39,7 @@ static __device__ __forceinline__ void backward(const activation_call &c, int64_
     if (c.dup != NULL) store_or_add<Wide>(static_cast<T *>(c.dup), dy, at, c.n, c.accumulate_dup);
 }
 
-/* Of all forms one kernel, whose threads all take the same way. */
+/* One kernel for all forms; all threads take the same branch. */
 #define OF_FORM(name)                                                                                                  \
     template <typename T, bool Wide>                                                                                   \
     static __global__ void __launch_bounds__(BLOCK) activation_##name(const activation_call c) {                       \

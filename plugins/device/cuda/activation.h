@@ -12,8 +12,8 @@ extern "C" {
 #endif
 
 typedef struct activation_call {
-    const void *x, *up, *dy; /* up NULL: none; dy: of the backward */
-    void *y, *dx, *dup;      /* y: of the forward; dx, dup: of the backward, each may be NULL */
+    const void *x, *up, *dy; /* up NULL: no gate; dy: for the backward */
+    void *y, *dx, *dup;      /* y: forward; dx, dup: backward, each may be NULL */
     int64_t n;
     bool accumulate_dx, accumulate_dup;
     int32_t dtype;

@@ -1,13 +1,13 @@
-/* add.c: the slot of y = a + b.
+/* add.c: kernel-table slot y = a + b.
  *
- * Where a norm of y comes next, its kernel can form the sum as well: then that is written once and not read again,
- * and one launch is saved. Segments of a model end in an add and begin with a norm, so the two are never in one
- * call. That is why an add only waits here: a norm of its sum takes it (norm.c), and whatever else is queued in its
- * stream, marks it or waits for it launches it first, by cuda_stream, as does all that makes or ends something, by
- * cuda_enter. Nobody can tell: what is queued runs in its stream's order either way, and what lies in other streams
- * is held back by events of this one alone. So it does not matter when something is queued in those, as a
- * communicator does once bytes have come, and how many kernels a step launches depends on its calls and not on time.
- * What the launch answers is told as the add's by the call that made it. */
+ * If a norm of y follows, its kernel can compute the sum too. The sum is then written once and not read again, and one
+ * launch is saved. A model's segments end in an add and begin with a norm, so no single call contains both. Therefore
+ * an add is only deferred here. A norm of its sum fuses it (norm.c). Any other work queued in its stream, an event
+ * record or a wait launches it first through cuda_stream; creating or destroying a handle launches it through
+ * cuda_enter. The delay is not observable: the work of a stream keeps its order, and other streams synchronize only
+ * through events of this stream. Work in other streams, for example of a communicator when data arrives, therefore has
+ * no influence. The number of kernels per step depends only on its calls, not on time. A launch error is reported as
+ * the add's by the call that launched it. */
 #include "cuda.h"
 
 cudaError_t cuda_launch_waiting(const weft_device *device) {
@@ -32,8 +32,8 @@ CUDA_KERNEL(add, weft_add) {
     next.call.y = operands_need(&c, args->y, "y", args->n, 1, bytes);
     if (c.status != WEFT_OK) return c.status;
     next.stream = cuda_stream(device, s);
-    cuda_settle_waiting(device);                                          /* of another stream: one alone can wait */
-    c.status = cuda_judge_call(cudaSuccess, "cudaSetDevice", "add", err); /* or what was put off until now */
+    cuda_settle_waiting(device); /* of another stream: at most one is pending */
+    c.status = cuda_judge_call(cudaSuccess, "cudaSetDevice", "add", err); /* or a deferred failure */
     if (c.status == WEFT_OK) device->waiting = next;
     return c.status;
 }

@@ -1,4 +1,4 @@
-/* add.cu: y = a + b, a pack to each thread. y may be a or b, so none of them is read through a cache of constants. */
+/* add.cu: y = a + b, one pack per thread. y may alias a or b, so no operand is read through the read-only cache. */
 #include "add.h"
 
 #include "cells.cuh"

@@ -1,6 +1,6 @@
-/* algorithm.c: see algorithm.h. The first of the ways that cuBLASLt's own estimate lists is taken: all of them add in
- * an order that the way alone decides. A way that cuts the inner dimension may keep the sums of its parts in the type
- * of the result (cublasLtReductionScheme_t: INPLACE, OUTPUT_TYPE); where that is not fp32, such a way is not taken. */
+/* algorithm.c: see algorithm.h. Takes the first algorithm of cuBLASLt's heuristic; each algorithm has a fixed order of
+ * addition. A split-K algorithm may store partial sums in the result's type (cublasLtReductionScheme_t: INPLACE,
+ * OUTPUT_TYPE). Such an algorithm is excluded unless that type is fp32. */
 #include "algorithm.h"
 
 static const cudaDataType_t *type_of(int32_t dtype) {
@@ -8,7 +8,7 @@ static const cudaDataType_t *type_of(int32_t dtype) {
     return dtype == WEFT_BF16 ? &bf16 : dtype == WEFT_F16 ? &fp16 : &fp32;
 }
 
-/* ---- describing ---- */
+/* ---- description ---- */
 
 static void drop_description(const weft_device *device, cuda_algorithm *a) {
     const cuda_libraries *of = &device->libraries;
@@ -20,7 +20,7 @@ static void drop_description(const weft_device *device, cuda_algorithm *a) {
     a->a = a->b = a->c = NULL;
 }
 
-/* "describing fp32 to fp32, nn 32x24x24, ..." */
+/* For example "describing fp32 to fp32, nn 32x24x24, ...". */
 typedef struct about {
     char text[200];
 } about;
@@ -57,7 +57,7 @@ static weft_status describe_product(const weft_device *device, cuda_algorithm *o
     return status;
 }
 
-/* rows x width as they lie, row by row: there, as many columns. */
+/* Describes a row-major rows x width matrix as a column-major width x rows one. */
 static weft_status describe_matrix(const weft_device *device, cublasLtMatrixLayout_t *out, const cuda_shape *of,
                                    int32_t dtype, int64_t rows, int64_t width, int64_t ld, weft_error *err) {
     return cuda_judge_lt(
@@ -69,7 +69,7 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
     const cuda_shape *s = &out->shape;
     weft_status status = WEFT_OK;
     if (out->has_description) return WEFT_OK;
-    drop_description(device, out); /* of an attempt that failed */
+    drop_description(device, out); /* left by a failed attempt */
     status = describe_product(device, out, err);
     if (status == WEFT_OK)
         status = describe_matrix(device, &out->b, s, s->dtype, s->transpose_b ? s->n : s->k,
@@ -82,9 +82,9 @@ static weft_status describe(const weft_device *device, cuda_algorithm *out, weft
     return status;
 }
 
-/* ---- choosing ---- */
+/* ---- selection ---- */
 
-/* The schemes by which sums of parts may be brought together: in fp32 all the way. */
+/* Returns the allowed split-K reduction schemes: those that add partial sums in fp32. */
 static uint32_t schemes_of(const cuda_shape *s) {
     return s->dtype_c == WEFT_F32 ? CUBLASLT_REDUCTION_SCHEME_MASK : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
 }
@@ -95,10 +95,10 @@ static weft_status set_schemes(const weft_device *device, const cuda_shape *s, w
                          device->libraries.cublasLtMatmulPreferenceSetAttribute(
                              device->algorithms->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
                              sizeof schemes),
-                         about_product("choosing a way of", s).text, err);
+                         about_product("selecting an algorithm for", s).text, err);
 }
 
-/* Of a way that came from elsewhere: another run, or another rank. */
+/* Checks an algorithm that another run or another rank selected. */
 static weft_status judge_scheme(const weft_device *device, const cuda_algorithm *a, const cublasLtMatmulAlgo_t *way,
                                 weft_error *err) {
     uint32_t scheme = 0;
@@ -107,16 +107,16 @@ static weft_status judge_scheme(const weft_device *device, const cuda_algorithm 
         cuda_judge_lt(device,
                       device->libraries.cublasLtMatmulAlgoConfigGetAttribute(way, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
                                                                              &scheme, sizeof scheme, &written),
-                      about_product("reading the way of", &a->shape).text, err);
+                      about_product("reading the algorithm of", &a->shape).text, err);
     if (status != WEFT_OK || (scheme & ~schemes_of(&a->shape)) == 0) return status;
-    return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "%s: the way that was chosen for it adds in %s and not in fp32 (cuBLASLt's reduction scheme "
-                          "%u). Where it comes from a checkpoint, start anew with [model] weights of it.",
-                          about_product("Taking the way of", &a->shape).text, weft_dtype_name(a->shape.dtype_c),
-                          scheme);
+    return weft_error_set(
+        err, WEFT_E_UNSUPPORTED,
+        "%s: the selected algorithm accumulates in %s and not in fp32 (cuBLASLt's reduction scheme %u). Fix: if it is "
+        "from a checkpoint, start a new run with the checkpoint's weights as [model] path.",
+        about_product("Taking the algorithm of", &a->shape).text, weft_dtype_name(a->shape.dtype_c), scheme);
 }
 
-/* In cuBLASLt's order, B comes first; what is added to and what is made are C. */
+/* cuBLASLt takes B first. C is both the addend and the result. */
 static weft_status set_alignments(const weft_device *device, const cuda_shape *s, weft_error *err) {
     static const cublasLtMatmulPreferenceAttributes_t of[] = {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
                                                               CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -132,7 +132,7 @@ static weft_status set_alignments(const weft_device *device, const cuda_shape *s
             cuda_judge_lt(device,
                           device->libraries.cublasLtMatmulPreferenceSetAttribute(device->algorithms->preference, of[i],
                                                                                  &bytes[i], sizeof bytes[i]),
-                          about_product("choosing a way of", s).text, err);
+                          about_product("selecting an algorithm for", s).text, err);
     return status;
 }
 
@@ -148,19 +148,18 @@ static weft_status choose(const weft_device *device, cuda_algorithm *out, weft_e
                                                             device->algorithms->preference, 1, &best, &found);
     if (code == CUBLAS_STATUS_SUCCESS && found > 0) code = best.state;
     if (code == CUBLAS_STATUS_NOT_SUPPORTED || (code == CUBLAS_STATUS_SUCCESS && found == 0))
-        return weft_error_set(
-            err, WEFT_E_UNSUPPORTED,
-            "matmul on device cuda: cuBLASLt has no way for %s operands%s%s of m %lld, n %lld, k %lld, "
-            "rows %lld, %lld and %lld apart, within %lld bytes of workspace.",
-            weft_dtype_name(s->dtype), s->transpose_a ? ", a transposed" : "", s->transpose_b ? ", b transposed" : "",
-            (long long)s->m, (long long)s->n, (long long)s->k, (long long)s->lda, (long long)s->ldb, (long long)s->ldc,
-            (long long)device->workspace);
+        return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                              "matmul on device cuda: cuBLASLt has no algorithm for %s operands%s%s of m %lld, n %lld, "
+                              "k %lld, row strides %lld, %lld and %lld, within %lld bytes of workspace.",
+                              weft_dtype_name(s->dtype), s->transpose_a ? ", a transposed" : "",
+                              s->transpose_b ? ", b transposed" : "", (long long)s->m, (long long)s->n, (long long)s->k,
+                              (long long)s->lda, (long long)s->ldb, (long long)s->ldc, (long long)device->workspace);
     out->way = best.algo;
     return cuda_judge_lt_call(device, code, "cublasLtMatmulAlgoGetHeuristic",
-                              about_product("choosing a way of", s).text, err);
+                              about_product("selecting an algorithm for", s).text, err);
 }
 
-/* ---- keeping ---- */
+/* ---- registry ---- */
 
 /* FNV-1a. */
 static cuda_algorithm **bucket_of(const weft_device *device, const cuda_shape *shape) {
@@ -176,7 +175,7 @@ static cuda_algorithm *find_in_bucket(const weft_device *device, const cuda_shap
     return a;
 }
 
-/* A new one at the list's end; NULL: no memory. */
+/* Appends a new entry; NULL: out of memory. */
 static cuda_algorithm *add(const weft_device *device, const cuda_shape *shape) {
     cuda_algorithms *of = device->algorithms;
     cuda_algorithm *a = device->host->alloc(device->host, sizeof *a, _Alignof(max_align_t));
@@ -192,7 +191,6 @@ static cuda_algorithm *add(const weft_device *device, const cuda_shape *shape) {
     return a;
 }
 
-/* The one of that shape, made if there is none. */
 static cuda_algorithm *find_or_add(const weft_device *device, const cuda_shape *shape) {
     cuda_algorithm *a = NULL;
     (void)pthread_mutex_lock(&device->algorithms->lock);
@@ -223,7 +221,8 @@ cuda_algorithm *cuda_algorithm_at(const weft_device *device, int64_t i) {
 weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, weft_error *err) {
     cuda_algorithm *a = find_or_add(device, shape);
     weft_status status = WEFT_OK;
-    if (a == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a product's way.");
+    if (a == NULL)
+        return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for a matmul's algorithm.");
     if (!a->is_chosen) {
         status = describe(device, a, err);
         if (status == WEFT_OK) status = choose(device, a, err);
@@ -245,7 +244,7 @@ weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cu
     if (code == CUBLAS_STATUS_SUCCESS) code = found.state;
     if (code != CUBLAS_STATUS_SUCCESS || found.workspaceSize > (size_t)device->workspace)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "cuBLASLt of this machine cannot make a product in the way that was chosen for it: %s "
+                              "cuBLASLt of this machine cannot run a matmul with the selected algorithm: %s "
                               "(cublasLtMatmulAlgoCheck answered %s, %zu bytes of workspace).",
                               key, device->libraries.cublasLtGetStatusString(code), found.workspaceSize);
     status = judge_scheme(device, a, way, err);

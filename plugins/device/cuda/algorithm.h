@@ -1,4 +1,4 @@
-/* algorithm.h: which of cuBLASLt's ways a product takes; of product.c, algorithm.c and choices.c. */
+/* algorithm.h: selects a cuBLASLt algorithm per matmul shape; shared by product.c, algorithm.c and choices.c. */
 #ifndef WEFT_DEVICE_CUDA_ALGORITHM_H
 #define WEFT_DEVICE_CUDA_ALGORITHM_H
 
@@ -8,32 +8,32 @@
 
 enum { CUDA_BUCKETS = 256 };
 
-/* All that the choice may depend on. No padding: it is compared by its bytes. */
+/* All inputs of the selection. No padding, because it is compared by bytes. */
 typedef struct cuda_shape {
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype, dtype_c; /* of a and b, and of c */
     int32_t transpose_a, transpose_b;
     int32_t accumulate, has_bias;
     int32_t tf32;
-    int32_t a_is_part; /* as of cuda_product */
+    int32_t a_is_part; /* see cuda_product */
 } cuda_shape;
 
-/* What each row of a matrix begins on, in bytes, where the matrix itself does: by the distance of its rows, so that the
- * choice depends on the shape alone. A power of two; more than CUDA_ALIGNED gives no other ways. */
+/* Alignment in bytes of every row of an aligned matrix. It follows from the row distance, so the selection depends only
+ * on the shape. A power of two; alignments above CUDA_ALIGNED enable no further algorithms. */
 #define CUDA_ALIGNED 16
 static inline uint32_t cuda_row_alignment(int64_t ld, int32_t dtype) {
     const uint64_t bytes = (uint64_t)(ld * cell_bytes(dtype)), lowest = bytes & (~bytes + 1);
     return lowest > CUDA_ALIGNED ? CUDA_ALIGNED : (uint32_t)lowest;
 }
-/* Of a, which may begin within the rows of a wider matrix, a multiple of its own width from their begin. */
+/* For `a`, which may start inside the rows of a wider matrix, at a multiple of its own width. */
 static inline uint32_t cuda_a_alignment(int64_t lda, int64_t width, bool is_part, int32_t dtype) {
     return cuda_row_alignment(is_part ? lda | width : lda, dtype);
 }
 
-/* A product's description in cuBLASLt's terms, and its way. There, matrices have columns side by side: our C is C's
- * transpose, made from B's and A's in that order. */
+/* A matmul's description for cuBLASLt, and its algorithm. cuBLASLt is column-major: our C is its C transposed, computed
+ * from B and A in that order. */
 typedef struct cuda_algorithm {
-    struct cuda_algorithm *in_bucket, *next; /* the next one in its bucket; the next one that was asked for */
+    struct cuda_algorithm *in_bucket, *next; /* next in the bucket; next in order of registration */
     cuda_shape shape;
     bool has_description, is_chosen;
     cublasLtMatmulDesc_t product;
@@ -42,9 +42,9 @@ typedef struct cuda_algorithm {
 } cuda_algorithm;
 
 struct cuda_algorithms {
-    pthread_mutex_t lock; /* of the list and the buckets: a workspace may be asked for by any thread */
+    pthread_mutex_t lock; /* guards the list and the buckets: any thread may query a workspace */
     cuda_algorithm *buckets[CUDA_BUCKETS];
-    cuda_algorithm *first, *last; /* in the order in which they were asked for */
+    cuda_algorithm *first, *last; /* in order of registration */
     int64_t n;
     cublasLtMatmulPreference_t preference;
 };
@@ -52,14 +52,15 @@ struct cuda_algorithms {
 /* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added" (choices.c). */
 void cuda_shape_print(char *out, size_t size, const cuda_shape *s);
 
-/* A product of that shape will be made. Where there is no memory for the note it is chosen when it is made. */
+/* Registers a shape that will be multiplied. If memory for the entry is missing, the algorithm is selected at the first
+ * matmul. */
 void cuda_algorithm_note(const weft_device *device, const cuda_shape *shape);
-/* The one of that shape, with its way, which is chosen now if it was not yet; it lives as long as the device. */
+/* Returns the entry of that shape, and selects its algorithm if there is none. It lives as long as the device. */
 weft_status cuda_algorithm_find(cuda_algorithm **out, weft_device *device, const cuda_shape *shape, weft_error *err);
-/* The i-th that was asked for; the one of that shape, or NULL. */
+/* Return the i-th registered entry, or the entry of that shape; NULL: no such entry. */
 cuda_algorithm *cuda_algorithm_at(const weft_device *device, int64_t i);
 cuda_algorithm *cuda_algorithm_known(const weft_device *device, const cuda_shape *shape);
-/* From here on the shape's way is this one. WEFT_E_UNSUPPORTED: cuBLASLt does not take it here. */
+/* Sets the shape's algorithm. Fails with WEFT_E_UNSUPPORTED if cuBLASLt rejects it on this GPU. */
 weft_status cuda_algorithm_take(weft_device *device, cuda_algorithm *a, const cublasLtMatmulAlgo_t *way,
                                 weft_error *err);
 

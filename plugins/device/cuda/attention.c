@@ -1,14 +1,13 @@
-/* attention.c: the slots of attention and of its backward.
+/* attention.c: kernel-table slots of attention and its backward.
  *
- * How many places a cache holds lies on the card, so no call here can say that new ones do not fit behind them: the
- * kernels read and write nothing then, and what they give is NaN.
- */
+ * The number of cached positions is in device memory, so a call cannot check on the host that the new positions fit. If
+ * they do not fit, the kernels read and write no keys, and the result is NaN. */
 #include "attention_cudnn.h"
 #include "workspace.h"
 
-#define ROWS_LIMIT  (INT32_MAX / 2)    /* a place and a window together are an int */
-#define LEAST_BLOCK ((int64_t)16)      /* rows of a head that a block of threads has at least */
-#define LOG2_E      1.4426950408889634 /* of a score, which the kernels take as an exponent of two */
+#define ROWS_LIMIT  (INT32_MAX / 2)    /* a position plus a window must fit an int */
+#define LEAST_BLOCK ((int64_t)16)      /* minimum rows of a head per thread block */
+#define LOG2_E      1.4426950408889634 /* the kernels compute scores as exponents of two */
 
 static int64_t rows_of(const weft_attention *args) {
     return args->cache_rows > 0 ? args->cache_rows : args->length;
@@ -30,26 +29,25 @@ static void check_attention_shape(operands *c, const weft_attention *args) {
                                    (long long)args->heads, (long long)args->kv_heads);
     } else if (args->length > rows_of(args) || rows_of(args) > ROWS_LIMIT) {
         c->status = weft_error_set(c->err, WEFT_E_HOST,
-                                   "%s on device cuda: %lld places do not fit %lld rows of keys (at most 2^30).",
+                                   "%s on device cuda: %lld positions do not fit %lld rows of keys (at most 2^30).",
                                    c->kernel, (long long)args->length, (long long)rows_of(args));
     }
 }
 
-/* What is sound, but more than the kernels were written for. */
+/* Fails for valid sizes above the kernels' limits. */
 static void check_attention_limits(operands *c, const weft_attention *args) {
     const int64_t tiles = size_ceil_div(rows_of(args), LEAST_BLOCK), columns = size_times(args->batch, args->heads);
     const int64_t blocks = columns < 0 ? -1 : size_times(columns, tiles);
     if (c->status != WEFT_OK) return;
     if (args->head_dim > ATTENTION_HEAD_DIM_LIMIT) {
         c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                                   "%s on device cuda: head_dim is %lld; up to %d is what this device computes with.",
-                                   c->kernel, (long long)args->head_dim, ATTENTION_HEAD_DIM_LIMIT);
+                                   "%s on device cuda: head_dim is %lld. Allowed: up to %d.", c->kernel,
+                                   (long long)args->head_dim, ATTENTION_HEAD_DIM_LIMIT);
     } else if (blocks < 0 || blocks > INT32_MAX) {
-        c->status =
-            weft_error_set(c->err, WEFT_E_UNSUPPORTED,
-                           "%s on device cuda: %lld rows of %lld heads and %lld places are more than one launch "
-                           "takes; take fewer rows at a time.",
-                           c->kernel, (long long)args->batch, (long long)args->heads, (long long)rows_of(args));
+        c->status = weft_error_set(c->err, WEFT_E_UNSUPPORTED,
+                                   "%s on device cuda: %lld sequences of %lld heads and %lld positions exceed one "
+                                   "launch. Fix: pass fewer sequences.",
+                                   c->kernel, (long long)args->batch, (long long)args->heads, (long long)rows_of(args));
     }
 }
 
@@ -71,7 +69,6 @@ static attention_call call_of(const weft_attention *args) {
     return call;
 }
 
-/* Operands of both directions, and those of one. */
 static void look_up_attention(operands *c, const weft_attention *args, attention_call *call, bool backward) {
     const int64_t queries = size_times(args->batch, args->length), q_width = size_times(args->heads, args->head_dim);
     const int64_t keys = size_times(args->batch, rows_of(args)), k_width = size_times(args->kv_heads, args->head_dim);
@@ -105,7 +102,7 @@ static weft_status prepare(operands *c, const weft_attention *args, attention_ca
     return c->status;
 }
 
-/* cuDNN's workspace, room for lse where the caller wants none, and what that makes of the whole. */
+/* Lays out cuDNN's workspace, and lse if the caller needs none. Returns the total size. */
 static int64_t lay_out_cudnn(room r, const weft_device *device, const weft_attention *args, void **part, float **lse) {
     *part = room_take(&r, cuda_cudnn_workspace(device, args));
     *lse = room_take(&r, size_times(size_times(args->batch, args->length), size_times(args->heads, 4)));
@@ -118,7 +115,7 @@ int64_t cuda_attention_workspace(const weft_device *device, const weft_attention
     return cuda_cudnn_makes(device, args) ? lay_out_cudnn(room_at(NULL), device, args, &part, &lse) : 0;
 }
 
-/* cuDNN has no zeros for a place that sees nothing: they are put there behind it. */
+/* cuDNN does not write zeros for a position that sees no key; a second kernel does. */
 static weft_status by_cudnn(operands *c, weft_device *device, cudaStream_t stream, const weft_attention *args,
                             attention_call *call) {
     void *part = NULL, *all = operands_need_workspace(c, args->workspace, cuda_attention_workspace(device, args));

@@ -1,4 +1,4 @@
-/* attention.h: launchers of attention (attention_*.cu); what a call lacks is NULL. */
+/* attention.h: launchers of attention (attention_*.cu). Absent operands are NULL. */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_H
 #define WEFT_DEVICE_CUDA_ATTENTION_H
 
@@ -15,8 +15,8 @@ extern "C" {
 
 typedef struct attention_call {
     const void *q, *d_o;                          /* (B, T, H, d) */
-    void *o, *dq;                                 /* (B, T, H, d); o is read by the backward */
-    void *k, *v;                                  /* (B, S, Hkv, d); written where there is something new */
+    void *o, *dq;                                 /* (B, T, H, d); the backward reads o */
+    void *k, *v;                                  /* (B, S, Hkv, d); written if there are new keys */
     const void *new_k, *new_v;                    /* (B, T, Hkv, d), or NULL */
     void *dk, *dv;                                /* (B, S, Hkv, d) */
     const int32_t *starts;                        /* (B, T) */
@@ -25,21 +25,21 @@ typedef struct attention_call {
     float *delta;                                 /* (B, H, T): scratch of the backward */
     int64_t batch, length, rows, heads, kv_heads; /* rows: S, at most 2^30 */
     int head_dim;
-    int window;                              /* 0: none */
+    int window;                              /* 0: no window */
     float scale;                             /* of scores */
-    float to_exponent, to_cap, cap_exponent; /* scale log2(e); with a cap scale / cap, cap log2(e), without one 0 */
+    float to_exponent, to_cap, cap_exponent; /* scale log2(e); with a cap: scale / cap, cap log2(e); without: 0 */
     int32_t dtype;
 } attention_call;
 
-/* New keys and values into a cache. Where `past` places of before leave no room nothing is written. */
+/* Appends new keys and values to a cache. Writes nothing if they do not fit after `past` positions. */
 cudaError_t attention_append_launch(const attention_call *call, cudaStream_t stream);
-/* o and lse. Where `past` leaves no room they are NaN. */
+/* Computes o and lse; NaN if the new positions do not fit after `past`. */
 cudaError_t attention_forward_launch(const attention_call *call, cudaStream_t stream);
-/* The same of one query per row and head: a long row of keys is shared by a whole block. */
+/* Same for one query per sequence and head: a complete thread block shares a long row of keys. */
 cudaError_t attention_decode_launch(const attention_call *call, cudaStream_t stream);
-/* o = 0 and lse = -inf of those places that see no key; of bf16, without a cache. */
+/* Sets o = 0 and lse = -inf at positions that see no key; bf16 without a cache. */
 cudaError_t attention_blind_launch(const attention_call *call, cudaStream_t stream);
-/* delta = sum(d_o o) per query and head; the other two read it. */
+/* delta = sum(d_o o) per query and head; input of the other two. */
 cudaError_t attention_delta_launch(const attention_call *call, cudaStream_t stream);
 cudaError_t attention_backward_queries_launch(const attention_call *call, cudaStream_t stream);
 cudaError_t attention_backward_keys_launch(const attention_call *call, cudaStream_t stream);

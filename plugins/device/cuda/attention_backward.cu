@@ -1,15 +1,14 @@
-/* attention_backward.cu: gradients of q, k and v; probabilities are made again from lse.
+/* attention_backward.cu: gradients of q, k and v; probabilities are recomputed from lse.
  *
  * With p = exp(s - lse), ds = p (do v^T - delta), delta = sum(do o) per query, and a cap's slope on ds:
  *     dv = p^T do,  dk = scale ds^T q,  dq = scale ds k.
- * Two passes, each of which has one writer for each result and one order of its sums, and no atomic: a block of the one
- * has the queries of a tile and takes in keys, as in the forward; a block of the other has the keys of a tile and takes
- * in the queries that see some of them, head after head of those that share the keys.
- */
+ * There are two passes without atomics. In each one, every result has one writer and a fixed order of its sums. A block
+ * of the first pass has a tile of queries and loops over keys, as in the forward. A block of the second pass has a tile
+ * of keys. It loops over the queries that see some of them, for each head that shares the keys. */
 #include "attention_places.cuh"
 
-/* Rows of a block: two tiles of them (q and do, or k and v), and two more of what is taken in. HALVES: dk and dv, which
- * have no room in registers together, are made by a launch each. */
+/* A block holds two tiles of its own rows (q and do, or k and v) and two tiles of loaded rows. HALVES: dk and dv exceed
+ * the registers together, so each has its own launch. */
 template <typename T, int D> struct backward_shape {
     enum { WARPS = D > 128 ? 1 : D > 64 ? 2 : 4, TAKEN = D > 128 ? 16 : 32, STAGES = 1, HALVES = D > 128 };
 };
@@ -18,7 +17,7 @@ template <int D> struct backward_shape_of_halves {
 };
 template <int D> struct backward_shape<bf16, D> : backward_shape_of_halves<D> {};
 template <int D> struct backward_shape<f16, D> : backward_shape_of_halves<D> {};
-/* lse, delta and the first key of each query that is taken in. */
+/* lse, delta and the first key of each loaded query. */
 template <typename T, int D> struct query_numbers {
     enum { N = backward_shape<T, D>::TAKEN };
     float lse[N], delta[N];
@@ -29,16 +28,16 @@ template <typename T, int D> struct backward_memory {
     enum {
         ROWS = shape::WARPS * WARP_ROWS,
         PITCH = tile<T, D>::PITCH,
-        SECOND = ROWS * PITCH, /* elements: where v or do of the block's own rows lies */
+        SECOND = ROWS * PITCH, /* elements: offset of v or do of the block's own rows */
         STAGES_AT = 2 * SECOND,
         TAKEN_SECOND = shape::TAKEN * PITCH,
         STAGE = 2 * TAKEN_SECOND,
         SCRATCH_AT = STAGES_AT + shape::STAGES * STAGE,
         NUMBERS_AT = SCRATCH_AT * sizeof(T) + shape::WARPS * scratch<T, shape::TAKEN>::SIZE * 4, /* bytes */
-        ENDS_AT = NUMBERS_AT + shape::STAGES * sizeof(query_numbers<T, D>), /* of the queries that see something */
+        ENDS_AT = NUMBERS_AT + shape::STAGES * sizeof(query_numbers<T, D>), /* of the queries that see a key */
         BYTES = ENDS_AT + 2 * sizeof(int)
     };
-    static_assert(BYTES <= 99 * 1024, "what a block may have on every card from 8.0 on");
+    static_assert(BYTES <= 99 * 1024, "the shared memory limit of a block on every GPU since 8.0");
 };
 
 template <typename T> static __device__ __forceinline__ const T *cells(const void *operand, int64_t at) {
@@ -47,7 +46,7 @@ template <typename T> static __device__ __forceinline__ const T *cells(const voi
 
 /* ---- delta ---- */
 
-/* Lanes of a query: one for each 8 numbers of a head, up to a power of two. */
+/* Lanes per query: one per 8 elements of a head, rounded up to a power of two. */
 template <typename T, int D>
 static __global__ void __launch_bounds__(128) attention_delta(const attention_call c, bool wide) {
     enum { EACH = 8, LANES = D > 128 ? 32 : D > 64 ? 16 : D > 32 ? 8 : 4 };
@@ -72,7 +71,7 @@ static __global__ void __launch_bounds__(128) attention_delta(const attention_ca
 
 /* ---- dq ---- */
 
-/* Products of q k^T in `s` to gradients of scores, given those of do v^T. */
+/* Converts the products q k^T in `s` to score gradients, with the products do v^T in `dp`. */
 template <typename T, int N>
 static __device__ __forceinline__ void score_gradients(const attention_call &c, const row_places<T> &places, int key,
                                                        const float *lse, const float *delta, float (&s)[N / 2],
@@ -137,7 +136,7 @@ static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
         const int key = i * TAKEN;
         float s[TAKEN / 2], dp[TAKEN / 2];
         if (STAGES == 1 && i > seen.begin) {
-            __syncthreads(); /* all have done with the tile before */
+            __syncthreads(); /* all threads are done with the previous tile */
             load_taken_keys<T, D>(c, stage, batch, kv_head, key, high, wide);
         }
         copy_async_wait();
@@ -150,14 +149,14 @@ static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
         add_products<TAKEN, D>(dq, s, stage, room);
     }
     copy_async_wait();
-    __syncthreads(); /* where no key is seen, the queries may be on their way yet */
+    __syncthreads(); /* if no key is seen, the query copies may still be in flight */
     sums_store<T, D>(own_rows, dq, factor, static_cast<T *>(c.dq) + query_at(c, batch, from + own, head), query_ld,
                      n - own, c.head_dim, wide);
 }
 
 /* ---- dk and dv ---- */
 
-/* Queries, from and up to, of which some see the keys [key, key + keys) of a batch row. */
+/* Queries [low, high) that may see keys [key, key + keys) of a sequence. */
 struct query_range {
     int low, high;
 };
@@ -199,8 +198,8 @@ static __device__ __forceinline__ void load_taken_queries(const attention_call &
     }
 }
 
-/* Products of k q^T in `s` to probabilities; and those times the slopes of a cap. key: of the warp's first row; place:
- * of the first query. */
+/* Converts the products k q^T in `s` to probabilities, and to those times a cap's slopes. key: of the warp's first row;
+ * place: of the first query. */
 template <typename T, int D, int N = backward_shape<T, D>::TAKEN>
 static __device__ __forceinline__ void probabilities(const attention_call &c, const query_numbers<T, D> &of, int key,
                                                      int place, float (&s)[N / 2], float (&sloped)[N / 2]) {
@@ -214,7 +213,7 @@ static __device__ __forceinline__ void probabilities(const attention_call &c, co
     }
 }
 
-/* One of dk and dv, or both. */
+/* Computes dk, dv or both. */
 template <typename T, int D, bool DK, bool DV>
 static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
     attention_backward_keys(const attention_call c, bool wide) {
@@ -255,7 +254,7 @@ static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
         float s[TAKEN / 2], ds[TAKEN / 2];
         const query_numbers<T, D> &of = numbers[i % STAGES];
         if (STAGES == 1 && i > 0) {
-            __syncthreads(); /* all have done with the tile before */
+            __syncthreads(); /* all threads are done with the previous tile */
             load_taken_queries<T, D>(c, stage, numbers, batch, of_head, now, past, wide);
         }
         copy_async_wait();
@@ -276,7 +275,7 @@ static __global__ void __launch_bounds__(backward_shape<T, D>::WARPS * 32)
         add_products<TAKEN, D>(dk, ds, stage, room);
     }
     copy_async_wait();
-    __syncthreads(); /* where no query sees them, the keys may be on their way yet */
+    __syncthreads(); /* if no query sees them, the key copies may still be in flight */
 #pragma unroll
     for (int slot = 0; slot < lanes<T>::ROWS; slot++) factor[slot] = past < 0 ? NAN : c.scale;
     if (DK && c.dk != NULL) {

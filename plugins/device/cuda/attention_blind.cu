@@ -1,5 +1,5 @@
-/* attention_blind.cu: places that see no key, not even themselves, where somebody else has made the rest: a block to
- * each place, which has nothing to do but at one of those. */
+/* attention_blind.cu: results of positions that see no key, not even their own, after cuDNN's attention. One block per
+ * position; it does work only for such positions. */
 #include "attention.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
-/* attention_cudnn.c: see attention_cudnn.h. One plan for each shape that was met, kept as long as the device, and so is
- * what cuDNN answered where there is none: the call says it that was to be planned for. */
+/* attention_cudnn.c: see attention_cudnn.h. Caches one plan per shape, or the error of making it, for the device's
+ * lifetime. The call that needs a missing plan returns the error. */
 #include "attention_cudnn.h"
 #include "attention_graph.h"
 
@@ -11,7 +11,7 @@
 
 typedef struct kept_plan {
     attention_plan plan;
-    weft_status status; /* of making it */
+    weft_status status; /* of making the plan */
     weft_error why;
     struct kept_plan *next;
 } kept_plan;
@@ -27,9 +27,8 @@ static weft_status find_cudnn(cudnn_calls *out, weft_error *err) {
     void *symbol = NULL;
     if (handle == NULL) {
         return weft_error_set(err, WEFT_E_DEVICE,
-                              CUDNN_FILE
-                              " was not found, and attention = cudnn needs it. It comes as the Python package "
-                              "nvidia-cudnn and from NVIDIA; attention = own does without it.");
+                              CUDNN_FILE " was not found, and attention = cudnn needs it. Fix: install the Python "
+                                         "package nvidia-cudnn or NVIDIA's library, or set attention = own.");
     }
 #define LOOK_UP(name)                                                                                                  \
     symbol = dlsym(handle, #name);                                                                                     \
@@ -56,7 +55,7 @@ weft_status cuda_cudnn_open(weft_device *device, weft_error *err) {
                           c->calls.cudnnGetErrorString(code), (int)code);
 }
 
-/* What closing a plan answered. */
+/* Logs a failure to close a plan. */
 static void end_plan(const weft_device *device, cudnnStatus_t code) {
     cuda_end_other_call(device, (int)code, "cudnnBackendDestroyDescriptor");
 }
@@ -102,12 +101,11 @@ static weft_status plan_of(cuda_cudnn *c, const weft_attention *args, const atte
     return kept->status == WEFT_OK ? WEFT_OK : weft_error_set(err, kept->status, "%s", kept->why.text);
 }
 
-/* The graph is one of bf16. */
+/* The graph supports only bf16. */
 static weft_status check_form(const weft_attention *args, weft_error *err) {
     if (args->dtype == WEFT_BF16) return WEFT_OK;
     return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                          "attention on device cuda: attention = cudnn makes bf16 alone; attention = own makes the "
-                          "rest.");
+                          "attention on device cuda: attention = cudnn supports only bf16. Fix: set attention = own.");
 }
 
 bool cuda_cudnn_makes(const weft_device *device, const weft_attention *args) {
@@ -122,7 +120,7 @@ int64_t cuda_cudnn_workspace(const weft_device *device, const weft_attention *ar
     const attention_plan *plan = NULL;
     weft_error err = WEFT_ERROR_INIT;
     if (args->batch <= 0 || args->length <= 0 || check_form(args, &err) != WEFT_OK) return 0;
-    if (plan_of(device->cudnn, args, &plan, &err) != WEFT_OK) return 0; /* the call says why */
+    if (plan_of(device->cudnn, args, &plan, &err) != WEFT_OK) return 0; /* the call reports the error */
     return plan->workspace;
 }
 

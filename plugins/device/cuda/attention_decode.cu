@@ -1,16 +1,16 @@
-/* attention_decode.cu: one query to a row and head, as in generation, and new keys and values into a cache.
+/* attention_decode.cu: attention with one query per sequence and head, as in generation, and appending keys and values
+ * to a cache.
  *
- * A head's query has a block to itself. A team of lanes has a key at a time, each lane 8 numbers of a head, and every
- * team of the block takes each TEAMS-th key, keys counted from the cache's first: which team has a key, and the order
- * in which teams are put together, follow from the key's place and the shape. All of it is fp32.
- */
+ * Each query of a head has its own thread block. A team of lanes processes one key at a time, 8 elements of the head
+ * per lane. Each team takes every TEAMS-th key, counted from the cache's first. A key's team and the order of combining
+ * teams therefore follow from the key's position and the shape. All arithmetic is fp32. */
 #include "attention_places.cuh"
 
 #define BLOCK 256
-#define EACH  8 /* numbers of a lane */
-#define AHEAD 4 /* keys of a team that are on their way together */
+#define EACH  8 /* elements per lane */
+#define AHEAD 4 /* keys per team in flight */
 
-/* Softmax so far: the largest exponent, the sum of powers, and values weighted with them. */
+/* Running softmax: the largest exponent, the sum of powers, and the weighted sum of values. */
 struct running {
     float maximum, sum, values[EACH];
 };
@@ -33,7 +33,7 @@ template <typename T, int LANES> static __device__ __forceinline__ float product
     return sum;
 }
 
-/* Keys [low, high) of this lane's team. All lanes of a warp go through the same steps. */
+/* Processes this team's keys of [low, high). All lanes of a warp run the same steps. */
 template <typename T, int LANES, bool Wide>
 static __device__ __forceinline__ void take_in_keys(const attention_call &c, running &r, const float *q, int64_t batch,
                                                     int64_t kv_head, int low, int high) {
@@ -59,14 +59,14 @@ static __device__ __forceinline__ void take_in_keys(const attention_call &c, run
     }
 }
 
-/* Teams of the block into the first one, in their order. */
+/* Combines the block's teams into the first one, in order. */
 template <int LANES> static __device__ __forceinline__ void gather(running &r) {
     enum { TEAMS = BLOCK / LANES };
     CUDA_SHARED(float, maximum, [TEAMS]);
     CUDA_SHARED(float, sum, [TEAMS]);
     CUDA_SHARED(float, values, [BLOCK * EACH]);
     const int thread = static_cast<int>(threadIdx.x), team = thread / LANES;
-    maximum[team] = r.maximum; /* the same of all its lanes */
+    maximum[team] = r.maximum; /* equal in all lanes of the team */
     sum[team] = r.sum;
 #pragma unroll
     for (int i = 0; i < EACH; i++) values[thread * EACH + i] = r.values[i];
@@ -117,7 +117,7 @@ extern "C" cudaError_t attention_decode_launch(const attention_call *call, cudaS
 
 /* ---- the cache ---- */
 
-/* A unit is 16 bytes, or, where rows begin elsewhere, an element. */
+/* A unit is 16 bytes, or one element if rows are not aligned to 16 bytes. */
 template <typename Unit>
 static __global__ void __launch_bounds__(BLOCK) attention_append(const attention_call c, int64_t units) {
     const int64_t each = c.length * units, total = c.batch * each, past = past_of(c);

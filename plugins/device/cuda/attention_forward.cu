@@ -1,14 +1,13 @@
 /* attention_forward.cu: causal attention in tiles of queries and keys (online softmax: Milakov and Gimelshein, arXiv
  * 1805.02867; Dao, arXiv 2307.08691).
  *
- * A block has the queries of one tile and head, a warp 16 of them, and takes in tile after tile of keys in their order,
- * the next one arriving meanwhile. A row's sums depend on nothing but the keys it sees: what is masked adds zeros, and
- * tiles of which a warp sees nothing are left out. Queries that see many keys come first.
- */
+ * A block has a tile of queries of one head, 16 per warp. It loops over the tiles of keys in order and loads the next
+ * tile asynchronously. A row's sums depend only on the keys it sees: masked keys add zeros, and a warp skips tiles
+ * without visible keys. Blocks whose queries see many keys start first. */
 #include "attention_places.cuh"
 
-/* Shape of a kernel. STAGES 2: the next tile of keys arrives while one is computed with. HOLDS: queries wait in
- * registers, and their place is the second stage's. BLOCKS: as many fit a card's unit by their registers. */
+/* Kernel configuration. STAGES 2: double-buffered key tiles. HOLDS: queries are kept in registers, and the second stage
+ * reuses their shared memory. BLOCKS: blocks per SM that fit by registers. */
 template <typename T, int D> struct forward_shape {
     enum {
         WIDE_HEAD = D > 128,
@@ -46,10 +45,10 @@ template <typename T, int D> struct forward_memory {
         BYTES = SCRATCH_AT * sizeof(T) + shape::WARPS * scratch<T, shape::KEYS>::SIZE * 4
     };
     static_assert(!shape::HOLDS || QUERIES <= STAGE, "queries fit the second stage");
-    static_assert(BYTES <= 99 * 1024, "what a block may have on every card from 8.0 on");
+    static_assert(BYTES <= 99 * 1024, "the shared memory limit of a block on every GPU since 8.0");
 };
 
-/* What a warp knows of its rows: maximum, sum of this lane's exponentials, and the weighted sum of values. */
+/* A warp's state per row: maximum, sum of this lane's exponentials, and the weighted sum of values. */
 template <typename T, int D> struct forward_rows { float maximum[lanes<T>::ROWS], sum[lanes<T>::ROWS], values[D / 2]; };
 template <typename T, int D> static __device__ __forceinline__ void begin_rows(forward_rows<T, D> &rows) {
 #pragma unroll
@@ -58,7 +57,7 @@ template <typename T, int D> static __device__ __forceinline__ void begin_rows(f
     for (int i = 0; i < D / 2; i++) rows.values[i] = 0;
 }
 
-/* Products to exponents of two; what is not seen is -inf. */
+/* Converts products to exponents of two; -inf for invisible keys. */
 template <typename T, int N>
 static __device__ __forceinline__ void mask_scores(const attention_call &c, const row_places<T> &places,
                                                    float (&s)[N / 2], int key) {
@@ -70,7 +69,7 @@ static __device__ __forceinline__ void mask_scores(const attention_call &c, cons
         if (!sees(places, i, key)) s[i] = -INFINITY;
 }
 
-/* Exponents to probabilities that are not divided yet, and all that is known already to the new maximum. */
+/* Converts exponents to unnormalized probabilities, and rescales the earlier sums to the new maximum. */
 template <typename T, int D, int N>
 static __device__ __forceinline__ void softmax(forward_rows<T, D> &rows, float (&s)[N / 2]) {
     float decay[lanes<T>::ROWS], base[lanes<T>::ROWS];
@@ -95,7 +94,7 @@ static __device__ __forceinline__ void softmax(forward_rows<T, D> &rows, float (
     for (int i = 0; i < D / 2; i++) rows.values[i] *= decay[lanes<T>::sum_slot(i)];
 }
 
-/* factor: what the values are to be multiplied by. A row that saw no key is zeros, and NaN where there was no room. */
+/* factor: multiplier of the values. A row that sees no key becomes zeros; NaN if the new positions did not fit. */
 template <typename T, int D>
 static __device__ __forceinline__ void end_rows(forward_rows<T, D> &rows, float *factor, float *lse, int n, int past) {
 #pragma unroll
@@ -151,7 +150,7 @@ static __global__ void __launch_bounds__(forward_shape<T, D>::WARPS * 32, forwar
         const int key = i * KEYS;
         float s[KEYS / 2];
         if (STAGES == 1 && i > seen.begin) {
-            __syncthreads(); /* all have done with the tile before */
+            __syncthreads(); /* all threads are done with the previous tile */
             load_keys<T, D>(c, stage, batch, kv_head, key, high, wide);
         }
         copy_async_wait();
@@ -164,7 +163,7 @@ static __global__ void __launch_bounds__(forward_shape<T, D>::WARPS * 32, forwar
         add_products<KEYS, D>(rows.values, s, stage + KEYS * memory::PITCH, room);
     }
     end_rows(rows, factor, c.lse == NULL ? NULL : c.lse + number_at(c, batch, from + own, head), n - own, past);
-    __syncthreads(); /* the queries' place may be a stage */
+    __syncthreads(); /* the queries' memory may become a stage */
     sums_store<T, D>(queries + own * memory::PITCH, rows.values, factor,
                      static_cast<T *>(c.o) + query_at(c, batch, from + own, head), query_ld, n - own, c.head_dim, wide);
 }

@@ -1,14 +1,13 @@
 /* attention_graph.c: see attention_graph.h.
  *
- * The graph is the one that cuDNN knows as attention:
+ * Builds the graph that cuDNN recognizes as attention:
  *
  *     s = scale q k^T, or with a cap cap tanh(scale / cap q k^T)
- *     s = -inf where the key lies behind the query, before its window, or before the first of its document
+ *     s = -inf if the key is after the query, before its window, or before the start of its document
  *     m = max(s);  e = exp(s - m);  z = sum(e);  lse = m + log(z);  o = (e / z) v
  *
- * Whether a place sees a key stands in it by operations on indices, so documents are known to it as they are to the
- * other kernels, by `starts`, which lie on the card. Probabilities are rounded to bf16 before they meet v.
- */
+ * The mask is computed in the graph by operations on indices. Documents are passed in `starts`, in device memory, as in
+ * the other kernels. Probabilities are rounded to bf16 before the multiplication with v. */
 #include "attention_graph.h"
 
 #ifdef CUDA_HAS_CUDNN
@@ -20,18 +19,18 @@
 
 typedef cudnnBackendDescriptor_t descriptor;
 
-/* Names of what a run brings. */
+/* Tensor ids of a run's operands. */
 enum { Q = 1, K, V, O, LSE, SCALE, NOTHING, STARTS, WINDOW, CAP, N_OPERANDS = CAP };
 static bool is_by_value(int64_t name) {
     return name == SCALE || name == NOTHING || name == WINDOW || name == CAP;
 }
 
-/* A graph that is being made: once a call has failed, the others do nothing. */
+/* A graph under construction: after a failed call the others do nothing. */
 typedef struct graph {
     const cudnn_calls *calls;
     attention_plan *plan;
     cudnnStatus_t status;
-    const char *call; /* that answered it */
+    const char *call; /* the failed call */
     descriptor operations[32];
     int64_t n_operations, next_name;
 } graph;
@@ -43,7 +42,7 @@ static void judge(graph *g, const char *call, cudnnStatus_t status) {
 static bool is_fine(const graph *g) {
     return g->status == CUDNN_STATUS_SUCCESS;
 }
-/* cuDNN's statuses stand in thousands. */
+/* cuDNN groups its status codes in thousands. */
 static bool is_refused(const graph *g) {
     return g->status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
 }
@@ -60,7 +59,7 @@ static void set(graph *g, descriptor d, cudnnBackendAttributeName_t name, cudnnB
                 const void *values) {
     if (is_fine(g)) judge(g, "cudnnBackendSetAttribute", g->calls->cudnnBackendSetAttribute(d, name, type, n, values));
 }
-/* How many there are; 0 once a call has failed. */
+/* Returns the number of attributes; 0 after a failed call. */
 static int64_t get(graph *g, descriptor d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
                    int64_t most, void *values) {
     int64_t n = 0;
@@ -80,12 +79,12 @@ static void finish(graph *g, descriptor d) {
 typedef struct sizes {
     int64_t of[4], apart[4];
 } sizes;
-/* (B, n, rows, columns), one after the other. */
+/* (B, n, rows, columns), contiguous. */
 static sizes packed(int64_t batch, int64_t n, int64_t rows, int64_t columns) {
     const sizes s = {{batch, n, rows, columns}, {n * rows * columns, rows * columns, columns, 1}};
     return s;
 }
-/* (B, heads, T, d), which lie as (B, T, heads, d). */
+/* (B, heads, T, d), stored as (B, T, heads, d). */
 static sizes of_heads(const attention_shape *shape, int64_t heads) {
     const int64_t d = shape->head_dim, t = shape->length;
     const sizes s = {{shape->batch, heads, t, d}, {t * heads * d, d, heads * d, 1}};
@@ -96,7 +95,7 @@ static sizes transposed(sizes s) {
     return t;
 }
 
-/* name 0: nowhere in memory. */
+/* name 0: virtual, not in memory. */
 static descriptor tensor(graph *g, int64_t name, sizes s, cudnnDataType_t type) {
     const descriptor d = make(g, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     const bool is_virtual = name == 0, by_value = is_by_value(name);
@@ -131,7 +130,7 @@ static void product(graph *g, descriptor a, descriptor b, descriptor c) {
     set_one(g, d, CUDNN_ATTR_OPERATION_MATMUL_DESC, how);
     add_operation(g, d);
 }
-/* y = mode(x, b) or mode(x), or x or b as `where` says; axis: of an index, else -1. */
+/* y = mode(x, b) or mode(x), or x or b selected by `where`; axis: of an index, else -1. */
 static void each(graph *g, cudnnPointwiseMode_t mode, descriptor x, descriptor b, descriptor where, descriptor y,
                  int64_t axis) {
     const descriptor how = make(g, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
@@ -159,7 +158,7 @@ static void over_keys(graph *g, cudnnReduceTensorOp_t mode, descriptor x, descri
     add_operation(g, d);
 }
 
-/* Scores: scaled, and bent where there is a cap. The scale is over the cap then. */
+/* Returns scores: scaled, and soft-capped with a cap. With a cap, SCALE holds scale / cap. */
 static descriptor scores(graph *g, const attention_shape *shape, sizes s) {
     const sizes one = packed(1, 1, 1, 1);
     const descriptor q = tensor(g, Q, of_heads(shape, shape->heads), CUDNN_DATA_BFLOAT16);
@@ -175,7 +174,7 @@ static descriptor scores(graph *g, const attention_shape *shape, sizes s) {
     return capped;
 }
 
-/* from where `compare`(a, b) holds, and -inf where it does not. */
+/* Returns `from` where `compare`(a, b) is true, -inf elsewhere. */
 static descriptor keep_where(graph *g, sizes s, descriptor from, descriptor nothing, cudnnPointwiseMode_t compare,
                              descriptor a, descriptor b) {
     const descriptor holds = tensor(g, 0, s, CUDNN_DATA_BOOLEAN), kept = tensor(g, 0, s, CUDNN_DATA_FLOAT);
@@ -184,7 +183,7 @@ static descriptor keep_where(graph *g, sizes s, descriptor from, descriptor noth
     return kept;
 }
 
-/* Scores, and -inf where a place does not see. */
+/* Returns scores with -inf at keys that a position does not see. */
 static descriptor masked_scores(graph *g, const attention_shape *shape) {
     const sizes s = packed(shape->batch, shape->heads, shape->length, shape->length), one = packed(1, 1, 1, 1);
     const descriptor all = scores(g, shape, s);
@@ -223,9 +222,9 @@ static void attend(graph *g, const attention_shape *shape) {
     product(g, p, v, o);
 }
 
-/* ---- the plan ---- */
+/* ---- plan ---- */
 
-/* The card: a handle's, or one that is described. */
+/* The GPU: of a handle, or described by JSON. */
 typedef struct target {
     cudnnHandle_t handle;
     descriptor described;
@@ -246,7 +245,7 @@ static descriptor close_graph(graph *g, const target *t) {
     return d;
 }
 
-/* The ways that cuDNN knows, best first; it may know more. */
+/* cuDNN's engine configurations, best first; at most MOST_WAYS are considered. */
 enum { MOST_WAYS = 8 };
 static int64_t rank_ways(graph *g, const target *t, descriptor operations, descriptor ways[MOST_WAYS]) {
     const descriptor d = make(g, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -259,7 +258,7 @@ static int64_t rank_ways(graph *g, const target *t, descriptor operations, descr
     return get(g, d, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, MOST_WAYS, ways);
 }
 
-/* Whether cuDNN says of a way that its bits may differ from run to run. */
+/* True if cuDNN events a configuration as nondeterministic. */
 static bool varies(graph *g, descriptor way) {
     descriptor engine = make(g, CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -282,13 +281,13 @@ static void plan_of_way(graph *g, const target *t, descriptor way) {
     if (is_fine(g)) g->plan->plan = d;
 }
 
-/* The first of the ways that can be had and gives the same bits every time. */
+/* Selects the first configuration that is supported and deterministic. */
 static void choose(graph *g, const target *t) {
     const descriptor operations = close_graph(g, t);
     descriptor ways[MOST_WAYS];
     const int64_t n = rank_ways(g, t, operations, ways);
     for (int64_t i = 0; i < n && g->plan->plan == NULL && (is_fine(g) || is_refused(g)); i++) {
-        g->status = CUDNN_STATUS_SUCCESS; /* a way that there is none of is passed over */
+        g->status = CUDNN_STATUS_SUCCESS; /* skip an unsupported configuration */
         if (!varies(g, ways[i])) plan_of_way(g, t, ways[i]);
     }
 }
@@ -301,14 +300,14 @@ static weft_status refuse(const graph *g, weft_error *err) {
     if (!is_fine(g)) g->calls->cudnnGetLastErrorString(words, sizeof words);
     (void)snprintf(answer, sizeof answer, "%s answered %s, %d", is_fine(g) ? "" : g->call,
                    g->calls->cudnnGetErrorString(g->status), (int)g->status);
-    return weft_error_set(
-        err, has_none ? WEFT_E_UNSUPPORTED : WEFT_E_DEVICE,
-        "attention on device cuda: cuDNN %zu.%zu.%zu %s %lld rows of %lld places, %lld heads, %lld of "
-        "keys, of %lld numbers each%s%s (%s%s%s). attention = own does without it.",
-        version / 10000, version / 100 % 100, version % 100, has_none ? "has no plan for" : "failed to plan",
-        (long long)s->batch, (long long)s->length, (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim,
-        s->has_window ? ", with a window" : "", s->has_cap ? ", with a cap" : "",
-        is_fine(g) ? "none of its ways is there" : answer, words[0] == '\0' ? "" : ": ", words);
+    return weft_error_set(err, has_none ? WEFT_E_UNSUPPORTED : WEFT_E_DEVICE,
+                          "attention on device cuda: cuDNN %zu.%zu.%zu %s %lld sequences of %lld positions, %lld "
+                          "heads, %lld of keys, of %lld numbers each%s%s (%s%s%s). Fix: set attention = own.",
+                          version / 10000, version / 100 % 100, version % 100,
+                          has_none ? "has no plan for" : "failed to plan", (long long)s->batch, (long long)s->length,
+                          (long long)s->heads, (long long)s->kv_heads, (long long)s->head_dim,
+                          s->has_window ? ", with a window" : "", s->has_cap ? ", with a cap" : "",
+                          is_fine(g) ? "it has no engine for it" : answer, words[0] == '\0' ? "" : ": ", words);
 }
 
 weft_status attention_plan_open(attention_plan *out, const cudnn_calls *calls, cudnnHandle_t handle, const char *json,
@@ -343,7 +342,7 @@ weft_status attention_plan_run(cudnnStatus_t *ended, const attention_plan *plan,
     graph g = {.calls = calls, .plan = &of_run};
     const descriptor d = make(&g, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
     int64_t known[N_OPERANDS], n = 0;
-    for (int i = 0; i < N_OPERANDS; i++) { /* what the graph does not know is not brought */
+    for (int i = 0; i < N_OPERANDS; i++) { /* bind only operands that the graph uses */
         if ((names[i] == WINDOW && !plan->shape.has_window) || (names[i] == CAP && !plan->shape.has_cap)) continue;
         known[n] = names[i];
         at[n++] = at[i];

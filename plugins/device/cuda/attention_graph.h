@@ -1,6 +1,6 @@
-/* attention_graph.h: attention as a graph of cuDNN's, and the plan that cuDNN makes of it. It needs no device but
- * cuDNN's description of one; the rest of the device is not known here. A build without headers of cuDNN 9 has no
- * CUDA_HAS_CUDNN, and nothing of this. */
+/* attention_graph.h: attention as a cuDNN graph, and its execution plan. It needs no device, only cuDNN's description
+ * of one, and is independent of the rest of the CUDA device. Without cuDNN 9 headers CUDA_HAS_CUDNN is undefined, and
+ * all of this is left out. */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_GRAPH_H
 #define WEFT_DEVICE_CUDA_ATTENTION_GRAPH_H
 
@@ -32,10 +32,10 @@ typedef struct cudnn_calls {
 
 typedef struct attention_shape {
     int64_t batch, length, heads, kv_heads, head_dim;
-    int64_t has_window, has_cap; /* how far and how high is told to a run */
+    int64_t has_window, has_cap; /* the values are operands of a run */
 } attention_shape;
 
-#define ATTENTION_PLAN_MOST 128 /* descriptors of a plan's graph */
+#define ATTENTION_PLAN_MOST 128 /* descriptors per plan */
 
 typedef struct attention_plan {
     attention_shape shape;
@@ -45,8 +45,8 @@ typedef struct attention_plan {
     int n;
 } attention_plan;
 
-/* Operands of a run, in device memory at multiples of 16 bytes: activations are bf16. scale: of scores; with a cap over
- * it. */
+/* Operands of a run, in device memory aligned to 16 bytes; activations are bf16. scale: of scores, divided by the cap
+ * if there is one. */
 typedef struct attention_operands {
     const void *q, *k, *v;
     const int32_t *starts;
@@ -57,14 +57,14 @@ typedef struct attention_operands {
     void *workspace;
 } attention_operands;
 
-/* The forward's plan for that card, or, with handle NULL, for one that cuDNN's JSON describes. What cuDNN does not take
- * is WEFT_E_UNSUPPORTED with its own words, any other answer WEFT_E_DEVICE with the call that gave it: a way is passed
- * over only where cuDNN says that there is none, so equal cards take the same. To be closed in any case, which answers
- * the first of cudnnBackendDestroyDescriptor's answers that was no success, for the log. */
+/* Makes the forward's plan for the handle's GPU, or, with handle NULL, for the GPU described by `json`. Fails with
+ * WEFT_E_UNSUPPORTED and cuDNN's message if cuDNN rejects it, with WEFT_E_DEVICE and the call for any other error. A
+ * configuration is skipped only if cuDNN reports it as unsupported, so equal GPUs select the same one. The caller
+ * closes the plan in every case. Closing returns the first failure of cudnnBackendDestroyDescriptor, to be logged. */
 weft_status attention_plan_open(attention_plan *out, const cudnn_calls *calls, cudnnHandle_t handle, const char *json,
                                 const attention_shape *shape, weft_error *err);
 cudnnStatus_t attention_plan_close(attention_plan *plan, const cudnn_calls *calls);
-/* Queues it in the handle's stream. ended: of closing what describes the run. */
+/* Queues a run in the handle's stream. ended: status of destroying the run's descriptors. */
 weft_status attention_plan_run(cudnnStatus_t *ended, const attention_plan *plan, const cudnn_calls *calls,
                                cudnnHandle_t handle, const attention_operands *operands, weft_error *err);
 #endif

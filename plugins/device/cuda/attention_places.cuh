@@ -1,23 +1,24 @@
-/* attention_places.cuh: which keys a query sees, where rows lie, and what becomes of a score. */
+/* attention_places.cuh: the visible keys of a query, row offsets, and the conversion of scores. */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_PLACES_CUH
 #define WEFT_DEVICE_CUDA_ATTENTION_PLACES_CUH
 
 #include "attention_tiles.cuh"
 #include "kernels.h"
 
-/* Places of before, or -1 where they leave no room for those of this call: nothing is read or written then. */
+/* Returns the number of cached positions, or -1 if the new ones do not fit after them: nothing is read or written
+ * then. */
 static __device__ __forceinline__ int past_of(const attention_call &c) {
     const int64_t past = c.past == NULL ? 0 : *c.past;
     return past < 0 || past > c.rows - c.length ? -1 : static_cast<int>(past);
 }
 
-/* The first key that the query at `place` sees; the last one is its own. */
+/* Returns the first key that the query at `place` sees; the last one is its own. */
 static __device__ __forceinline__ int first_seen(const attention_call &c, int place, int32_t start) {
     const int near = c.window > 0 ? place - c.window + 1 : 0;
     return max(max(near, 0), start);
 }
 
-/* Elements before a row of q's layout, and of k's. */
+/* Return the element offset of a row in q's layout, and in k's. */
 static __device__ __forceinline__ int64_t query_at(const attention_call &c, int64_t batch, int64_t query,
                                                    int64_t head) {
     return ((batch * c.length + query) * c.heads + head) * c.head_dim;
@@ -30,7 +31,7 @@ static __device__ __forceinline__ int64_t number_at(const attention_call &c, int
     return (batch * c.heads + head) * c.length + query;
 }
 
-/* A score as the exponent of two that the softmax takes, and the slope that a cap gives it. */
+/* A score as the softmax's exponent of two, and the cap's slope at it. */
 struct score {
     float exponent, slope;
 };
@@ -42,9 +43,9 @@ static __device__ __forceinline__ score score_of(const attention_call &c, float 
     return {product * c.to_exponent, 1};
 }
 
-/* The numbers of the queries that a lane's rows are, from the row's first one on. */
+/* Visible keys of the queries in this lane's rows. */
 template <typename T> struct row_places {
-    int first[lanes<T>::ROWS], last[lanes<T>::ROWS]; /* keys that are seen; none in rows beyond n */
+    int first[lanes<T>::ROWS], last[lanes<T>::ROWS]; /* visible keys; an empty range in rows beyond n */
 };
 template <typename T>
 static __device__ __forceinline__ row_places<T> places_of(const attention_call &c, int64_t batch, int from, int n,
@@ -59,7 +60,7 @@ static __device__ __forceinline__ row_places<T> places_of(const attention_call &
     }
     return p;
 }
-/* Whether all rows of this lane see all keys [key, key + keys). */
+/* True if all rows of this lane see all keys [key, key + keys). */
 template <typename T> static __device__ __forceinline__ bool see_all(const row_places<T> &p, int key, int keys) {
     bool all = true;
 #pragma unroll
@@ -71,7 +72,7 @@ template <typename T> static __device__ __forceinline__ bool sees(const row_plac
     return at >= p.first[slot] && at <= p.last[slot];
 }
 
-/* Tiles of N keys that some of the queries [from, from + n) see: [begin, end). Each warp finds them by itself. */
+/* Tiles [begin, end) of N keys that some of the queries [from, from + n) see. Each warp computes them itself. */
 struct key_tiles {
     int begin, end;
 };
@@ -86,9 +87,9 @@ static __device__ __forceinline__ key_tiles tiles_seen(const attention_call &c, 
     return {low / N, low >= past + from + n ? 0 : (past + from + n + N - 1) / N};
 }
 
-/* ---- of launchers ---- */
+/* ---- for launchers ---- */
 
-/* Whether rows of a head begin at multiples of 16 bytes where operands do. */
+/* True if rows of a head are aligned to 16 bytes whenever the operands are. */
 template <typename T> static inline bool rows_are_wide(const attention_call *call) {
     return call->head_dim % words<T>::CELLS == 0;
 }
@@ -106,7 +107,7 @@ template <typename Kernel> static cudaError_t allow_shared(Kernel *kernel, int b
            : d <= 96  ? launch<T, 96>(call, stream)                                                                    \
            : d <= 128 ? launch<T, 128>(call, stream)                                                                   \
                       : launch<T, 256>(call, stream)
-/* Returns launch<T, D>(call, stream) of the least D that has room for a head. */
+/* Returns launch<T, D>(call, stream) for the smallest D that fits the head. */
 #define ATTENTION_OF_HEAD(launch, call, stream)                                                                        \
     do {                                                                                                               \
         const int d = (call)->head_dim;                                                                                \

@@ -1,17 +1,16 @@
-/* attention_tiles.cuh: tiles of attention: rows of one head in shared memory, and what a warp of 16 rows does with it.
+/* attention_tiles.cuh: attention tiles: rows of one head in shared memory, and a warp's matmuls with 16 rows.
  *
- * A tile is ROWS rows of D elements, of which head_dim are there and the rest is zero, and 16 bytes more to a row: rows
- * are then an odd number of 16 bytes apart, and eight of them that are read at the same column lie in different banks.
- * A warp makes products of its own 16 rows:
+ * A tile has ROWS rows of D elements; elements after head_dim are zero. Each row has 16 bytes of padding. Rows are then
+ * an odd multiple of 16 bytes apart, and eight rows read at the same column use different banks. A warp multiplies its
+ * own 16 rows:
  *
  *     scores        s (16, N)    = a (16, D) b (N, D)^T
  *     add_products  sums (16, D) += p (16, N) b (N, D)
  *
- * s, p and sums are spread over the lanes: each has ROWS of the 16 rows, and half as many numbers as there are columns
- * (`lanes` says which). In 16 bits they come from matrix instructions, in fp32 from plain ones. p is fp32 also as
- * a factor: where the factors have 16 bits, it goes in as two of them, p rounded and what that left: 16 digits of bf16,
- * 22 of fp16.
- */
+ * s, p and sums are distributed over the lanes: each has ROWS of the 16 rows, and half as many numbers as columns
+ * (`lanes` defines the mapping). 16-bit types use tensor-core instructions, fp32 uses plain ones. p is fp32 as a factor
+ * too. For 16-bit types it enters as two factors, the rounded p and the rounding error: 16 bits of precision with bf16,
+ * 22 with fp16. */
 #ifndef WEFT_DEVICE_CUDA_ATTENTION_TILES_CUH
 #define WEFT_DEVICE_CUDA_ATTENTION_TILES_CUH
 
@@ -39,7 +38,7 @@ static __device__ __forceinline__ int warp_index(void) {
     return static_cast<int>(threadIdx.x) / 32;
 }
 
-/* ---- which numbers a lane has ---- */
+/* ---- mapping of numbers to lanes ---- */
 
 template <typename T> struct lanes;
 struct lanes_of_halves {
@@ -99,12 +98,12 @@ static __device__ __forceinline__ int warp_minimum(int x) {
 
 /* ---- between global and shared memory ---- */
 
-/* Rows [0, n) of `from`, which lie ld apart, by all threads of the block; wide: in 16 bytes each, that arrive by
- * copy_async_wait. */
+/* Loads rows [0, n) of `from`, ld elements apart, by all threads of the block. wide: in 16-byte asynchronous copies,
+ * complete after copy_async_wait. */
 template <typename T, int D, int ROWS, int THREADS>
 static __device__ __forceinline__ void tile_load(T *to, const T *from, int64_t ld, int64_t n, int d, bool wide) {
     enum { CELLS = words<T>::CELLS, CHUNKS = D / CELLS };
-#pragma unroll 1 /* unrolled, it takes registers for addresses, and the copies are not waited for anyway */
+#pragma unroll 1 /* unrolling costs registers for addresses, and the copies are asynchronous anyway */
     for (int i = static_cast<int>(threadIdx.x); i < ROWS * CHUNKS; i += THREADS) {
         const int row = i / CHUNKS, at = i % CHUNKS * CELLS;
         T *out = to + row * tile<T, D>::PITCH + at;
@@ -119,7 +118,7 @@ static __device__ __forceinline__ void tile_load(T *to, const T *from, int64_t l
     }
 }
 
-/* sums times the factor of their row, into rows [0, n) of `to`, by way of this warp's own rows of a tile. */
+/* Stores sums times their row's factor to rows [0, n) of `to`, through this warp's own rows of a tile. */
 template <typename T, int D>
 static __device__ __forceinline__ void sums_store(T *own, const float (&sums)[D / 2], const float *factor, T *to,
                                                   int64_t ld, int64_t n, int d, bool wide) {
@@ -147,9 +146,9 @@ static __device__ __forceinline__ void sums_store(T *own, const float (&sums)[D 
     }
 }
 
-/* ---- the left factor of scores ---- */
+/* ---- left factor of scores ---- */
 
-/* A warp's 16 rows: where they lie, or, HELD, in registers. */
+/* A warp's 16 rows: a pointer to them, or, if HELD, registers. */
 template <typename T, int D, bool HELD> struct left_rows {
     const T *rows;
     __device__ __forceinline__ void take(const T *a) {
@@ -157,9 +156,9 @@ template <typename T, int D, bool HELD> struct left_rows {
     }
 };
 
-/* ---- products in bf16 and fp16 ---- */
+/* ---- matmuls in bf16 and fp16 ---- */
 
-/* Of functions whose form for fp32 is another one. */
+/* Enables a function for 16-bit types; fp32 has its own version. */
 template <typename T> using if_half = typename std::enable_if<sizeof(T) == 2>::type;
 
 static __device__ __forceinline__ void multiply(float *d, const uint32_t *a, const uint32_t *b, const bf16 *) {
@@ -169,7 +168,7 @@ static __device__ __forceinline__ void multiply(float *d, const uint32_t *a, con
     mma_f16(d, a, b);
 }
 
-/* Of 16 rows as a factor from the left, 16 columns. */
+/* Loads 16 columns of 16 rows as a left factor. */
 template <int D, typename T> static __device__ __forceinline__ void left_words(uint32_t *out, const T *a, int step) {
     mma_load(out, a + lane_index() % 16 * tile<T, D>::PITCH + step * 16 + lane_index() / 16 * 8);
 }
@@ -181,7 +180,7 @@ template <typename T, int D> struct left_rows<T, D, true> {
     }
 };
 
-/* What 16 columns of a and b add. */
+/* Adds the products of 16 columns of a and b. */
 template <int N, int D, typename T>
 static __device__ __forceinline__ void scores_step(float (&s)[N / 2], const uint32_t *a, const T *b, int step) {
     const int row = lane_index() % 8 + lane_index() / 16 * 8, column = lane_index() / 8 % 2 * 8;
@@ -204,7 +203,7 @@ template <int N, int D, typename T, typename = if_half<T>>
 static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows<T, D, false> &a, const T *b) {
 #pragma unroll
     for (int i = 0; i < N / 2; i++) s[i] = 0;
-#pragma unroll 2 /* all of them at once take too many registers */
+#pragma unroll 2 /* full unrolling takes too many registers */
     for (int step = 0; step < D / 16; step++) {
         uint32_t four[4];
         left_words<D>(four, a.rows, step);
@@ -212,7 +211,7 @@ static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows
     }
 }
 
-/* Two neighbours of p, rounded, and rounded once more what that left of them. */
+/* Rounds two consecutive numbers of p, and rounds the remaining error too. */
 template <typename T> static __device__ __forceinline__ void split(uint32_t &high, uint32_t &low, const float *p) {
     float near[2], rest[2];
     high = words<T>::close_two(p);
@@ -242,7 +241,7 @@ static __device__ __forceinline__ void add_products(float (&sums)[D / 2], const 
     }
 }
 
-/* ---- products in fp32 ---- */
+/* ---- matmuls in fp32 ---- */
 
 static __device__ __forceinline__ float4 four_at(const float *at) {
     return *reinterpret_cast<const float4 *>(at);
@@ -273,7 +272,7 @@ static __device__ __forceinline__ void scores(float (&s)[N / 2], const left_rows
     }
 }
 
-/* Floats of a warp's scratch, through which p gets to the lanes that need it. */
+/* Floats of a warp's scratch, which passes p between lanes. */
 template <typename T, int N> struct scratch {
     enum { PITCH = N + 8, SIZE = sizeof(T) == 4 ? WARP_ROWS * PITCH : 0 };
 };

@@ -1,6 +1,5 @@
-/* cache.c: see modules.h. A file ends in the hash of what stands before, since a run that is killed, or a full disk,
- * may
- * leave anything behind. */
+/* cache.c: see modules.h. A file ends with the hash of its contents, because a killed run or a full disk can leave a
+ * partial file. */
 #include "modules.h"
 
 #include <errno.h>
@@ -9,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { HASH = 64 }; /* of its text */
+enum { HASH = 64 }; /* hexadecimal digits */
 #define MOST ((off_t)64 << 20)
 
 bool cuda_cache_hash(char out[65], const void *bytes, size_t size) {
@@ -20,7 +19,7 @@ bool cuda_cache_hash(char out[65], const void *bytes, size_t size) {
     return true;
 }
 
-/* Each directory of the path that is missing, for this user alone. */
+/* Creates each missing directory of the path, with access for this user only. */
 bool cuda_cache_make(char *path) {
     struct stat there;
     for (char *at = path + 1; *at != 0; at++) {
@@ -50,7 +49,7 @@ static bool path_of(char *out, size_t size, const char *directory, const char *h
     return snprintf(out, size, "%s/%s%s", directory, hash, end) < (int)size;
 }
 
-/* All of a file; *size without the hash behind it. */
+/* Reads the complete file. *size excludes the trailing hash. */
 static char *read_whole(int file, size_t *size) {
     struct stat now;
     char *bytes = NULL;
@@ -98,7 +97,7 @@ bool cuda_cache_write(const char *directory, const char *hash, const void *bytes
     char path[4200], beside[4200], end[32], of[65] = "";
     bool done = false;
     int file = -1;
-    (void)snprintf(end, sizeof end, ".%d.new", (int)getpid()); /* ranks of one machine may all write it */
+    (void)snprintf(end, sizeof end, ".%d.new", (int)getpid()); /* several ranks of a machine may write it */
     if (!cuda_cache_hash(of, bytes, size) || !path_of(path, sizeof path, directory, hash, ".cubin") ||
         !path_of(beside, sizeof beside, directory, hash, end))
         return false;

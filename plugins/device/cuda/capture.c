@@ -1,12 +1,12 @@
-/* capture.c: the extension weft/capture.h: a step as a CUDA graph. What cannot be part of one ends the recording with a
- * sentence of ours, before CUDA would do it with one of its own. */
+/* capture.c: the extension weft/capture.h: captures a step as a CUDA graph. Calls that a graph cannot contain end the
+ * capture with an error of this plugin, before CUDA reports one. */
 #include "cuda.h"
 
 struct weft_captured_graph {
     cudaGraphExec_t graph;
 };
 
-/* Ends what is recorded on the stream, if anything is, and keeps nothing of it. */
+/* Ends a capture on the stream, if one is active, and discards it. */
 static void give_up(const weft_device *device, cudaStream_t stream) {
     cudaGraph_t graph = NULL;
     (void)cudaStreamEndCapture(stream, &graph);
@@ -16,7 +16,7 @@ static void give_up(const weft_device *device, cudaStream_t stream) {
 
 weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err) {
     if (device->recording == NULL) return WEFT_OK;
-    (void)cuda_launch_waiting(device); /* into what is given up, which must not run later */
+    (void)cuda_launch_waiting(device); /* into the discarded capture; it must not run later */
     give_up(device, device->recording->stream);
     device->recording = NULL;
     return weft_error_set(err, WEFT_E_HOST, "%s on device cuda was called while a step was recorded.", what);
@@ -27,14 +27,14 @@ static weft_status begin(weft_device *device, weft_stream *stream, weft_error *e
     weft_status status = cuda_not_recording(device, "begin", err);
     if (status == WEFT_OK) status = cuda_enter(device, "beginning to record a step", err);
     if (status != WEFT_OK) return status;
-    /* Of this thread alone: a checkpoint's thread may do as it likes meanwhile. */
+    /* Thread-local mode: a checkpoint thread may use CUDA meanwhile. */
     status = cuda_judge(cudaStreamBeginCapture(s->stream, cudaStreamCaptureModeThreadLocal),
                         "beginning to record a step", err);
     if (status == WEFT_OK) device->recording = s;
     return status;
 }
 
-/* A call that was refused while it was recorded, or work of a stream that the first one does not wait for. */
+/* True for a call that CUDA rejects during capture, or work of a stream that the captured one does not wait for. */
 static bool is_unrecordable(cudaError_t code) {
     return code >= cudaErrorStreamCaptureUnsupported && code <= cudaErrorStreamCaptureWrongThread;
 }
@@ -61,9 +61,9 @@ static weft_status end(weft_device *device, weft_stream *stream, weft_captured_g
     cudaGraph_t graph = NULL;
     weft_status status = WEFT_OK;
     cuda_card_enter(device);
-    cuda_settle_waiting(device); /* whichever stream it waits in, it is part of this */
+    cuda_settle_waiting(device); /* a pending add of any stream belongs to the capture */
     if (device->recording != s)
-        return weft_error_set(err, WEFT_E_HOST, "end on device cuda: nothing is recorded on that stream.");
+        return weft_error_set(err, WEFT_E_HOST, "end on device cuda: that stream is not being captured.");
     device->recording = NULL;
     status = judge_end(cudaStreamEndCapture(at, &graph), err);
     if (status != WEFT_OK) give_up(device, at);

@@ -1,10 +1,8 @@
-/* cells.cuh: activations as kernels read and write them: fp32, bf16 or fp16 in memory, fp32 in registers.
+/* cells.cuh: loads and stores of activations: fp32, bf16 or fp16 in memory, fp32 in registers.
  *
- * A thread takes a pack of neighbours at a time, 16 bytes of the narrower type. Where all operands and rows begin at
- * multiples of 16 bytes the pack moves in loads of 128 bits (Wide); where one does not, element by element. Which
- * thread has which elements, and the order in which it adds them up, is the same in both, so bits do not depend on
- * where operands begin.
- */
+ * A thread processes a pack of consecutive elements, 16 bytes of the narrower type. If all operands and rows are
+ * aligned to 16 bytes, the pack moves in 128-bit loads (Wide), otherwise element by element. Both forms assign the same
+ * elements to the same threads and add in the same order, so results do not depend on alignment. */
 #ifndef WEFT_DEVICE_CUDA_CELLS_CUH
 #define WEFT_DEVICE_CUDA_CELLS_CUH
 
@@ -20,12 +18,12 @@
 typedef __nv_bfloat16 bf16;
 typedef __half f16;
 
-/* Elements of a pack. */
+/* Elements per pack. */
 template <typename T> struct pack {
     enum { SIZE = 16 / sizeof(T) };
 };
 
-/* ---- 16 bytes of memory, and the numbers in them ---- */
+/* ---- 16-byte words and their numbers ---- */
 
 template <typename T> struct words;
 template <> struct words<float> {
@@ -50,7 +48,7 @@ template <> struct words<bf16> {
     static __device__ __forceinline__ void open_two(float *out, uint32_t word) {
         out[0] = __uint_as_float(word << 16), out[1] = __uint_as_float(word & 0xFFFF0000u);
     }
-    /* To nearest even; one instruction rounds both. */
+    /* Rounds to nearest even; one instruction rounds both. */
     static __device__ __forceinline__ uint32_t close_two(const float *in) {
         const __nv_bfloat162 two = __floats2bfloat162_rn(in[0], in[1]);
         uint32_t word;
@@ -78,7 +76,7 @@ template <> struct words<f16> {
         memcpy(&two, &word, sizeof two);
         out[0] = __low2float(two), out[1] = __high2float(two);
     }
-    /* To nearest even; what is too large becomes infinite. */
+    /* Rounds to nearest even; overflow becomes infinite. */
     static __device__ __forceinline__ uint32_t close_two(const float *in) {
         const __half2 two = __floats2half2_rn(in[0], in[1]);
         uint32_t word;
@@ -99,14 +97,14 @@ template <> struct words<f16> {
     }
 };
 
-/* x as it is once it has been stored. */
+/* Returns x after rounding to its storage type. */
 template <typename T> static __device__ __forceinline__ float rounded(float x) {
     return words<T>::get(words<T>::put(x));
 }
 
-/* ---- a pack ---- */
+/* ---- packs ---- */
 
-/* out = from[at, at + N) as far as n reaches, and zeros. N: a multiple of what 16 bytes hold. */
+/* out = from[at, at + N) up to n, zeros after it. N: a multiple of the elements in 16 bytes. */
 template <bool Wide, int N, typename T>
 static __device__ __forceinline__ void load(float (&out)[N], const T *from, int64_t at, int64_t n) {
     if (Wide && at + N <= n) {
@@ -119,7 +117,7 @@ static __device__ __forceinline__ void load(float (&out)[N], const T *from, int6
     for (int i = 0; i < N; i++) out[i] = at + i < n ? words<T>::get(from[at + i]) : 0.0f;
 }
 
-/* to[at, at + N) = in, rounded once, as far as n reaches. */
+/* to[at, at + N) = in up to n, rounded once. */
 template <bool Wide, int N, typename T>
 static __device__ __forceinline__ void store(T *to, const float (&in)[N], int64_t at, int64_t n) {
     if (Wide && at + N <= n) {
@@ -133,7 +131,7 @@ static __device__ __forceinline__ void store(T *to, const float (&in)[N], int64_
         if (at + i < n) to[at + i] = words<T>::put(in[i]);
 }
 
-/* to = or += in: added before it is rounded. */
+/* to = or += in; added before rounding. */
 template <bool Wide, int N, typename T>
 static __device__ __forceinline__ void store_or_add(T *to, float (&in)[N], int64_t at, int64_t n, bool accumulate) {
     if (accumulate) {
@@ -145,9 +143,9 @@ static __device__ __forceinline__ void store_or_add(T *to, float (&in)[N], int64
     store<Wide>(to, in, at, n);
 }
 
-/* ---- of launchers ---- */
+/* ---- for launchers ---- */
 
-/* Whether an operand, and rows that are `bytes` apart, may be read in words of 16 bytes; no operand may. */
+/* True if an operand, and rows `bytes` apart, allow 16-byte accesses; an absent operand does. */
 static inline bool is_wide(const void *operand) {
     return reinterpret_cast<uintptr_t>(operand) % 16 == 0;
 }
@@ -159,7 +157,7 @@ static inline int64_t blocks_for(int64_t n, int64_t each) {
     return (n + each - 1) / each;
 }
 
-/* One of the six forms of `kernel`. */
+/* Launches one of the six instances of `kernel`. */
 #define LAUNCH_CELLS_OF(T, kernel, wide, grid, block, shared, stream, ...)                                             \
     do {                                                                                                               \
         if (wide) CUDA_LAUNCH((kernel<T, true>), grid, block, shared, stream, __VA_ARGS__);                            \

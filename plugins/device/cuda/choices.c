@@ -1,14 +1,13 @@
-/* choices.c: the extension weft/choices.h: products' ways as texts. A way is the 64 bytes that cuBLASLt made it,
- * which it
- * takes again in the same version; they are written as hexadecimal. */
+/* choices.c: the extension weft/choices.h: matmul algorithms as text. An algorithm is cuBLASLt's 64-byte
+ * cublasLtMatmulAlgo_t in hexadecimal; the same cuBLASLt version accepts it again. */
 #include "algorithm.h"
 
 enum { WORDS = 8 };
-_Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t), "a way is 64 bytes");
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == WORDS * sizeof(uint64_t), "an algorithm is 64 bytes");
 
 /* ---- keys ---- */
 
-/* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added": n and t for the operands as they lie or
+/* "bf16 to fp32, nt 2048x4096x1024, rows 1024 1024 4096 apart, added": n and t event operands as stored or
  * transposed. */
 void cuda_shape_print(char *out, size_t size, const cuda_shape *s) {
     (void)snprintf(out, size, "%s to %s, %c%c %lldx%lldx%lld, rows %lld %lld %lld apart%s%s%s%s",
@@ -23,7 +22,7 @@ static int32_t dtype_of(const char *name) {
     return strcmp(name, "bf16") == 0 ? WEFT_BF16 : WEFT_F32;
 }
 
-/* False: no key of ours. What is read must be written the same. */
+/* Parses a key. False: not one of this plugin's keys. A parsed key must print as the same text. */
 static bool read_key(cuda_shape *out, const char *key) {
     char from[8] = "", to[8] = "", a = 0, b = 0, again[sizeof((weft_device_choice *)NULL)->key];
     long long m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
@@ -71,7 +70,7 @@ static bool read_way(cublasLtMatmulAlgo_t *out, const char *text) {
     return true;
 }
 
-/* By cuBLASLt's own numbers; "?" for one that it does not tell. */
+/* Prints cuBLASLt's numeric attributes; "?" for an unavailable one. */
 static void print_note(char *out, size_t size, const weft_device *device, const cublasLtMatmulAlgo_t *way) {
     static const struct {
         const char *name;
@@ -119,8 +118,8 @@ static weft_status choose(weft_device *device, weft_device_choice *choice, weft_
     cuda_shape shape;
     weft_status status = WEFT_OK;
     if (!read_key(&shape, choice->key))
-        return weft_error_set(err, WEFT_E_HOST,
-                              "Device cuda was asked for a choice of \"%.127s\", which it does not know.", choice->key);
+        return weft_error_set(err, WEFT_E_HOST, "Device cuda does not support the request for a choice of \"%.127s\".",
+                              choice->key);
     cuda_card_enter(device);
     status = cuda_algorithm_find(&a, device, &shape, err);
     if (status == WEFT_OK) tell(device, a, choice);
@@ -133,7 +132,7 @@ static weft_status take(weft_device *device, const weft_device_choice *choice, w
     cuda_algorithm *a = NULL;
     if (!read_key(&shape, choice->key) || !read_way(&way, choice->value))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "Device cuda does not know the choice \"%.127s\" for \"%.127s\".", choice->value,
+                              "Device cuda does not support the choice \"%.127s\" for \"%.127s\".", choice->value,
                               choice->key);
     a = cuda_algorithm_known(device, &shape);
     return a == NULL ? WEFT_OK : cuda_algorithm_take(device, a, &way, err);

@@ -1,4 +1,4 @@
-/* clip.c: the slot of the gradient's norm and coefficient. */
+/* clip.c: kernel-table slot of the gradient norm and the clip coefficient. */
 #include "clip.h"
 #include "cuda.h"
 

@@ -1,4 +1,4 @@
-/* clip.cu: norm = sqrt(sum of square sums, in order) / (count * seed), and the coefficient; one block. */
+/* clip.cu: norm = sqrt(sum of square sums, in order) / (count * seed), and the clip coefficient, in one block. */
 #include "clip.h"
 
 #include <math.h>

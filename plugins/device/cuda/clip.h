@@ -1,4 +1,4 @@
-/* clip.h: the gradient's norm and what gradients are multiplied with (clip.cu). */
+/* clip.h: launcher of the gradient norm and the clip coefficient (clip.cu). */
 #ifndef WEFT_DEVICE_CUDA_CLIP_H
 #define WEFT_DEVICE_CUDA_CLIP_H
 
@@ -12,7 +12,7 @@ extern "C" {
 
 typedef struct clip_call {
     const double *square_sums, *count;
-    const float *seed; /* NULL: one */
+    const float *seed; /* NULL: 1 */
     double *norm;
     float *coefficient;
     int32_t *skip;

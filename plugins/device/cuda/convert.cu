@@ -1,6 +1,6 @@
-/* convert.cu: a pattern, bytes moved over themselves, and fp32, bf16 and fp16 into each other, to the nearest, ties
- * to even, by whole numbers, so
- * that a NaN keeps the bits that the CPU device gives it. Two 16-bit types meet in fp32, which holds both exactly. */
+/* convert.cu: pattern fills, overlapping copies, and conversions between fp32, bf16 and fp16. Conversions round to
+ * nearest even in integer arithmetic, so that a NaN has the same bits as on the CPU device. Between two 16-bit types
+ * fp32 holds both exactly. */
 #include "convert.h"
 
 #include "dry_run.h"
@@ -44,19 +44,19 @@ __device__ inline void narrow(bf16_bits *out, float x) {
     const uint32_t u = __float_as_uint(x), high = u >> 16;
     out->bits = (uint16_t)(x != x ? high | 0x40u : (u + 0x7FFFu + (high & 1u)) >> 16);
 }
-/* Below 2^-14 fp16 has steps of 2^-24, the last place of 0.5; above, 13 bits go and the exponent's bias falls by
+/* Below 2^-14 fp16 has steps of 2^-24, the last bit of 0.5. Above, 13 bits are dropped and the exponent bias falls by
  * 112. */
 __device__ inline void narrow(half_bits *out, float x) {
     const uint32_t u = __float_as_uint(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
     uint32_t h;
     if (a > 0x7F800000u) h = 0x7E00u | ((a >> 13) & 0x1FFu);
-    else if (a >= 0x477FF000u) h = 0x7C00u; /* 65520 and more round to infinity */
+    else if (a >= 0x477FF000u) h = 0x7C00u; /* 65520 and above round to infinity */
     else if (a < (113u << 23)) h = __float_as_uint(__uint_as_float(a) + 0.5f) - __float_as_uint(0.5f);
     else h = (a + 0xFFFu + ((a >> 13) & 1u) - (112u << 23)) >> 13;
     out->bits = (uint16_t)(sign | h);
 }
 
-/* Four neighbours at once where both sides lie so that they can be read and written in one. */
+/* Four elements in one access if both sides are aligned. */
 template <typename T> struct alignas(4 * sizeof(T)) four { T at[4]; };
 
 template <typename To, typename From>
@@ -108,7 +108,7 @@ cudaError_t run_rows(cudaStream_t stream, void *to, const float *row, int64_t ro
     return cudaGetLastError();
 }
 
-/* One block, which reads a stretch before it writes it, and goes the way on which it overwrites only what was read. */
+/* One block reads a tile before it writes it, in the direction that overwrites only tiles already read. */
 __global__ void __launch_bounds__(threads) move(char *to, const char *from, int64_t n) {
     const int64_t stretches = (n + threads - 1) / threads;
     for (int64_t s = 0; s < stretches; s++) {
@@ -147,7 +147,7 @@ extern "C" cudaError_t fill_rows_launch(cudaStream_t stream, void *to, int32_t d
     return run_rows<float>(stream, to, row, rows, width, ld);
 }
 
-/* Beside them: what CUDA_LAUNCH of all files looks at is set from C here, since it is a variable of C++. */
+/* Sets a C++ variable of all files' CUDA_LAUNCH for callers in C. */
 extern "C" void cuda_count_launches_into(int64_t *counter) {
     cuda_counted_launches = counter;
 }

@@ -1,4 +1,4 @@
-/* copies.c: bytes that move in, out and within, a pattern, and numbers of one type into another's. */
+/* copies.c: copies to, from and within the device, pattern fills, and conversions between number types. */
 #include "convert.h"
 #include "cuda.h"
 
@@ -33,7 +33,7 @@ weft_status cuda_copy(weft_device *device, weft_stream *s, weft_ref to, weft_ref
     char *dst = operands_need(&c, to, "to", bytes, 1, 1);
     const char *src = operands_need(&c, from, "from", bytes, 1, 1);
     if (c.status != WEFT_OK || dst == src || bytes == 0) return c.status;
-    if (dst < src + bytes && src < dst + bytes) /* CUDA's own copy leaves open what comes of that */
+    if (dst < src + bytes && src < dst + bytes) /* CUDA micro-batches overlapping copies undefined */
         return cuda_judge(move_launch(cuda_stream(device, s), dst, src, bytes), "copy", err);
     return cuda_judge(cuda_move(dst, src, bytes, cudaMemcpyDeviceToDevice, cuda_stream(device, s)), "copy", err);
 }
@@ -46,7 +46,7 @@ weft_status cuda_fill(weft_device *device, weft_stream *s, weft_ref to, uint32_t
     return cuda_judge(fill_launch(cuda_stream(device, s), at, pattern, words), "fill", err);
 }
 
-/* fp32, bf16 and fp16; 0: another type. */
+/* Returns the bytes per element of fp32, bf16 and fp16, 0 for another type. */
 static int64_t plain_bytes(operands *c, const char *name, int32_t dtype) {
     if (dtype == WEFT_F32) return 4;
     if (dtype == WEFT_BF16 || dtype == WEFT_F16) return 2;

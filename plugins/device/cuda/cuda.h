@@ -1,25 +1,25 @@
-/* cuda.h: what the rooms of the CUDA device share; host code alone (C11).
+/* cuda.h: declarations shared by the host code of the CUDA device (C11).
  *
- *     plugin.c      keys, create, info, the kernel table      driver.c     is there a driver and a card, and which
- *     libraries.c   CUDA's libraries, found when needed       memory.c     buffers
- *     streams.c     streams, events, waiting                   copies.c     write, read, copy, fill, convert
- *     staging.c     pinned memory of `write` and `read`       transfer.c   pinned memory, copies that nobody waits for
- *     capture.c     a step as a graph                         failure.c    what a call answered, as a sentence
- *     product.c     products by cuBLASLt                      algorithm.c  which of its ways a product takes
- *     packed.c      products with a packed operand            choices.c    these ways as texts, alike on all ranks
- *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, kept under a hash
- *     native.c      streams and operands under CUDA's own names
- *     dry_run.c     what a step would ask of CUDA, counted
- *     add.c         an add, which waits for a norm of its sum
+ *     plugin.c      keys, create, info, the kernel table      driver.c     checks driver and GPU, picks a rank's GPU
+ *     libraries.c   loads CUDA's libraries at run time        memory.c     buffers
+ *     streams.c     streams, events, synchronization          copies.c     write, read, copy, fill, convert
+ *     staging.c     pinned memory of `write` and `read`       transfer.c   pinned memory, asynchronous copies
+ *     capture.c     a step as a CUDA graph                    failure.c    CUDA errors as messages
+ *     product.c     matmuls by cuBLASLt                       algorithm.c  selects a cuBLASLt algorithm per shape
+ *     packed.c      matmuls with a packed operand             choices.c    algorithms as text, identical on all ranks
+ *     update.c      an optimizer's body, compiled by NVRTC    modules.c    compiled code, cached by hash
+ *     native.c      streams and operands as native CUDA handles
+ *     dry_run.c     counts the CUDA work of a step
+ *     add.c         an add, deferred so that it can be fused with the norm of its sum
  *     attention_cudnn.c, attention_graph.c   attention by cuDNN
- *     NAME.c        the slots of operator NAME: operands are looked up, then a launcher of kernels.h is called
+ *     NAME.c        the slots of operator NAME: looks up operands, then calls a launcher of kernels.h
  *     NAME.cu       its kernels and launchers (CUDA C++; launch.h)
  *
- * Everything is queued; nothing but read, synchronize, reached and await waits for the card. All that is queued or made
- * goes through cuda_stream or cuda_enter first, which launch an add that waits; it is asked for by one thread alone, as
- * weft/device.h has it, and what any thread may ask for touches nothing that waits. A kernel's result depends
- * on its operands and their shapes alone: sums have an order that the shape fixes, and no atomic adds a float.
- */
+ * All work is queued; only read, synchronize, reached and await wait for the GPU. Every function that queues work or
+ * creates a handle first calls cuda_stream or cuda_enter, which launches a pending add. One thread calls these
+ * functions, as weft/device.h requires. Functions that any thread may call do not touch the pending add. A kernel's
+ * result depends only on its operands and their shapes: the shape fixes the order of every sum, and no atomic adds a
+ * float. */
 #ifndef WEFT_DEVICE_CUDA_H
 #define WEFT_DEVICE_CUDA_H
 
@@ -46,16 +46,17 @@
 
 #define CUDA_KEYS(K)                                                                                                   \
     K(BOOL, tf32, "no", "", "", WEFT_SAME,                                                                             \
-      "fp32 products round their operands to TF32 (10 bits of precision): several times faster, and other numbers.")   \
+      "fp32 matmuls round their operands to TF32 (10 bits of precision): several times faster, with different "        \
+      "results.")                                                                                                      \
     K(I64, workspace, "32Mi", "[1Mi,1Gi]", "bytes", WEFT_SAME,                                                         \
-      "What cuBLASLt may use within a product; which of its ways it takes depends on it.")                             \
+      "Workspace of cuBLASLt for a matmul; the selection of its algorithm depends on the size.")                       \
     K(ENUM, attention, "auto", "auto,own,cudnn", "", WEFT_SAME,                                                        \
-      "Who makes attention: own kernels, or cuDNN the forward of bf16 rows without a cache (it rounds probabilities "  \
-      "to bf16); auto: own.")                                                                                          \
+      "Implementation of attention: own kernels, or cuDNN for the forward of bf16 sequences without a cache (it "      \
+      "rounds probabilities to bf16); auto: own.")                                                                     \
     K(BOOL, share, "no", "", "", 0, "Several ranks of a machine may share a card; no: each needs one of its own.")     \
     K(PATH, cache, "auto", "auto | none", "", 0,                                                                       \
-      "Directory in which compiled optimizers are kept; auto: weft/cuda in the user's cache directory; none: they "    \
-      "are compiled anew in each run.")
+      "Directory for compiled optimizers; auto: weft/cuda in the user's cache directory; none: compile them in "       \
+      "each run.")
 WEFT_KEYS_STRUCT(cuda_config, CUDA_KEYS)
 enum { ATTENTION_BY_AUTO, ATTENTION_BY_OWN, ATTENTION_BY_CUDNN }; /* values of the key `attention` */
 
@@ -64,7 +65,7 @@ struct weft_stream {
     weft_device *device;
 };
 
-/* An add that has been asked for and is not launched yet (add.c). */
+/* An add that was called but is not launched yet (add.c). */
 typedef struct cuda_waiting {
     bool is_there;
     cudaStream_t stream;
@@ -78,75 +79,75 @@ typedef struct cuda_cudnn cuda_cudnn;
 
 struct weft_device {
     const weft_host *host;
-    int32_t index;            /* the card, as CUDA numbers it */
-    int32_t sharers;          /* ranks that have it, this one too */
-    struct weft_stream first; /* what NULL stands for */
+    int32_t index;            /* CUDA device index */
+    int32_t sharers;          /* ranks that use this GPU, including this one */
+    struct weft_stream first; /* the default stream, for a stream argument of NULL */
     struct cudaDeviceProp card;
     cuda_libraries libraries;
     cublasLtHandle_t lt;
-    bool tf32;                        /* fp32 products may round their operands so; by a key alone */
-    int64_t workspace;                /* of a product, for cuBLASLt */
-    int64_t live_bytes, live_buffers; /* of buffers that were not released */
-    int64_t held;                     /* of the card, apart from these, when it was measured last */
-    weft_event *spare;                /* events that were waited for, to be used again */
+    bool tf32;                        /* the key tf32: fp32 matmuls may round their operands to TF32 */
+    int64_t workspace;                /* bytes that cuBLASLt may use per matmul */
+    int64_t live_bytes, live_buffers; /* of buffers not yet released */
+    int64_t held;                     /* other GPU memory in use, at the last measurement */
+    weft_event *spare;                /* events that were waited for, to be reused */
     cuda_staging *staging;
-    weft_stream *recording; /* the stream whose work is being recorded; NULL: none */
+    weft_stream *recording; /* the stream under graph capture; NULL: no capture */
     cuda_waiting waiting;
     cuda_algorithms *algorithms;
     cuda_modules *modules;
-    cuda_cudnn *cudnn; /* NULL: attention is made by own kernels alone */
+    cuda_cudnn *cudnn; /* NULL: own kernels compute all attention */
 };
 
 /* ---- driver.c ---- */
 
-/* Whether this machine can run the plugin at all: a driver that is new enough, CUDA's libraries, and a card. It
- * asks CUDA how many there are, behind which a child that this process forks can ask no more. */
+/* Fails if this machine cannot run the plugin: it needs a new enough driver, CUDA's libraries and a GPU. It calls
+ * cudaGetDeviceCount; a process forked afterwards cannot use CUDA. */
 weft_status cuda_works(const weft_host *host, weft_error *err);
-/* Bytes of this rank's part of the card that are neither free nor in its buffers: the context, libraries, and whatever
- * else is there. It answers what cudaMemGetInfo does; *out stays as it is where that fails. */
+/* Measures this rank's share of the GPU memory that is neither free nor in its buffers: the context, libraries and
+ * other users. Returns the result of cudaMemGetInfo; a failure micro-batches *out unchanged. */
 cudaError_t cuda_card_held(const weft_device *device, int64_t *out);
-/* With a driver that is new enough picks the card of the rank of that index, makes it the current one and fills
- * device->index and device->card. */
+/* Checks the driver, picks the GPU of the rank with local index `index`, makes it current and fills device->index and
+ * device->card. */
 weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t index, weft_error *err);
 
 /* ---- streams.c ---- */
 
-/* CUDA's stream of one of ours, for what is queued in it next: its card is made the current one of this thread, an add
- * that waits in this stream is launched, and where either fails, what is judged next tells it. */
+/* Returns the CUDA stream of `s` for work queued next. Makes its GPU current for this thread and launches an add that
+ * is pending in this stream. The next checked call reports a failure of either. */
 cudaStream_t cuda_stream(const weft_device *device, const weft_stream *s);
-/* Where something is made, whose failure would be lost if it were told only then, and where something is ended: an add
- * is launched whichever stream it waits in. */
+/* For functions that create a handle and must report a failure at once, and for functions that destroy one. Both launch
+ * a pending add of any stream. */
 weft_status cuda_enter(const weft_device *device, const char *what, weft_error *err);
 void cuda_enter_end(const weft_device *device);
 weft_status cuda_streams_open(weft_device *device, weft_error *err);
 void cuda_streams_close(weft_device *device);
-/* The same stream, and nothing is queued. */
+/* Returns the CUDA stream without queuing anything. */
 cudaStream_t cuda_stream_named(const weft_device *device, const weft_stream *s);
-/* The card alone is made the current one. */
+/* Makes the GPU current and does nothing else. */
 void cuda_card_enter(const weft_device *device);
 
 /* ---- add.c ---- */
 
-/* Launches the add that waits, if one does. */
+/* Launches the pending add, if there is one. */
 cudaError_t cuda_launch_waiting(const weft_device *device);
-/* The same for a function that judges nothing: what is judged next tells where it failed. */
+/* Same, for a function without an error result: the next checked call reports a failure. */
 void cuda_settle_waiting(const weft_device *device);
 
 /* ---- staging.c ---- */
 
 weft_status cuda_staging_open(weft_device *device, weft_error *err);
 void cuda_staging_close(weft_device *device);
-/* Queues a copy of the host's bytes, which are free again when it returns. */
+/* Queues a copy of host bytes. The caller may reuse them on return. */
 weft_status cuda_staging_send(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
                               weft_error *err);
 
-/* Brings bytes to the host's memory, with all that the stream held before: they are there when it returns. */
+/* Copies bytes to host memory after all earlier work of the stream. They are complete on return. */
 weft_status cuda_staging_bring(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
                                weft_error *err);
 
 /* ---- capture.c ---- */
 
-/* WEFT_E_HOST while a step is recorded, which that ends: what is asked for cannot be part of it. */
+/* Fails with WEFT_E_HOST during a graph capture, and ends the capture: `what` cannot be captured. */
 weft_status cuda_not_recording(weft_device *device, const char *what, weft_error *err);
 extern const weft_device_capture cuda_capture;
 
@@ -164,38 +165,39 @@ extern const weft_device_dry_run cuda_dry_run;
 
 /* ---- copies.c ---- */
 
-/* cudaMemcpyAsync and cudaMemsetAsync, which a dry run counts. */
+/* cudaMemcpyAsync and cudaMemsetAsync, counted in a dry run. */
 cudaError_t cuda_move(void *to, const void *from, int64_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cuda_clear(void *to, int64_t bytes, cudaStream_t stream);
 
 /* ---- failure.c ---- */
 
-/* OK, or the sentence: which call of which kernel failed, and CUDA's own word for it. `call` stands as it is made,
- * since its name is part of the sentence; where its answer comes in a variable, cuda_judge_call is given the name. */
+/* Returns WEFT_OK, or an error with the failed call, the kernel and CUDA's message. `call` must be the call expression
+ * itself, because its name appears in the message. For a result in a variable, pass the name to cuda_judge_call. */
 #define cuda_judge(call, what, err) cuda_judge_call((call), #call, (what), (err))
 weft_status cuda_judge_call(cudaError_t code, const char *call, const char *what, weft_error *err);
-/* The same for cuBLASLt. */
+/* Same for cuBLASLt. */
 #define cuda_judge_lt(device, call, what, err) cuda_judge_lt_call((device), (call), #call, (what), (err))
 weft_status cuda_judge_lt_call(const weft_device *device, cublasStatus_t code, const char *call, const char *what,
                                weft_error *err);
-/* The same for the driver's own interface. */
+/* Same for the driver API. */
 #define cuda_judge_driver(device, call, what, err) cuda_judge_driver_call((device), (call), #call, (what), (err))
 weft_status cuda_judge_driver_call(const weft_device *device, CUresult code, const char *call, const char *what,
                                    weft_error *err);
-/* For a function that can tell nobody: the next call that this thread judges tells it. what: NULL: of that one. */
+/* For a function without an error result: the thread's next checked call reports the failure. `what` NULL: the report
+ * uses that call's `what`. */
 void cuda_put_off(cudaError_t code, const char *call, const char *what);
-/* Of something that is given back, which nobody needs any more: a failure is logged. */
+/* For release calls: logs a failure. */
 #define cuda_end(device, call) cuda_end_call((device), (call), #call)
 void cuda_end_call(const weft_device *device, cudaError_t code, const char *call);
-/* The same for other libraries, whose answers are numbers. */
+/* Same for other libraries with integer status codes. */
 #define cuda_end_other(device, call) cuda_end_other_call((device), (int)(call), #call)
 void cuda_end_other_call(const weft_device *device, int code, const char *call);
-/* What was put off and no call has told. */
+/* Logs a deferred failure that no call has reported. */
 void cuda_end_unheard(const weft_device *device);
 
-/* ---- small things ---- */
+/* ---- helpers ---- */
 
-/* What workspaces that are cut begin on; what is added for that to be possible is one line. */
+/* Alignment of the parts of a divided workspace. Aligning adds at most one such line. */
 #define CUDA_LINE 256 /* bytes */
 static inline char *cuda_line_up(void *at) {
     return (char *)(((uintptr_t)at + CUDA_LINE - 1) / CUDA_LINE * CUDA_LINE);
@@ -203,20 +205,20 @@ static inline char *cuda_line_up(void *at) {
 
 /* ---- product.c ---- */
 
-/* C = op(A) op(B) of device pointers, as weft_matmul describes it: what matmul and the head call. A is as wide as B.
- * workspace: cuda_product_workspace bytes, which do not depend on where operands lie. */
+/* C = op(A) op(B) on device pointers, as in weft_matmul; called by matmul and the head. A is as wide as B. `workspace`
+ * has cuda_product_workspace bytes, a number that does not depend on operand addresses. */
 typedef struct cuda_product {
     const void *a, *b;
     void *c;
-    const float *bias; /* (N), with has_bias; not together with accumulate */
+    const float *bias; /* (N), with has_bias; never with accumulate */
     int64_t m, n, k, lda, ldb, ldc;
     int32_t dtype_a, dtype_b, dtype_c; /* weft_dtype */
     int32_t transpose_a, transpose_b, accumulate;
     int32_t has_bias;
-    int32_t a_is_part; /* a may begin within the rows of a wider matrix, as the last places of a batch do */
+    int32_t a_is_part; /* `a` may start inside the rows of a wider matrix, such as the last positions of a batch */
     void *workspace;
 } cuda_product;
-/* Operands are not looked at. Notes that the product will be made: the way that it takes is chosen for all ranks
+/* Reads only shapes, not operand pointers. Registers the matmul so that one algorithm is selected for all ranks
  * (weft/choices.h). */
 int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p);
 weft_status cuda_product_run(weft_device *device, cudaStream_t stream, const cuda_product *p, weft_error *err);
@@ -227,7 +229,7 @@ extern const weft_device_choices cuda_choices;
 
 /* ---- packed.c ---- */
 
-/* The same with a b that is packed; p->b is not looked at. */
+/* Same with a packed b; ignores p->b. */
 int64_t cuda_packed_workspace(const weft_device *device, const cuda_product *p);
 weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const cuda_product *p, const void *packed,
                                  weft_error *err);
@@ -237,7 +239,7 @@ weft_status cuda_packed_multiply(weft_device *device, cudaStream_t stream, const
 weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft_error *err);
 void cuda_modules_close(weft_device *device);
 
-/* ---- the table's slots, by file ---- */
+/* ---- kernel table, by file ---- */
 
 #define CUDA_KERNEL(name, args_type)                                                                                   \
     weft_status cuda_##name(weft_device *device, weft_stream *s, const args_type *args, weft_error *err)

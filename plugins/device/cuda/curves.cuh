@@ -1,4 +1,4 @@
-/* curves.cuh: the curves that kernels apply to a number: activations with their slopes, and the soft cap. */
+/* curves.cuh: scalar functions of kernels: activations with their slopes, and the soft cap. */
 #ifndef WEFT_DEVICE_CUDA_CURVES_CUH
 #define WEFT_DEVICE_CUDA_CURVES_CUH
 
@@ -10,9 +10,9 @@ static __device__ __forceinline__ float sigmoid(float x) {
     return 1.0f / (1.0f + expf(-x));
 }
 
-/* What the normal distribution has below x, and its density there without the factor 1 / sqrt(2 pi). The tail below
- * -|x| is exp(-x^2 / 2) t P(t) with t = 1 / (1 + 0.3 |x|), the polynomial that the CPU device has: the small numbers of
- * the tail keep their digits, which 1 + erf(x) would lose. */
+/* Computes the normal CDF at x, and the density without the factor 1 / sqrt(2 pi). The tail below -|x| is exp(-x^2 / 2)
+ * t P(t) with t = 1 / (1 + 0.3 |x|) and the CPU device's polynomial P. This keeps the digits of small tail values,
+ * which 1 + erf(x) would lose. */
 static __device__ __forceinline__ void normal_distribution(float x, float *below, float *density) {
     const float e = expf(x * x * -0.5f), t = 1.0f / fmaf(fabsf(x), 0.3f, 1.0f);
     float p = 0.0360362061f;
@@ -52,7 +52,7 @@ template <> __device__ __forceinline__ void activate<2>(float x, float *value, f
     *slope = fmaf(*value * fmaf(x * x, 0.214064449f, 1.59576912f), 1.0f - s, s);
 }
 
-/* cap tanh(x / cap), and its slope. */
+/* Returns cap tanh(x / cap), and its slope. */
 static __device__ __forceinline__ float soft_cap(float x, float cap, float *slope) {
     const float t = tanhf(x / cap);
     *slope = 1.0f - t * t;

@@ -1,16 +1,16 @@
-/* driver.c: is there a driver and a card that this plugin can use, and which card is this rank's.
+/* driver.c: checks the driver and the GPU, and picks the GPU of each rank.
  *
- * What is asked before a device is made starts nothing on any card: the driver's version, the presence of libraries,
- * and what the first card is.
- */
+ * The checks made before a device is created start nothing on any GPU. They read the driver version, the libraries and
+ * the properties of the first GPU. */
 #include "../../common/machine.h"
 #include "cuda.h"
 
-/* As CUDA writes versions: 1000 * major + 10 * minor. */
+/* CUDA encodes versions as 1000 * major + 10 * minor. */
 #define MAJOR(version) ((version) / 1000)
 #define MINOR(version) ((version) % 1000 / 10)
 
-/* Drivers run what was compiled for any version of their own major one. */
+/* Fails if the driver is older than the runtime's major version; a driver runs code compiled for any minor version of
+ * its major one. */
 static weft_status check_driver(weft_error *err) {
     int driver = 0, runtime = 0;
     const cudaError_t code = cudaDriverGetVersion(&driver);
@@ -32,22 +32,20 @@ static weft_status count_cards(int *out, weft_error *err) {
     const cudaError_t code = cudaGetDeviceCount(out);
     if (code == cudaErrorNoDevice || (code == cudaSuccess && *out == 0)) {
         (void)cudaGetLastError();
-        return weft_error_set(
-            err, WEFT_E_DEVICE,
-            "There is a driver and no NVIDIA card that this process may use; CUDA_VISIBLE_DEVICES and "
-            "the container's settings say which.");
+        return weft_error_set(err, WEFT_E_DEVICE,
+                              "The driver is installed, but this process may use no NVIDIA card. Fix: check "
+                              "CUDA_VISIBLE_DEVICES and the container's settings.");
     }
     return cuda_judge_call(code, "cudaGetDeviceCount", "how many cards there are", err);
 }
 
-/* Ranks of this machine, as far as it is known. */
 static int local_ranks(const weft_host *host, int32_t index) {
     const weft_host_world *world = (const weft_host_world *)host->extension(host, WEFT_HOST_WORLD);
     const int told = world == NULL ? 1 : world->local_size;
     return told > index ? told : index + 1;
 }
 
-/* Ranks of a machine in a plan for ranks that are not there; 0: they are. */
+/* Returns the planned number of ranks per machine if the run is only a plan, 0 for a real run. */
 static int planned_ranks(const weft_host *host) {
     const weft_host_world *world = (const weft_host_world *)host->extension(host, WEFT_HOST_WORLD);
     return world == NULL ? 0 : world->planned;
@@ -62,12 +60,12 @@ static weft_status check_card(const struct cudaDeviceProp *card, int index, weft
         index, card->name, card->major, card->minor);
 }
 
-/* The card of the rank of that index, where ranks take them in turn. It starts nothing on the card. */
+/* Reads the properties of the GPU for that rank index; ranks take GPUs round robin. Starts nothing on the GPU. */
 static weft_status look_at_card(struct cudaDeviceProp *out, int *cards, int *taken, int32_t index, weft_error *err) {
     weft_status status = count_cards(cards, err);
     if (status != WEFT_OK) return status;
     *taken = index % *cards;
-    status = cuda_judge(cudaGetDeviceProperties(out, *taken), "what the card is", err);
+    status = cuda_judge(cudaGetDeviceProperties(out, *taken), "the properties of the card", err);
     return status == WEFT_OK ? check_card(out, *taken, err) : status;
 }
 
@@ -81,15 +79,15 @@ weft_status cuda_works(const weft_host *host, weft_error *err) {
     return status == WEFT_OK ? look_at_card(&card, &cards, &taken, 0, err) : status;
 }
 
-/* ---- ranks that share a card ---- */
+/* ---- ranks that share a GPU ---- */
 
-#define MOST_RANKS 64 /* of a machine */
+#define MOST_RANKS 64 /* per machine */
 
 typedef struct card_name {
     char uuid[sizeof(cudaUUID_t)];
 } card_name;
 
-/* The ranks of this machine, by local rank, tell one another something of one name and size. */
+/* All-gathers `bytes` per rank among the ranks of this machine, indexed by local rank, under the key `what`. */
 static weft_status tell_all(const weft_host *host, const weft_host_exchange *exchange, const char *what, char *all,
                             size_t bytes, int ranks, int32_t index, weft_error *err) {
     const unsigned long long machine = machine_number();
@@ -97,17 +95,18 @@ static weft_status tell_all(const weft_host *host, const weft_host_exchange *exc
     weft_status status = WEFT_OK;
     (void)snprintf(key, sizeof key, "cuda.%s.%016llx.%d", what, machine, (int)index);
     status = exchange->put(host, key, all + (size_t)index * bytes, bytes, err);
-    if (status != WEFT_OK) return weft_error_prefix(err, "Telling the other ranks of this machine this one's card: ");
+    if (status != WEFT_OK) return weft_error_prefix(err, "Sending the other ranks of this machine this rank's card: ");
     for (int i = 0; i < ranks && status == WEFT_OK; i++) {
         if (i == index) continue;
         (void)snprintf(key, sizeof key, "cuda.%s.%016llx.%d", what, machine, i);
         status = exchange->get(host, key, all + (size_t)i * bytes, bytes, err);
-        if (status != WEFT_OK) return weft_error_prefix(err, "What the rank of local number %d tells of its card: ", i);
+        if (status != WEFT_OK) return weft_error_prefix(err, "The message of local rank %d about its card: ", i);
     }
     return status;
 }
 
-/* A rank that gives up may end what the others still read from: it waits until all have, as far as they say so. */
+/* A failing rank may destroy values that other ranks still read. Waits until the others report that they have read
+ * them. */
 static void await_readers(const weft_host *host, const weft_host_exchange *exchange, int ranks, int32_t index) {
     char have_read[MOST_RANKS] = {0};
     weft_error lost = WEFT_ERROR_INIT;
@@ -118,7 +117,7 @@ static bool are_one(const card_name *a, const card_name *b) {
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-/* Ranks that were each shown other cards have more of them than any one sees. */
+/* Counts the distinct GPUs of all ranks by UUID. Needed if each rank sees different GPUs (CUDA_VISIBLE_DEVICES). */
 static weft_status compare_cards(weft_device *device, int *cards, int ranks, int32_t index,
                                  const weft_host_exchange *exchange, weft_error *err) {
     card_name names[MOST_RANKS];
@@ -137,7 +136,7 @@ static weft_status compare_cards(weft_device *device, int *cards, int ranks, int
     return WEFT_OK;
 }
 
-/* Where each rank can have a card of its own, it has: they take them in turn. */
+/* Counts the ranks that share this rank's GPU. Fails if there are fewer GPUs than ranks and `share` is no. */
 static weft_status count_sharers(weft_device *device, const cuda_config *keys, int cards, int32_t index,
                                  weft_error *err) {
     const int ranks = local_ranks(device->host, index), planned = planned_ranks(device->host);
@@ -145,7 +144,7 @@ static weft_status count_sharers(weft_device *device, const cuda_config *keys, i
         (const weft_host_exchange *)device->host->extension(device->host, WEFT_HOST_EXCHANGE);
     weft_status status = WEFT_OK;
     device->sharers = (ranks - 1 - device->index) / cards + 1;
-    if (planned > 0) device->sharers = keys->share ? (planned - 1) / cards + 1 : 1; /* else each is to have its own */
+    if (planned > 0) device->sharers = keys->share ? (planned - 1) / cards + 1 : 1; /* otherwise one GPU per rank */
     if (ranks <= cards) return WEFT_OK;
     if (exchange != NULL && ranks <= MOST_RANKS) status = compare_cards(device, &cards, ranks, index, exchange, err);
     if (status != WEFT_OK || keys->share || ranks <= cards) return status;
@@ -165,7 +164,7 @@ weft_status cuda_card_pick(weft_device *device, const cuda_config *keys, int32_t
     return status;
 }
 
-/* Of ranks that share a card each has as much in buffers, as far as this one knows; in a plan it is alone there. */
+/* Assumes that ranks on one GPU have equally many bytes in buffers. A plan counts one rank per GPU. */
 cudaError_t cuda_card_held(const weft_device *device, int64_t *out) {
     const int32_t there = planned_ranks(device->host) > 0 ? 1 : device->sharers;
     size_t left = 0, all = 0;

@@ -1,5 +1,5 @@
-/* dry_run.c: the extension weft/dry_run.h: the device's own code, counting what it would give CUDA to do. Updates are
- * compiled all the same, and not loaded (modules.c). */
+/* dry_run.c: the extension weft/dry_run.h: runs the device's own code and counts the CUDA work instead of queuing it.
+ * Updates are still compiled, but not loaded (modules.c). */
 #include "dry_run.h"
 #include "cuda.h"
 
@@ -37,8 +37,7 @@ static weft_status begin(weft_device *device, weft_error *err) {
     weft_status status = cuda_not_recording(device, "begin of a dry run", err);
     if (status == WEFT_OK && !under_way) status = cuda_enter(device, "beginning a dry run", err);
     if (status != WEFT_OK) return status;
-    if (under_way)
-        return weft_error_set(err, WEFT_E_HOST, "A dry run of device cuda was begun while one was under way.");
+    if (under_way) return weft_error_set(err, WEFT_E_HOST, "A dry run of device cuda has started during another one.");
     now = none;
     next_address = CUDA_LINE;
     under_way = true;

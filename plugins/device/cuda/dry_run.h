@@ -1,5 +1,5 @@
-/* dry_run.h: what a dry run (weft/dry_run.h) counts instead of queuing; for C and CUDA C++. Each place that gives CUDA
- * something to do asks here: kernels in CUDA_LAUNCH, bytes in copies.c, products in product.c, updates in update.c. */
+/* dry_run.h: counters of a dry run (weft/dry_run.h), for C and CUDA C++. Each function that queues CUDA work queries
+ * them: kernels in CUDA_LAUNCH, bytes in copies.c, matmuls in product.c, updates in update.c. */
 #ifndef WEFT_DEVICE_CUDA_DRY_RUN_H
 #define WEFT_DEVICE_CUDA_DRY_RUN_H
 
@@ -10,16 +10,16 @@
 extern "C" {
 #endif
 
-/* This thread's launches are counted into it from now on; NULL: they start (convert.cu). */
+/* Counts this thread's launches into `counter` from now on; NULL: they start (convert.cu). */
 void cuda_count_launches_into(int64_t *counter);
 
-/* True: a dry run is under way, has counted it, and the caller does nothing. */
+/* Each counts one operation if a dry run is active. True: the caller must queue nothing. */
 bool cuda_dry_kernel(void);
 bool cuda_dry_product(void);
 bool cuda_dry_copy(void);
-bool cuda_is_dry(void); /* without counting anything */
-/* Where a buffer would lie: aligned, and apart from all others, for what is launched depends on which operands meet. It
- * is never touched. */
+bool cuda_is_dry(void); /* counts nothing */
+/* Returns a fake buffer address: aligned and disjoint from all others, because launches depend on which operands
+ * overlap. Never dereferenced. */
 void *cuda_dry_address(int64_t bytes);
 
 #ifdef __cplusplus

@@ -1,18 +1,17 @@
-/* embedding.c: the slots of a look-up and of its backward. Ids lie on the card, where the host code cannot see them:
- * one that the table does not have gives a row of NaN, and adds nothing to the gradient. */
+/* embedding.c: kernel-table slots of the embedding lookup and its backward. Ids are in device memory, so the host
+ * cannot validate them: an id outside the table yields a row of NaN and adds nothing to the gradient. */
 #include "embedding.h"
 #include "workspace.h"
 
-/* Numbers of rows and ids are int32. */
+/* Row numbers and ids are int32. */
 static void check_embedding_sizes(operands *c, const weft_embedding *args) {
     operands_size(c, "rows", args->rows, 0);
     operands_size(c, "vocab", args->vocab, 0);
     operands_size(c, "width", args->width, 0);
     if (c->status != WEFT_OK || (args->rows <= INT32_MAX && args->vocab <= INT32_MAX)) return;
-    c->status =
-        weft_error_set(c->err, WEFT_E_HOST,
-                       "%s on device cuda: %lld rows and a table of %lld are too many, 2^31 - 1 can be numbered.",
-                       c->kernel, (long long)args->rows, (long long)args->vocab);
+    c->status = weft_error_set(c->err, WEFT_E_HOST,
+                               "%s on device cuda: %lld rows and a table of %lld exceed the limit of 2^31 - 1.",
+                               c->kernel, (long long)args->rows, (long long)args->vocab);
 }
 
 static embedding_call embedding_call_of(const weft_embedding *args) {
@@ -42,7 +41,6 @@ CUDA_KERNEL(embedding, weft_embedding) {
     return cuda_judge(embedding_launch(&call, cuda_stream(device, s)), "embedding", err);
 }
 
-/* Lays the workspace out, or counts it. */
 static int64_t lay_out_embedding(room r, const weft_embedding *args, embedding_call *call) {
     call->begin = room_take(&r, (size_max(args->vocab, 0) + 1) * 4);
     call->order = room_take(&r, size_max(args->rows, 0) * 4);

@@ -1,20 +1,19 @@
-/* embedding.cu: rows looked up by id, and their gradient, a sum per id in the order of the rows.
+/* embedding.cu: embedding lookup, and its gradient: a sum per id in row order.
  *
- * The backward first sorts row numbers by id, stably and without an atomic. A block has a range of ids. It goes over
- * all ids twice: first it counts those below its range, which is where its rows begin in the order; then it collects
- * the rows of its range, as they come. From this short list each warp takes the rows of one id after another. Then
- * every line of the gradient is a sum of its own, written once.
+ * The backward first sorts row numbers by id, stably and without atomics. A block has a range of ids and scans all ids
+ * in two passes. The first pass counts the ids below its range, which is the offset of its rows in the sorted order.
+ * The second pass collects the rows of its range in order. From this short list each warp takes the rows of one id
+ * after another. Each row of the gradient is then a separate sum, written once.
  *
- * An id that the table does not have is looked up as NaN, and its row of the gradient goes nowhere.
- */
+ * An id outside the table yields NaN in the lookup and is ignored in the gradient. */
 #include "embedding.h"
 
 #include "cells.cuh"
 #include "teams.cuh"
 
-#define MOST 512 /* threads of a row */
+#define MOST 512 /* threads per row */
 
-/* ---- look-up ---- */
+/* ---- lookup ---- */
 
 template <typename Y, typename T, bool Wide>
 static __global__ void __launch_bounds__(MOST) take_rows(const embedding_call c) {
@@ -32,7 +31,7 @@ static __global__ void __launch_bounds__(MOST) take_rows(const embedding_call c)
     }
 }
 
-/* Threads that go along a row of so many packs of 8. */
+/* Returns the number of threads for a row of `width` elements in packs of 8. */
 static unsigned threads_along(int64_t width, int64_t most) {
     const int64_t threads = blocks_for(blocks_for(width, 8), WARP) * WARP;
     return static_cast<unsigned>(threads < most ? threads : most);
@@ -62,9 +61,9 @@ extern "C" cudaError_t embedding_launch(const embedding_call *call, cudaStream_t
 
 /* ---- rows sorted by id ---- */
 
-#define SORTERS     256 /* threads of a block */
-#define SORT_EACH   8   /* neighbouring ids that a thread looks at in one step */
-#define SORT_RANGE  32  /* ids of a block, at least */
+#define SORTERS     256 /* threads per block */
+#define SORT_EACH   8   /* consecutive ids per thread and step */
+#define SORT_RANGE  32  /* minimum ids per block */
 #define SORT_BLOCKS 1024
 
 static __device__ __forceinline__ int32_t lanes_count(int32_t v) {
@@ -72,7 +71,7 @@ static __device__ __forceinline__ int32_t lanes_count(int32_t v) {
     return v;
 }
 
-/* The sum of v over the block. counts: one of each warp. */
+/* Returns the sum of v over the block. counts: one per warp. */
 static __device__ int32_t block_count(int32_t v, int32_t *counts) {
     int32_t sum = 0;
     v = lanes_count(v);
@@ -83,7 +82,7 @@ static __device__ int32_t block_count(int32_t v, int32_t *counts) {
     return sum;
 }
 
-/* The sum of v over the threads before this one; all: over the block. */
+/* Returns the sum of v over the preceding threads; all: over the block. */
 static __device__ int32_t block_before(int32_t v, int32_t *counts, int32_t *all) {
     const int lane = static_cast<int>(threadIdx.x) % WARP, warp = static_cast<int>(threadIdx.x) / WARP;
     int32_t upto = v, before = 0, total = 0;
@@ -102,14 +101,14 @@ static __device__ int32_t block_before(int32_t v, int32_t *counts, int32_t *all)
     return before + upto - v;
 }
 
-/* Ids that stand before the range [low, ...) in the order. */
+/* Returns the number of ids before the range [low, ...) in the order. */
 static __device__ int32_t ids_below(const embedding_call &c, int64_t low, int32_t *counts) {
     int32_t below = 0;
     for (int64_t r = threadIdx.x; r < c.rows; r += SORTERS) below += c.ids[r] >= 0 && c.ids[r] < low;
     return block_count(below, counts);
 }
 
-/* Rows of ids in [low, high), in their order, to `found`; how many. */
+/* Collects the rows with ids in [low, high) into `found`, in order, and returns their number. */
 static __device__ int32_t collect(const embedding_call &c, int64_t low, int64_t high, int32_t *found, int32_t *counts) {
     int32_t n = 0;
     for (int64_t step = 0; step < c.rows; step += SORTERS * SORT_EACH) {
@@ -129,7 +128,7 @@ static __device__ int32_t collect(const embedding_call &c, int64_t low, int64_t 
     return n;
 }
 
-/* One id's rows out of the n that were found for the range, by a warp; `begin`: where the range's rows begin. */
+/* Extracts one id's rows from the range's n collected ones, by a warp; `begin`: offset of the range's rows. */
 static __device__ void order_id(const embedding_call &c, int64_t id, const int32_t *found, int32_t n, int32_t begin) {
     const int lane = static_cast<int>(threadIdx.x) % WARP;
     int32_t below = 0, at;
@@ -149,7 +148,7 @@ static __global__ void __launch_bounds__(SORTERS) sort_rows(const embedding_call
     CUDA_SHARED(int32_t, counts, [SORTERS / WARP]);
     const int64_t low = blockIdx.x * range, high = low + range < c.vocab ? low + range : c.vocab;
     const int32_t begin = ids_below(c, low, counts), n = collect(c, low, high, c.found + begin, counts);
-    __syncthreads(); /* all have been found */
+    __syncthreads(); /* all rows are collected */
     for (int64_t id = low + threadIdx.x / WARP; id < high; id += SORTERS / WARP)
         order_id(c, id, c.found + begin, n, begin);
     if (high == c.vocab && threadIdx.x == 0) c.begin[c.vocab] = begin + n;
@@ -157,8 +156,8 @@ static __global__ void __launch_bounds__(SORTERS) sort_rows(const embedding_call
 
 /* ---- sums ---- */
 
-#define ALONG 128 /* threads that go along a part of a row, with 8 columns each */
-#define AHEAD 4   /* rows whose numbers are on their way at a time */
+#define ALONG 128 /* threads along a part of a row, 8 columns each */
+#define AHEAD 4   /* rows in flight at a time */
 
 /* Block (x, y): id x, columns of part y. */
 template <typename T, bool Wide>

@@ -1,4 +1,4 @@
-/* embedding.h: rows looked up by id, and their gradient (embedding.cu). */
+/* embedding.h: launchers of the embedding lookup and its gradient (embedding.cu). */
 #ifndef WEFT_DEVICE_CUDA_EMBEDDING_H
 #define WEFT_DEVICE_CUDA_EMBEDDING_H
 
@@ -17,11 +17,11 @@ typedef struct embedding_call {
     void *y;            /* (rows, width) */
     int64_t rows, width, vocab;
     int32_t dtype, dtype_table; /* y and dy; table */
-    /* the backward's */
+    /* of the backward */
     const void *dy;
     float *dtable;
     bool accumulate;
-    int32_t padding; /* an id whose rows add nothing, or -1 */
+    int32_t padding; /* an id excluded from the gradient, or -1 */
     int32_t *begin;  /* (vocab + 1) */
     int32_t *order;  /* (rows) */
     int32_t *found;  /* (rows) */

@@ -1,4 +1,5 @@
-/* event_pool.h: what an event is; of streams.c, which makes them, and transfer.c, which ends them by waiting. */
+/* event_pool.h: the event type weft_event; shared by streams.c, which creates events, and transfer.c, which waits for
+ * them. */
 #ifndef WEFT_DEVICE_CUDA_EVENT_POOL_H
 #define WEFT_DEVICE_CUDA_EVENT_POOL_H
 
@@ -6,7 +7,7 @@
 
 struct weft_event {
     cudaEvent_t event;
-    weft_event *next; /* among those that are spare */
+    weft_event *next; /* in the list of reusable events */
 };
 
 void cuda_event_put_back(weft_device *device, weft_event *event);

@@ -1,8 +1,7 @@
-/* factors.c: the slots of multiply, its backward, and dropout. */
+/* factors.c: kernel-table slots multiply, multiply_backward and dropout. */
 #include "factors.h"
 #include "workspace.h"
 
-/* What both directions read. */
 static factors_call look_up_factors(operands *c, const weft_multiply *args) {
     factors_call call = {.rows = args->rows, .width = args->width, .part = 1};
     call.dtype = args->dtype;
@@ -29,7 +28,6 @@ CUDA_KERNEL(multiply, weft_multiply) {
     return cuda_judge(factors_launch(&call, cuda_stream(device, s)), "multiply", err);
 }
 
-/* Lays the workspace out, or counts it. */
 static int64_t lay_out_sums(room r, const weft_multiply *args, factor_sums_call *call) {
     call->runs = room_take(&r, factor_sums_runs(size_max(args->rows, 0)) * size_max(args->width, 0) * 4);
     return room_bytes(&r);
@@ -41,7 +39,7 @@ int64_t cuda_multiply_backward_workspace(const weft_device *device, const weft_m
     return lay_out_sums(room_at(NULL), args, &call);
 }
 
-/* The sums first: dx may lie on dy. */
+/* Computes the sums first, because dx may alias dy. */
 CUDA_KERNEL(multiply_backward, weft_multiply) {
     operands c = OPERANDS("multiply_backward", weft_multiply, args, err);
     const cudaStream_t stream = cuda_stream(device, s);

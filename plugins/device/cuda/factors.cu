@@ -1,8 +1,8 @@
-/* factors.cu: see factors.h. A pack to each thread; of a dropout a counter to each thread, whose four words are for
- * elements 64 apart, so that a warp's neighbours read neighbours.
+/* factors.cu: see factors.h. Each thread processes a pack. In dropout each thread has a counter; its four random words
+ * are for elements 64 apart, so that a warp's accesses are coalesced.
  *
- * Sums over rows go by runs whose number the shape fixes, as those of row_sums.cu: within a run eight threads share a
- * pack of columns, then runs are added in order, and the elements of a part by a warp's tree. */
+ * Sums over rows use runs as in row_sums.cu. Within a run eight threads share a pack of columns; then the runs are
+ * added in order, and a warp's tree adds the elements of a part. */
 #include "factors.h"
 
 #include "cells.cuh"
@@ -43,17 +43,17 @@ extern "C" cudaError_t factors_launch(const factors_call *call, cudaStream_t str
 
 /* ---- sums ---- */
 
-#define COLUMNS   32 /* threads side by side */
+#define COLUMNS   32 /* threads along the columns */
 #define ROWS      8  /* threads that share a column */
 #define MOST_RUNS 64
-#define RUN_ROWS  64 /* at least */
+#define RUN_ROWS  64 /* minimum */
 
 extern "C" int64_t factor_sums_runs(int64_t rows) {
     const int64_t runs = (rows + RUN_ROWS - 1) / RUN_ROWS;
     return runs < MOST_RUNS ? runs : MOST_RUNS;
 }
 
-/* Block (x, y): run x, and the columns of tile y. */
+/* Block (x, y): run x, columns of tile y. */
 template <typename T, bool Wide>
 static __global__ void __launch_bounds__(COLUMNS *ROWS) sum_products(const factor_sums_call c) {
     enum { N = pack<T>::SIZE };
@@ -84,7 +84,7 @@ static __global__ void __launch_bounds__(COLUMNS *ROWS) sum_products(const facto
     }
 }
 
-/* A team of `lanes` neighbours to a part. */
+/* A team of `lanes` consecutive threads sums one part. */
 static __global__ void __launch_bounds__(BLOCK) add_parts(const factor_sums_call c, int64_t runs, int lanes) {
     const int64_t p = (static_cast<int64_t>(blockIdx.x) * BLOCK + threadIdx.x) / lanes;
     const int lane = static_cast<int>(threadIdx.x) % lanes;
@@ -118,7 +118,7 @@ extern "C" cudaError_t factor_sums_launch(const factor_sums_call *call, cudaStre
 
 /* ---- dropout ---- */
 
-/* weft_random in weft/random.h, which is no device code. */
+/* Same as weft_random of weft/random.h, which device code cannot include. */
 static __device__ __forceinline__ void draw(uint32_t *c, uint32_t k0, uint32_t k1) {
 #pragma unroll
     for (int round = 0; round < 10; round++) {

@@ -1,4 +1,4 @@
-/* factors.h: rows times factors that they share, the gradient of those, and factors that are drawn (factors.cu). */
+/* factors.h: rows times shared factors, the factors' gradient, and dropout (factors.cu). */
 #ifndef WEFT_DEVICE_CUDA_FACTORS_H
 #define WEFT_DEVICE_CUDA_FACTORS_H
 
@@ -11,8 +11,8 @@
 extern "C" {
 #endif
 
-/* y = or += (x - shift) v + shift, v of element i of a row: by[i / part], over over[i / part] where that is there; the
- * shift, too, may be NULL */
+/* y = or += (x - shift) v + shift. For element i of a row, v is by[i / part], divided by over[i / part] if present.
+ * shift may be NULL. */
 typedef struct factors_call {
     void *y;
     const void *x;
@@ -23,7 +23,7 @@ typedef struct factors_call {
 } factors_call;
 cudaError_t factors_launch(const factors_call *call, cudaStream_t stream);
 
-/* out = or += of each part, over `over`: the sum over rows and elements of a (b - shift) */
+/* out[part] = or += the sum over rows and the part's elements of a (b - shift), divided by `over` */
 typedef struct factor_sums_call {
     float *out;
     float *runs; /* factor_sums_runs(rows) rows of (width) */
@@ -36,7 +36,7 @@ typedef struct factor_sums_call {
 int64_t factor_sums_runs(int64_t rows);
 cudaError_t factor_sums_launch(const factor_sums_call *call, cudaStream_t stream);
 
-/* weft_dropout in weft/device.h */
+/* see weft_dropout in weft/device.h */
 typedef struct dropout_call {
     void *y;
     const void *x;

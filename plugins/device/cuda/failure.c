@@ -1,25 +1,25 @@
-/* failure.c: what a call of CUDA answered, as a sentence with the call's own name. What fails where nobody can be told
- * is put off until the next call of this thread that can tell it; what fails as something is given back is logged. In
- * no case does it stay in CUDA's last error, where the next launch would be taken for the one that failed. */
+/* failure.c: converts CUDA errors to messages with the call's name. A failure in a function without an error result is
+ * deferred to the thread's next checked call; a failure of a release is logged. In both cases CUDA's last error is
+ * cleared, so that the next launch does not report it. */
 #include "cuda.h"
 
 #include <ctype.h>
 #include <stdatomic.h>
 
-/* After these the context is lost, and every later call gives the same answer. */
+/* True for errors that destroy the context: every later call returns the same error. */
 static bool is_slow_call(cudaError_t code) {
     return code == cudaErrorIllegalAddress || code == cudaErrorMisalignedAddress || code == cudaErrorLaunchFailure ||
            code == cudaErrorHardwareStackError || code == cudaErrorIllegalInstruction ||
            code == cudaErrorECCUncorrectable;
 }
 
-static atomic_bool has_launched; /* a kernel, so that one can have failed */
-static atomic_int lost;          /* the lasting answer that was told; one is enough for a process */
+static atomic_bool has_launched; /* a kernel, so one can have failed */
+static atomic_int lost;          /* the sticky error already reported; once per process */
 
-/* What was put off. */
+/* Deferred failure. */
 static _Thread_local cudaError_t unheard;
-static _Thread_local const char *unheard_of, *unheard_in; /* the call; for what, or NULL */
-/* What a launcher called that answered its error, if it was no launch. */
+static _Thread_local const char *unheard_of, *unheard_in; /* the call; its purpose or NULL */
+/* The call inside a launcher that returned its error, if it was not a launch. */
 static _Thread_local const char *noted;
 
 /* ---- the call's name ---- */
@@ -28,7 +28,7 @@ typedef struct call_name {
     char text[64];
 } call_name;
 
-/* "cublasLtMatmul" of "device->libraries.cublasLtMatmul(device->lt, ...)"; a name by itself is one. */
+/* Extracts "cublasLtMatmul" from "device->libraries.cublasLtMatmul(device->lt, ...)"; a plain name stays as it is. */
 static call_name name_of(const char *call) {
     const char *end = strchr(call, '('), *begin = NULL;
     call_name out = {""};
@@ -38,7 +38,7 @@ static call_name name_of(const char *call) {
     return out;
 }
 
-/* Of those that go through functions of the device's own: a launcher, a copy, a fill. */
+/* Same for the device's own wrappers: a launcher, a copy, a fill. */
 static call_name name_of_cuda(const char *call) {
     call_name out = name_of(call);
     const char *name = out.text;
@@ -55,29 +55,29 @@ void cuda_note_call(const char *call) {
     noted = call;
 }
 
-/* ---- sentences ---- */
+/* ---- messages ---- */
 
 static weft_status tell(cudaError_t code, const char *call, const char *what, weft_error *err) {
     const call_name name = name_of_cuda(call);
-    (void)cudaGetLastError(); /* or the next launch would be told of it */
+    (void)cudaGetLastError(); /* otherwise the next launch would report it */
     if (is_slow_call(code)) atomic_store(&lost, (int)code);
     return weft_error_set(err, code == cudaErrorMemoryAllocation ? WEFT_E_MEMORY : WEFT_E_DEVICE,
                           "%s on device cuda: %s answered %s (%s, %d).%s", what, name.text, cudaGetErrorString(code),
                           cudaGetErrorName(code), (int)code,
                           is_slow_call(code) && atomic_load(&has_launched)
-                              ? " It may come from any kernel that was queued before; CUDA_LAUNCH_BLOCKING=1 with "
-                                "run.replay=no makes the run slower and names the one."
+                              ? " The error may be from any kernel that was queued earlier; CUDA_LAUNCH_BLOCKING=1 "
+                                "with run.replay=no makes the run slower and names the kernel."
                               : "");
 }
 
-/* OK, or what was put off. */
+/* Returns WEFT_OK or the deferred failure. */
 static weft_status tell_unheard(const char *what, weft_error *err) {
     const cudaError_t code = unheard;
     unheard = cudaSuccess;
     return code == cudaSuccess ? WEFT_OK : tell(code, unheard_of, unheard_in != NULL ? unheard_in : what, err);
 }
 
-/* A kernel was launched, if the call is a launcher. */
+/* Notes that a kernel was launched, if the call is a launcher. */
 static void note_launch(const char *call) {
     if (strncmp(call, "cuda", 4) != 0 && !cuda_is_dry()) atomic_store(&has_launched, true);
 }
@@ -88,7 +88,7 @@ void cuda_put_off(cudaError_t code, const char *call, const char *what) {
         return;
     }
     (void)cudaGetLastError();
-    if (unheard != cudaSuccess) return; /* the first one is told */
+    if (unheard != cudaSuccess) return; /* keep the first one */
     unheard = code;
     unheard_of = call;
     unheard_in = what;
@@ -96,7 +96,7 @@ void cuda_put_off(cudaError_t code, const char *call, const char *what) {
 
 weft_status cuda_judge_call(cudaError_t code, const char *call, const char *what, weft_error *err) {
     if (unheard != cudaSuccess && err != NULL) return tell_unheard(what, err);
-    if (code != cudaSuccess && err == NULL) { /* who asks throws the sentence away */
+    if (code != cudaSuccess && err == NULL) { /* the caller ignores the message */
         cuda_put_off(code, call, what);
         return WEFT_E_DEVICE;
     }
@@ -126,7 +126,7 @@ weft_status cuda_judge_driver_call(const weft_device *device, CUresult code, con
                           text == NULL ? "an unknown error" : text, name == NULL ? "?" : name, (int)code);
 }
 
-/* ---- what nobody waits for ---- */
+/* ---- releases ---- */
 
 void cuda_end_call(const weft_device *device, cudaError_t code, const char *call) {
     const call_name name = code == cudaSuccess ? (call_name){""} : name_of(call);

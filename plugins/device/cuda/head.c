@@ -1,11 +1,10 @@
-/* head.c: the slots of logits, cross-entropy and their gradients in one, over chunks of rows.
+/* head.c: kernel-table slots of the head: logits, cross-entropy and its gradients, in chunks of rows.
  *
- * The logits of a chunk lie in the workspace (LOGITS bytes at most, whatever the number of rows; or one row), become
- * the loss of each row and then, in place, the gradient, from which dx's rows and a term of dw are made. Chunks follow
- * one another, so dw is one chain over them; where it is to be accumulated it is made in full in the workspace first.
- * Chunks are as large as they are because each of them reads and writes all of dw. A row of zero weight is taken for a
- * row of zeros, so that not even a NaN in it gets anywhere.
- */
+ * A chunk's logits are in the workspace (at most LOGITS bytes for any number of rows, but at least one row). They
+ * become each row's loss and then, in place, the gradient. From the gradient follow dx's rows and a term of dw. Chunks
+ * run in order, so dw is one chain of additions; with accumulate, dw is first summed in the workspace. Chunks are large
+ * because each one reads and writes all of dw. A row of zero weight is replaced by zeros, so that a NaN in it does not
+ * spread. */
 #include "head.h"
 #include "add.h"
 #include "row_sums.h"
@@ -20,10 +19,10 @@ typedef struct head {
     const char *kernel;
     cudaStream_t stream;
     bool grad;
-    int64_t chunk, ld; /* rows of a chunk; distance of its logits' rows */
-    int64_t bytes;     /* of an element of x, w and dx */
+    int64_t chunk, ld; /* rows per chunk; row distance of the logits */
+    int64_t bytes;     /* per element of x, w and dx */
     const void *x, *w;
-    const float *weights, *bias, *seed; /* bias, seed NULL: none */
+    const float *weights, *bias, *seed; /* bias, seed: may be NULL */
     const int32_t *targets;
     double *loss;
     void *dx;
@@ -33,9 +32,9 @@ typedef struct head {
     void *rows;     /* (chunk, D), as x */
     float *logits;  /* (chunk, ld) */
     float *whole;   /* (V,D) if dw is accumulated */
-    float *columns; /* (V) if there is a bias: its gradient */
-    float *runs;    /* of the bias' gradient */
-    void *scratch;  /* of products */
+    float *columns; /* (V), with a bias: its gradient */
+    float *runs;    /* partial sums of the bias gradient */
+    void *scratch;  /* for the matmuls */
 } head;
 
 static head head_of(const weft_device *device, const weft_head *args, const char *kernel, bool grad) {
@@ -48,12 +47,12 @@ static head head_of(const weft_device *device, const weft_head *args, const char
     return h;
 }
 
-/* The distance of the gradient's rows, which lie where the logits' do, in elements of its own. */
+/* Returns the row distance of the gradient, in its own elements. It overwrites the logits. */
 static int64_t gradient_ld(const head *h) {
     return h->ld * (int64_t)sizeof(float) / h->bytes;
 }
 
-/* Of n rows of the chunk: logits = x w^T, dx = dlogits w, dw (+)= dlogits^T x. */
+/* For n rows of the chunk: logits = x w^T, dx = dlogits w, dw (+)= dlogits^T x. */
 static cuda_product logits_of(const head *h, int64_t n) {
     const int64_t d = h->args->width;
     const cuda_product p = {.a = h->rows,
@@ -109,9 +108,9 @@ static cuda_product dw_of(const head *h, int64_t n, float *dw, bool first) {
     return p;
 }
 
-/* ---- the workspace ---- */
+/* ---- workspace ---- */
 
-/* Scratch of all products of a chunk of n rows. */
+/* Returns the largest scratch size of the matmuls of an n-row chunk. */
 static int64_t product_scratch(const head *h, int64_t n) {
     const cuda_product logits = logits_of(h, n), dx = dx_of(h, n, NULL), first = dw_of(h, n, NULL, true);
     const cuda_product next = dw_of(h, n, NULL, false);
@@ -122,8 +121,8 @@ static int64_t product_scratch(const head *h, int64_t n) {
     return h->args->rows > h->chunk ? size_max(bytes, cuda_product_workspace(h->device, &next)) : bytes;
 }
 
-/* Lays the workspace out, or counts it. Refs are not looked at: room for the whole dw is reserved whenever it would be
- * accumulated, and for the bias' gradient whenever there is a bias. */
+/* Lays out the workspace, or computes its size. Ignores refs: reserves the complete dw if dw would be accumulated, and
+ * the bias gradient if there is a bias. */
 static int64_t lay_out_head(room r, head *h) {
     const int64_t v = h->args->vocab, d = h->args->width, last = h->args->rows % h->chunk;
     const bool has_columns = h->grad && h->args->has_bias;
@@ -177,13 +176,12 @@ static weft_status head_look_up(head *h, weft_error *err) {
     return c.status;
 }
 
-/* ---- a chunk ---- */
+/* ---- one chunk ---- */
 
 static const void *row_of(const void *base, int64_t r, int64_t bytes) {
     return base == NULL ? NULL : (const char *)base + r * bytes;
 }
 
-/* Rows [r0, r0 + n). */
 static head_chunk chunk_of(const head *h, int64_t r0, int64_t n) {
     const int64_t row = h->args->width * h->bytes;
     const head_chunk c = {.x = row_of(h->x, r0, row),
@@ -206,7 +204,7 @@ static head_chunk chunk_of(const head *h, int64_t r0, int64_t n) {
     return c;
 }
 
-/* The chunk's rows are added to the gradient of the bias. */
+/* Adds the chunk's rows to the bias gradient. */
 static weft_status chunk_columns(const head *h, int64_t n, bool first, weft_error *err) {
     const row_sums_call call = {.out = h->columns,
                                 .runs = h->runs,
@@ -219,7 +217,7 @@ static weft_status chunk_columns(const head *h, int64_t n, bool first, weft_erro
     return cuda_judge(row_sums_launch(&call, h->stream), h->kernel, err);
 }
 
-/* dx's rows of the chunk, and its terms of dw and dbias. */
+/* Computes dx's rows of the chunk and adds its terms to dw and dbias. */
 static weft_status chunk_gradients(const head *h, const head_chunk *c, bool first, weft_error *err) {
     weft_status status = WEFT_OK;
     if (h->dbias != NULL) status = chunk_columns(h, c->n, first, err);
@@ -244,9 +242,9 @@ static weft_status chunk_run(const head *h, int64_t r0, int64_t n, weft_error *e
     return status == WEFT_OK && h->grad ? chunk_gradients(h, &c, r0 == 0, err) : status;
 }
 
-/* ---- the whole ---- */
+/* ---- all chunks ---- */
 
-/* out = or += n sums; without rows there are none, and they count as zeros. */
+/* out = or += n sums. With zero rows the sums count as zeros. */
 static weft_status finish_sums(const head *h, float *out, const float *sums, int64_t n, bool accumulate,
                                weft_error *err) {
     const add_call added = {.y = out, .a = out, .b = sums, .n = n};

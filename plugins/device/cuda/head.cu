@@ -1,12 +1,11 @@
-/* head.cu: rows that count, the softmax of logits with its loss and gradient, and the sum of losses.
+/* head.cu: zeroes rows without weight, computes the softmax of logits with its loss and gradient, and sums the losses.
  *
- * A block has a row of logits. It goes over it once for the largest logit and the sum of exponentials together (what
- * has been summed is made smaller when a larger one turns up), and once more to put the gradient where the logits are.
- * In 16 bits that is the first half of the row: the block goes along it tile by tile, and a tile is written when all of
- * it has been read, by when what it is written over has been read as well.
+ * A thread block processes one row of logits. The first pass computes the largest logit and the sum of exponentials,
+ * rescaling the sum when a larger logit appears. The second pass writes the gradient over the logits. A 16-bit gradient
+ * takes the first half of the row: the block writes a tile after it has read the complete tile, so everything
+ * overwritten has been read.
  *
- * A target outside the vocabulary, of a row with weight, makes the row's loss and gradient NaN.
- */
+ * A target outside the vocabulary in a row with weight makes the row's loss and gradient NaN. */
 #include "head.h"
 
 #include <math.h>
@@ -17,7 +16,7 @@
 #include "teams.cuh"
 
 #define BLOCK 256
-#define MOST  1024 /* threads of a row of logits */
+#define MOST  1024 /* threads per row of logits */
 
 /* ---- rows ---- */
 
@@ -60,12 +59,12 @@ extern "C" cudaError_t head_clear_launch(const head_chunk *c, cudaStream_t strea
 
 /* ---- logits ---- */
 
-/* Of some logits: the largest, and the sum of exp(logit - largest). */
+/* Running softmax: the largest logit, and the sum of exp(logit - largest). */
 typedef struct exponentials {
     float largest, sum;
 } exponentials;
 
-/* What exponents are taken from: with nothing but -inf so far, -inf - -inf would be NaN. */
+/* Returns the base of the exponents. With only -inf so far, -inf - -inf would be NaN. */
 static __device__ __forceinline__ float base_of(float largest) {
     return largest == -INFINITY ? 0.0f : largest;
 }
@@ -77,7 +76,7 @@ static __device__ __forceinline__ exponentials together(exponentials a, exponent
     return both;
 }
 
-/* Of the whole block: a tree over each warp's lanes, then the warps in order. */
+/* Combines over the block: a tree over each warp's lanes, then the warps in order. */
 static __device__ exponentials block_exponentials(exponentials e, exponentials *of_warps) {
     const int lane = static_cast<int>(threadIdx.x) % WARP, warps = static_cast<int>(blockDim.x) / WARP;
     for (int apart = WARP / 2; apart > 0; apart /= 2) {
@@ -92,7 +91,7 @@ static __device__ exponentials block_exponentials(exponentials e, exponentials *
     return e;
 }
 
-/* Four logits from what the product gave: z = c(scale (x w^T + bias)), and the slope of c. */
+/* Finishes four logits of the matmul: z = c(scale (x w^T + bias)), and the slope of c. */
 static __device__ __forceinline__ void finish(const head_chunk &c, float (&z)[4], float (&slope)[4], int64_t at) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -122,7 +121,7 @@ static __device__ __forceinline__ exponentials row_exponentials(const head_chunk
     return e;
 }
 
-/* Four gradients to where rows begin at multiples of 16 bytes: 16 bytes of fp32, 8 of 16 bits. */
+/* Stores four gradients in rows aligned to 16 bytes: 16 bytes of fp32, 8 of a 16-bit type. */
 static __device__ __forceinline__ void put_four(float *row, const float (&z)[4], int64_t at, int64_t n) {
     store<true>(row, z, at, n);
 }
@@ -135,8 +134,8 @@ static __device__ __forceinline__ void put_four(T *row, const float (&z)[4], int
     store<false>(row, z, at, n);
 }
 
-/* weight (softmax - [target]) by the logits that the product gave, over them; weight: times the seed. All threads go
- * the same number of steps. */
+/* Overwrites the logits with weight (softmax - [target]); weight includes the seed. All threads run the same number of
+ * steps. */
 template <typename T>
 static __device__ __forceinline__ void put_gradient(const head_chunk &c, float *row, const exponentials &e,
                                                     int64_t target, float weight) {
@@ -181,7 +180,7 @@ template <typename T> static __global__ void __launch_bounds__(MOST) row_losses(
         own[0] = row[target];
         finish(c, own, slope, target);
     }
-    e = block_exponentials(row_exponentials(c, row), of_warps); /* behind its barrier the row may be written */
+    e = block_exponentials(row_exponentials(c, row), of_warps); /* after its barrier the row may be overwritten */
     if (threadIdx.x == 0)
         c.loss[r] = static_cast<double>(weight) *
                     (static_cast<double>(e.largest) + log(static_cast<double>(e.sum)) - static_cast<double>(own[0]));
@@ -198,7 +197,7 @@ extern "C" cudaError_t head_losses_launch(const head_chunk *c, cudaStream_t stre
     return cudaGetLastError();
 }
 
-/* ---- the sum ---- */
+/* ---- sum of losses ---- */
 
 static __global__ void __launch_bounds__(ORDERED_BLOCK) add_losses(double *total, const double *losses, int64_t n) {
     const double sum = ordered_sum(losses, n);

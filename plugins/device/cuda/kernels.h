@@ -1,6 +1,6 @@
-/* kernels.h: launchers, as the host code of the CUDA device calls them: device pointers and sizes, one stream, and
- * CUDA's answer. Each is defined in the .cu file of its operator, which includes the header of that operator alone.
- * Sizes have been judged and operands looked up when one is called. */
+/* kernels.h: common part of the launchers, which the device's host code calls with device pointers, sizes and a stream.
+ * A launcher returns a CUDA error. Each is defined in its operator's .cu file, which includes only that operator's
+ * header. The caller has validated the sizes and looked up the operands. */
 #ifndef WEFT_DEVICE_CUDA_KERNELS_H
 #define WEFT_DEVICE_CUDA_KERNELS_H
 
@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* The error that this launcher will answer came from that call, and from no launch (failure.c). */
+/* Notes that the launcher's error comes from that call and not from a launch (failure.c). */
 void cuda_note_call(const char *call);
 
 #ifdef __cplusplus

@@ -1,17 +1,16 @@
-/* launch.h: how a .cu file starts a kernel and names shared memory; of device code alone (CUDA C++).
+/* launch.h: macros that launch a kernel and declare shared memory, for CUDA C++ only.
  *
  *     template <typename T> static __global__ void scale(T *y, const T *x, int64_t n) { ... }
  *     CUDA_LAUNCH((scale<float>), grid, block, 0, stream, y, x, n);
  *     return cudaGetLastError();
  *
  *     CUDA_SHARED(float, partial, [32]);          one array of a fixed size, in the kernel's body
- *     CUDA_SHARED_DYNAMIC(float, tile);           what the launch gave bytes for; once in a kernel
+ *     CUDA_SHARED_DYNAMIC(float, tile);           sized by the launch's `shared` bytes; once in a kernel
  *
- * nvcc reads `<<<` and `__shared__`. A host compiler reads neither, so the sources that it is to compile as well say it
- * by these two macros; a runtime that runs kernels on a processor defines them in its own cuda_runtime.h.
+ * nvcc parses `<<<` and `__shared__`; a host compiler does not. These macros let the CUDA emulator compile the same
+ * sources: its cuda_runtime.h defines them.
  *
- * While a dry run counts (weft/dry_run.h) a launch is noted and nothing starts.
- */
+ * During a dry run (weft/dry_run.h) a launch is counted and nothing starts. */
 #ifndef WEFT_DEVICE_CUDA_LAUNCH_H
 #define WEFT_DEVICE_CUDA_LAUNCH_H
 
@@ -19,7 +18,7 @@
 
 #include <cuda_runtime.h>
 
-/* Where this thread's launches are counted instead of started; NULL: they start (convert.cu). */
+/* Counter of this thread's launches in a dry run; NULL: launches start (convert.cu). */
 inline thread_local int64_t *cuda_counted_launches = nullptr;
 
 #ifdef __CUDACC__

@@ -1,12 +1,12 @@
-/* libraries.c: see libraries.h. A name is looked up first among what the plugin itself was linked with, which is how an
- * emulator of CUDA takes its place; then the library of that major version is loaded, and stays. */
+/* libraries.c: see libraries.h. A symbol linked into the plugin has priority, which lets tests use a CUDA emulator.
+ * Otherwise the library of the toolkit's major version is loaded, and stays loaded. */
 #include "libraries.h"
 
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* Of the toolkit's major version. */
+/* Matches the toolkit's major version. */
 #if CUDA_VERSION >= 13000
 #define RTC_FILE "libnvrtc.so.13"
 #else
@@ -14,16 +14,16 @@
 #endif
 
 typedef struct library {
-    const char *file;  /* of the major version that the headers are of */
-    const char *comes; /* what brings it */
+    const char *file;  /* of the headers' major version */
+    const char *comes; /* the packages that contain it */
 } library;
 
 static const library lt = {"libcublasLt.so." WEFT_STRING(CUBLAS_VER_MAJOR),
-                           "It comes with the CUDA Toolkit, and as the Python package nvidia-cublas."};
-static const library rtc = {RTC_FILE, "It comes with the CUDA Toolkit, and as the Python package nvidia-cuda-nvrtc."};
-static const library driver = {"libcuda.so.1", "It comes with NVIDIA's driver."};
+                           "It is in the CUDA Toolkit, and in the Python package nvidia-cublas."};
+static const library rtc = {RTC_FILE, "It is in the CUDA Toolkit, and in the Python package nvidia-cuda-nvrtc."};
+static const library driver = {"libcuda.so.1", "It is in NVIDIA's driver."};
 
-/* By what the system finds itself, then in the toolkit that the user's environment names, then in the usual place. */
+/* Searches the system's paths, then CUDA_HOME and CUDA_PATH, then /usr/local/cuda. */
 void *cuda_library_open(const char *file) {
     static const char *const variables[] = {"CUDA_HOME", "CUDA_PATH"};
     char path[4096];
@@ -38,14 +38,14 @@ void *cuda_library_open(const char *file) {
     return handle != NULL ? handle : dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }
 
-/* *handle: of the library, once it was needed. */
+/* *handle: the library, once a symbol needed it. */
 static weft_status look_up(void *out, void **handle, const library *of, const char *name, weft_error *err) {
     void *symbol = dlsym(RTLD_DEFAULT, name);
     if (symbol == NULL && *handle == NULL) *handle = cuda_library_open(of->file);
     if (symbol == NULL && *handle == NULL) {
         return weft_error_set(err, WEFT_E_DEVICE,
-                              "%s was not found. %s If it lies where the system does not look, name its directory in "
-                              "LD_LIBRARY_PATH, or the toolkit's in CUDA_HOME.",
+                              "%s was not found. %s Fix: if it is outside of the system's library path, set "
+                              "LD_LIBRARY_PATH to its directory, or CUDA_HOME to the toolkit's.",
                               of->file, of->comes);
     }
     if (symbol == NULL) symbol = dlsym(*handle, name);

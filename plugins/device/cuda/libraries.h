@@ -1,5 +1,5 @@
-/* libraries.h: CUDA's libraries, looked up when a device is made rather than linked: so the plugin loads on a machine
- * that lacks them, and says what is missing. The runtime is linked statically. */
+/* libraries.h: CUDA's libraries, loaded at run time when a device is created. The plugin therefore loads on a machine
+ * without them and reports the missing one. The CUDA runtime is linked statically. */
 #ifndef WEFT_DEVICE_CUDA_LIBRARIES_H
 #define WEFT_DEVICE_CUDA_LIBRARIES_H
 
@@ -53,9 +53,9 @@ typedef struct cuda_libraries {
     CUDA_DRIVER_CALLS(CUDA_CALL_FIELD_)
 } cuda_libraries;
 
-/* All of them, or a sentence that names the one that is missing and where it comes from. */
+/* Loads all of them, or fails with the name of the missing library and the package that contains it. */
 weft_status cuda_libraries_open(cuda_libraries *out, weft_error *err);
-/* A library's handle, or NULL: by what the system finds itself, then in the toolkit. It stays loaded. */
+/* Returns a library's handle or NULL. Searches the system's paths, then the toolkit. The library stays loaded. */
 void *cuda_library_open(const char *file);
 
 #endif

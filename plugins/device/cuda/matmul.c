@@ -1,4 +1,4 @@
-/* matmul.c: the kernel `matmul`, which is a product with its operands looked up. */
+/* matmul.c: the kernel-table slot `matmul`: looks up operands and runs a product.c matmul. */
 #include "cuda.h"
 
 static cuda_product product_of(const weft_matmul *args) {

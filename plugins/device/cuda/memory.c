@@ -1,7 +1,7 @@
-/* memory.c: buffers. */
+/* memory.c: device buffers. */
 #include "cuda.h"
 
-/* What was missing, beside what is there. */
+/* Fails with the missing and the available bytes. */
 static weft_status tell_full(const weft_device *device, int64_t bytes, weft_error *err) {
     size_t left = 0, all = 0;
     cudaError_t code = cudaSuccess;
@@ -9,16 +9,15 @@ static weft_status tell_full(const weft_device *device, int64_t bytes, weft_erro
     code = cudaMemGetInfo(&left, &all);
     if (code != cudaSuccess) {
         (void)cudaGetLastError();
-        return weft_error_set(
-            err, WEFT_E_MEMORY,
-            "Card %d, %s, has no room for a buffer of %lld bytes; cudaMemGetInfo, which says how many "
-            "are left, answered %s (%s, %d).",
-            device->index, device->card.name, (long long)bytes, cudaGetErrorString(code), cudaGetErrorName(code),
-            (int)code);
+        return weft_error_set(err, WEFT_E_MEMORY,
+                              "Card %d, %s, has no memory for a buffer of %lld bytes; cudaMemGetInfo, which reads the "
+                              "free memory, answered %s (%s, %d).",
+                              device->index, device->card.name, (long long)bytes, cudaGetErrorString(code),
+                              cudaGetErrorName(code), (int)code);
     }
     return weft_error_set(err, WEFT_E_MEMORY,
-                          "Card %d, %s, has no room for a buffer of %lld bytes: %zu of its %zu bytes are left, and "
-                          "%lld in %lld buffers are this rank's already.",
+                          "Card %d, %s, has no memory for a buffer of %lld bytes: %zu of its %zu bytes are free, and "
+                          "%lld in %lld buffers belong to this rank.",
                           device->index, device->card.name, (long long)bytes, left, all, (long long)device->live_bytes,
                           (long long)device->live_buffers);
 }
@@ -30,7 +29,8 @@ weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, we
     weft_status status = cuda_not_recording(device, "alloc", err);
     if (status != WEFT_OK) return status;
     if (bytes < 0)
-        return weft_error_set(err, WEFT_E_HOST, "Device cuda was asked for a buffer of %lld bytes.", (long long)bytes);
+        return weft_error_set(err, WEFT_E_HOST, "The call requests a buffer of %lld bytes on device cuda.",
+                              (long long)bytes);
     status = cuda_enter(device, "alloc", err);
     if (status != WEFT_OK) return status;
     b = device->host->alloc(device->host, sizeof *b, _Alignof(max_align_t));
@@ -51,7 +51,7 @@ weft_status cuda_alloc(weft_device *device, weft_buffer **out, int64_t bytes, we
     return WEFT_OK;
 }
 
-/* CUDA's own freeing waits for what is queued. */
+/* cudaFree waits for queued work. */
 void cuda_release(weft_device *device, weft_buffer *buffer) {
     weft_error unheard = WEFT_ERROR_INIT;
     if (buffer == NULL) return;

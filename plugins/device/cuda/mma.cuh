@@ -1,15 +1,14 @@
-/* mma.cuh: the instructions of a card that C++ has no words for: products of small matrices by a warp (PTX ISA,
- * mma.sync.m16n8k16 and ldmatrix), copies into shared memory that nobody waits for (cp.async), and a fast 2^x.
+/* mma.cuh: GPU instructions without a C++ form: warp-level matmuls (PTX ISA, mma.sync.m16n8k16 and ldmatrix),
+ * asynchronous copies to shared memory (cp.async), and a fast 2^x.
  *
- * All lanes of a warp call a product or a load of matrices together. With g = lane / 4 and t = lane % 4, and a pair of
- * bf16, or of fp16, in each word (the lower half is the first of the two):
+ * All lanes of a warp call a matmul or a matrix load together. With g = lane / 4 and t = lane % 4, and a pair of bf16
+ * or fp16 in each word (the lower half is the first):
  *
  *     a (16,16)  words: (g, 2t) (g + 8, 2t) (g, 2t + 8) (g + 8, 2t + 8), each with its right neighbour
  *     b (16,8)   words: (2t, g) (2t + 8, g), each with the one below
  *     d (16,8)   floats: (g, 2t) (g, 2t + 1) (g + 8, 2t) (g + 8, 2t + 1)
  *
- * Without nvcc the same is said by what runs kernels on a processor, from these layouts and nothing else.
- */
+ * Without nvcc the CUDA emulator implements the same from these layouts only. */
 #ifndef WEFT_DEVICE_CUDA_MMA_CUH
 #define WEFT_DEVICE_CUDA_MMA_CUH
 
@@ -23,7 +22,7 @@
 
 #ifdef __CUDACC__
 
-/* d += a b: products of two bf16, or of two fp16, are exact, sums are fp32. */
+/* d += a b: products of two bf16 or two fp16 are exact, sums are fp32. */
 static __device__ __forceinline__ void mma_bf16(float *d, const uint32_t *a, const uint32_t *b) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
         "{%0,%1,%2,%3};"
@@ -38,8 +37,8 @@ static __device__ __forceinline__ void mma_f16(float *d, const uint32_t *a, cons
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Four matrices of 8 x 8 numbers in shared memory. Lane 8 i + r names row r of matrix i, 16 bytes at a multiple of 16.
- * Word i is then (g, 2t) of matrix i with its right neighbour; transposed, (2t, g) with the one below. */
+/* Loads four 8 x 8 matrices from shared memory. Lane 8 i + r passes the address of row r of matrix i, 16 bytes aligned
+ * to 16. Word i is then (g, 2t) of matrix i with its right neighbour; transposed, (2t, g) with the one below. */
 static __device__ __forceinline__ void mma_load(uint32_t *out, const void *row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
@@ -53,19 +52,19 @@ static __device__ __forceinline__ void mma_load_transposed(uint32_t *out, const 
                  : "memory");
 }
 
-/* 16 bytes, of which the first `valid` are read and the rest is zero. Both sides lie at multiples of 16. */
+/* Copies 16 bytes: reads the first `valid`, zeroes the rest. Both sides are aligned to 16. */
 static __device__ __forceinline__ void copy_async(void *shared, const void *global, int valid) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :
                  : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared))), "l"(global), "r"(valid)
                  : "memory");
 }
-/* Waits for all copies of this thread. */
+/* Waits for all asynchronous copies of this thread. */
 static __device__ __forceinline__ void copy_async_wait(void) {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* 2^x within 2^-22 of itself; zero below 2^-126. */
+/* 2^x with a relative error of 2^-22; zero below 2^-126. */
 static __device__ __forceinline__ float power_of_two(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -1,6 +1,5 @@
-/* modules.c: optimizers' updates, compiled by NVRTC for this card. What was compiled is kept under a hash of its
- * text, the
- * options, the card's architecture and NVRTC's version: all that it follows from. */
+/* modules.c: optimizer updates, compiled by NVRTC for this GPU. Compiled code is cached under a hash of all its inputs:
+ * the text, the options, the GPU's architecture and NVRTC's version. */
 #include "modules.h"
 
 #include <errno.h>
@@ -9,9 +8,9 @@ typedef struct module {
     struct module *next;
     const weft_elementwise *kernel;
     cuda_update_types types;
-    void *cubin; /* until it is loaded: what is then freed */
+    void *cubin; /* until it is loaded, then freed */
     size_t size;
-    bool was_kept; /* it comes from the cache */
+    bool was_kept; /* it was read from the cache */
     CUmodule code; /* NULL: not loaded */
     CUfunction function;
 } module;
@@ -19,8 +18,8 @@ typedef struct module {
 struct cuda_modules {
     module *first;
     int32_t most;         /* see cuda_update_most */
-    char directory[4096]; /* "": nothing is kept */
-    bool lacks_place;     /* where cache = auto found none, until that is told */
+    char directory[4096]; /* "": no caching */
+    bool lacks_place;     /* cache = auto found no directory, and the warning is not logged yet */
 };
 
 typedef struct compiling {
@@ -28,7 +27,7 @@ typedef struct compiling {
     const weft_elementwise *kernel;
     const cuda_update_types *types;
     char *source;
-    char architecture[48]; /* the option that names it */
+    char architecture[48]; /* the architecture option */
     char hash[65];
     void *cubin;
     size_t size;
@@ -36,7 +35,6 @@ typedef struct compiling {
 
 /* ---- compiling ---- */
 
-/* name: of the call. */
 static weft_status judge_rtc(const compiling *c, nvrtcResult code, const char *name, weft_error *err) {
     if (code == NVRTC_SUCCESS) return WEFT_OK;
     return weft_error_set(err, code == NVRTC_ERROR_OUT_OF_MEMORY ? WEFT_E_MEMORY : WEFT_E_DEVICE,
@@ -44,7 +42,7 @@ static weft_status judge_rtc(const compiling *c, nvrtcResult code, const char *n
                           c->device->libraries.nvrtcGetErrorString(code), (int)code);
 }
 
-/* What the compiler says of the author's text. */
+/* Fails with the compiler's log of the author's text. */
 static weft_status tell_log(const compiling *c, nvrtcProgram program, weft_error *err) {
     size_t size = 0;
     char *log = NULL;
@@ -56,8 +54,8 @@ static weft_status tell_log(const compiling *c, nvrtcProgram program, weft_error
     status = judge_rtc(c, c->device->libraries.nvrtcGetProgramLog(program, log), "nvrtcGetProgramLog", err);
     if (status == WEFT_OK)
         status = weft_error_set(err, WEFT_E_PLUGIN,
-                                "The optimizer's update %s cannot be compiled for the GPU; its body is held to what "
-                                "weft/optimizer.h allows. NVRTC says:\n%.1500s",
+                                "The optimizer's update %s cannot be compiled for the GPU; its body may use only the "
+                                "names in weft/optimizer.h. NVRTC's log:\n%.1500s",
                                 c->kernel->name, log);
     free(log);
     return status;
@@ -88,14 +86,15 @@ static weft_status compile(compiling *c, weft_error *err) {
     return status;
 }
 
-/* ---- what is kept ---- */
+/* ---- cache ---- */
 
 static void tell_lack(cuda_modules *of, const weft_host *host) {
     if (!of->lacks_place) return;
     of->lacks_place = false;
-    weft_log(host, WEFT_LOG_WARN,
-             "Device cuda finds no place for compiled updates ($XDG_CACHE_HOME, or $HOME and .cache there, is not set "
-             "or cannot be written), so each run compiles them anew: set [device] cache to a directory, or to none.");
+    weft_log(
+        host, WEFT_LOG_WARN,
+        "Device cuda has no directory for compiled updates ($XDG_CACHE_HOME, or $HOME and .cache there, is not set or "
+        "cannot be written), so each run compiles them again. Fix: set [device] cache to a directory, or to none.");
 }
 
 static void keep(const compiling *c) {
@@ -103,7 +102,7 @@ static void keep(const compiling *c) {
     tell_lack(c->device->modules, c->device->host);
     if (directory[0] == 0 || cuda_cache_write(directory, c->hash, c->cubin, c->size)) return;
     weft_log(c->device->host, WEFT_LOG_WARN,
-             "Device cuda cannot keep a compiled update in %s; it is made anew each time.", directory);
+             "Device cuda cannot store a compiled update in %s; it is compiled again in each run.", directory);
 }
 
 static weft_status hash_all(compiling *c, weft_error *err) {
@@ -117,7 +116,7 @@ static weft_status hash_all(compiling *c, weft_error *err) {
         return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for an update's text.");
     hashed = cuda_cache_hash(c->hash, all, strlen(all));
     free(all);
-    return hashed ? WEFT_OK : weft_error_set(err, WEFT_E_SYSTEM, "libcrypto gives no SHA-256.");
+    return hashed ? WEFT_OK : weft_error_set(err, WEFT_E_SYSTEM, "libcrypto has no SHA-256.");
 }
 
 static weft_status prepare(compiling *c, weft_error *err) {
@@ -129,7 +128,7 @@ static weft_status prepare(compiling *c, weft_error *err) {
     return hash_all(c, err);
 }
 
-/* m->cubin, from the cache or compiled now. */
+/* Fills m->cubin from the cache or by compiling. */
 static weft_status make_cubin(module *m, weft_device *device, bool may_be_kept, weft_error *err) {
     const char *directory = device->modules->directory;
     compiling c = {.device = device, .kernel = m->kernel, .types = &m->types};
@@ -166,14 +165,14 @@ static void unload(const weft_device *device, module *m) {
     m->cubin = NULL;
 }
 
-/* The driver takes no such code, whoever asks it: a file for another one, which compiling anew mends. */
+/* The driver rejects this code for any caller: the file was made for another GPU. Compiling again repairs it. */
 static bool is_unfit(CUresult code) {
     return code == CUDA_ERROR_INVALID_IMAGE || code == CUDA_ERROR_NO_BINARY_FOR_GPU;
 }
 
 static weft_status compile_anew(module *m, weft_device *device, CUresult code, weft_error *err) {
     weft_log(device->host, WEFT_LOG_WARN,
-             "Device cuda: the driver does not take the compiled update %s of %s (%d); it is compiled anew.",
+             "Device cuda: the driver does not accept the compiled update %s of %s (%d); it is compiled again.",
              m->kernel->name, device->modules->directory, (int)code);
     free(m->cubin);
     m->cubin = NULL;
@@ -200,7 +199,7 @@ static weft_status load_module(module *m, weft_device *device, weft_error *err) 
     return status;
 }
 
-/* ---- the whole way ---- */
+/* ---- find, make, unload ---- */
 
 static void drop(weft_device *device, module *m) {
     unload(device, m);
@@ -226,7 +225,7 @@ static weft_status add_module(module **out, weft_device *device, const weft_elem
     return WEFT_OK;
 }
 
-/* One that cannot be loaded is made anew when it is asked for again. */
+/* Removes a module that cannot be loaded; the next request makes it again. */
 static void forget(weft_device *device, module *m) {
     module **at = &device->modules->first;
     while (*at != m) at = &(*at)->next;
@@ -251,7 +250,6 @@ int32_t cuda_update_most(const weft_device *device) {
     return device->modules->most;
 }
 
-/* From CUDA 12.1 on a kernel takes more than 4 KiB of parameters. */
 static weft_status ask_most(cuda_modules *of, weft_error *err) {
     int driver = 0;
     const weft_status status = cuda_judge(cudaDriverGetVersion(&driver), "the version of the driver", err);
@@ -269,8 +267,8 @@ weft_status cuda_modules_open(weft_device *device, const cuda_config *keys, weft
     } else if (strcmp(keys->cache, "none") != 0) {
         (void)snprintf(of->directory, sizeof of->directory, "%s", keys->cache);
         if (!cuda_cache_make(of->directory))
-            return weft_error_set(err, WEFT_E_USER, "cache = %s in [device] cannot be made a directory: %s.",
-                                  keys->cache, strerror(errno));
+            return weft_error_set(err, WEFT_E_USER, "cache = %s in [device] cannot be created: %s.", keys->cache,
+                                  strerror(errno));
     }
     return ask_most(of, err);
 }

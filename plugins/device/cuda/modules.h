@@ -1,4 +1,4 @@
-/* modules.h: code that is compiled while a run starts; of update.c, modules.c and cache.c. */
+/* modules.h: optimizer code compiled at the start of a run; shared by update.c, modules.c and cache.c. */
 #ifndef WEFT_DEVICE_CUDA_MODULES_H
 #define WEFT_DEVICE_CUDA_MODULES_H
 
@@ -6,57 +6,56 @@
 
 /* ---- modules.c ---- */
 
-/* weft_dtype in which weight and states are stored; 0: the kernel has no such state. rows: what a launch's table of
- * regions has room for, CUDA_UPDATE_FEW or CUDA_UPDATE_MANY. */
+/* weft_dtype of the stored weight and states; 0: the kernel has no such state. rows: capacity of a launch's table of
+ * regions, CUDA_UPDATE_FEW or CUDA_UPDATE_MANY. */
 typedef struct cuda_update_types {
     int32_t weight, states[WEFT_MAX_STATES], rows;
 } cuda_update_types;
 
-/* The function CUDA_UPDATE of the kernel's module for these types, which is compiled, or found in the cache, when it is
- * first asked for. In a dry run that is all, so that a mistake in a body is told there: nothing is loaded, and *out is
- * left as it is. */
+/* Returns the function CUDA_UPDATE of the kernel's module for these types, compiled or read from the cache on first
+ * use. A dry run compiles it, to report errors in the body, but loads nothing and micro-batches *out unchanged. */
 weft_status cuda_module_find(CUfunction *out, weft_device *device, const weft_elementwise *kernel,
                              const cuda_update_types *types, weft_error *err);
 
-/* The largest table of regions that the driver passes to a kernel. */
+/* Returns the largest table of regions that the driver passes to a kernel. */
 int32_t cuda_update_most(const weft_device *device);
 
 /* ---- update_source.c ---- */
 
 #define CUDA_UPDATE         "weft_update"
 #define CUDA_UPDATE_THREADS 256
-#define CUDA_UPDATE_BLOCK   1024 /* elements: four of a thread's, in one access where they lie so */
+#define CUDA_UPDATE_BLOCK   1024 /* elements: four per thread, in one access if aligned */
 
-/* The table is a parameter of the kernel. Those have 4 KiB together, which every driver takes, or 32,764 bytes from
- * CUDA 12.1 on: a launch that needs no more keeps to the former. */
+/* The table is a kernel parameter. All parameters together have 4 KiB on every driver and 32,764 bytes from CUDA 12.1
+ * on. A launch with few regions uses the smaller table. */
 #define CUDA_UPDATE_FEW  48
 #define CUDA_UPDATE_MANY 400
 
-/* How it is compiled, beside for which card: products are not joined with sums, as the CPU's loop does not. */
+/* NVRTC options except the architecture. No FMA contraction, to match the CPU's loop. */
 #define CUDA_UPDATE_OPTIONS 2
 extern const char *const cuda_update_options[CUDA_UPDATE_OPTIONS];
 
-/* The text that is compiled: the author's body, with a kernel around it. The caller frees it; NULL: no memory. */
+/* Returns the source to compile: the author's body inside a kernel. The caller frees it; NULL: out of memory. */
 char *cuda_update_source(const weft_elementwise *kernel, const cuda_update_types *types);
 
 /* ---- update_stored.c ---- */
 
-/* True: not all fp32. */
+/* True if some type is not fp32. */
 bool cuda_update_is_narrow(const cuda_update_types *types);
-/* The kernel for such types, which goes behind the body. */
+/* Writes the kernel for such types, after the body. */
 void cuda_update_write_stored(FILE *to, const cuda_update_types *types);
 
-/* ---- cache.c: compiled code, each in a file of its own whose name is the hash of all that it was made from ---- */
+/* ---- cache.c: compiled code, one file per hash of its inputs ---- */
 
-/* Bytes that the hash's file holds, which the caller frees, or NULL: none, or a damaged one. */
+/* Returns the contents of the hash's file, which the caller frees; NULL if it is missing or damaged. */
 void *cuda_cache_read(const char *directory, const char *hash, size_t *size);
-/* The file appears whole or not at all. False: it could not be written. */
+/* Writes the file atomically. False: it could not be written. */
 bool cuda_cache_write(const char *directory, const char *hash, const void *bytes, size_t size);
-/* The directory and those above it, if they are not there. */
+/* Creates the directory and its missing parents. */
 bool cuda_cache_make(char *path);
-/* Where the user's cache lies, made if it was not there. False: there is no such place; out is empty. */
+/* Finds the user's cache directory and creates it if missing. False: there is no such directory; out is empty. */
 bool cuda_cache_find(char *out, size_t size);
-/* SHA-256 in hexadecimal. False: the library gives none. */
+/* SHA-256 in hexadecimal. False: the library has no such hash. */
 bool cuda_cache_hash(char out[65], const void *bytes, size_t size);
 
 #endif

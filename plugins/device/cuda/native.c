@@ -1,7 +1,8 @@
-/* native.c: CUDA's own names of streams and operands, for a communicator beside the device (weft/native.h). */
+/* native.c: native CUDA handles of streams and operands, for a communicator that works on the device
+ * (weft/native.h). */
 #include "cuda.h"
 
-/* It is asked for anew for each thing that is queued there, so that what waits is there before. */
+/* Callers fetch the stream again before each operation, so that a pending add is launched first. */
 static void *find_stream(const weft_device *device, const weft_stream *stream) {
     return (void *)cuda_stream(device, stream);
 }

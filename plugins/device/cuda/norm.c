@@ -1,4 +1,4 @@
-/* norm.c: the slots of norms and of their backward. */
+/* norm.c: kernel-table slots `norm` and `norm_backward`. */
 #include "norm.h"
 #include "row_sums.h"
 #include "workspace.h"
@@ -10,7 +10,6 @@ static void check_norm_form(operands *c, int32_t form) {
                                form);
 }
 
-/* What both directions read. */
 static norm_call look_up_norm(operands *c, const weft_norm *args) {
     norm_call call = {.rows = args->rows, .width = args->width, .eps = (float)args->eps};
     const int64_t bytes = operands_dtype(c, "dtype", args->dtype);
@@ -27,15 +26,15 @@ static norm_call look_up_norm(operands *c, const weft_norm *args) {
     return call;
 }
 
-/* ---- an add that waits ---- */
+/* ---- fusion with a pending add ---- */
 
 static bool lie_apart(const void *a, int64_t bytes_a, const void *b, int64_t bytes_b) {
     const uintptr_t at_a = (uintptr_t)a, at_b = (uintptr_t)b;
     return a == NULL || b == NULL || at_a + (uintptr_t)bytes_a <= at_b || at_b + (uintptr_t)bytes_b <= at_a;
 }
 
-/* Nothing that the norm writes lies where other rows' sums are still to be read from, nor what it reads beside x where
- * they are written. y may lie on an operand of the add: a thread reads there what it then writes over. */
+/* True if fusing is safe: the norm's other outputs do not overlap the add's operands, and its other inputs do not
+ * overlap the sum. y may alias an operand of the add, because each thread reads an element before it overwrites it. */
 static bool keeps_apart(const norm_call *call, const add_call *add) {
     const int64_t bytes = add->n * cell_bytes(add->dtype), row = call->width * 4, column = call->rows * 4;
     const void *const of_add[] = {add->a, add->b, add->y};
@@ -47,7 +46,7 @@ static bool keeps_apart(const norm_call *call, const add_call *add) {
     return lie_apart(call->gain, row, add->y, bytes) && lie_apart(call->bias, row, add->y, bytes);
 }
 
-/* Takes the add over if this is a norm of its sum, of all of it, and next in its stream. */
+/* Fuses the pending add if it is next in this stream and this is a norm of its complete sum. */
 static void take_waiting(norm_call *call, cuda_waiting *waiting, cudaStream_t stream) {
     const add_call *add = &waiting->call;
     if (!waiting->is_there || stream != waiting->stream || call->residual != NULL || call->x != add->y ||
@@ -83,7 +82,7 @@ static int64_t runs_of(const weft_norm *args) {
     return norm_runs(size_max(args->rows, 0), size_max(args->width, 1), args->dtype);
 }
 
-/* Lays the workspace out, or counts it: refs are not looked at. */
+/* Lays out the workspace, or computes its size. Ignores refs. */
 static int64_t lay_out_norm(room r, const weft_norm *args, norm_call *call) {
     const int64_t bytes = runs_of(args) * RUNS_DISTANCE(size_max(args->width, 0)) * 4;
     call->gain_runs = room_take(&r, bytes);

@@ -1,22 +1,20 @@
-/* norm.cu: norms of rows, RMS and LAYER, and their backward. A row has a team (teams.cuh): some lanes of a warp for the
- * short rows of heads, up to 512 threads for a long one. A row is read again for its second use, which the nearest
- * cache answers.
+/* norm.cu: RMS and LAYER norms of rows, and their backward. A team (teams.cuh) processes a row: some lanes of a warp
+ * for the short rows of heads, up to 512 threads for a long row. The second pass over a row hits in the L1 cache.
  *
- * The backward also sums over rows, for the gradients of the gain and the bias. A block has a run of rows; each thread
- * adds up the columns that it has, in the order of its team's rows, in shared memory (or, for rows that are too long
- * for that, where the run's sum goes), and at the end the block's teams are added in order.
- */
+ * The backward also sums over rows, for the gradients of gain and bias. A block processes a run of rows. Each thread
+ * accumulates its own columns over its team's rows in order, in shared memory, or in the run's global sum if rows are
+ * too long. At the end the block adds its teams in order. */
 #include "norm.h"
 
 #include "cells.cuh"
 #include "row_sums.h"
 #include "teams.cuh"
 
-#define BLOCK       256   /* of teams that are parts of a warp */
-#define MOST        512   /* threads of a team */
+#define BLOCK       256   /* of teams smaller than a warp */
+#define MOST        512   /* threads per team */
 #define SHARED_SUMS 45056 /* bytes of shared memory for sums over rows */
 #define MOST_RUNS   512
-#define RUN_ROWS    16 /* of each team, at least: what a run leaves is little beside what it reads */
+#define RUN_ROWS    16 /* minimum rows of a team per run; keeps the partial sums small compared with the input */
 
 static int team_of_row(int64_t width, int32_t dtype) {
     return team_size(blocks_for(width, cells_of_16(dtype)), MOST);
@@ -31,9 +29,9 @@ typedef struct statistics {
     float mean, rstd;
 } statistics;
 
-/* Of one row. LAYER takes the mean, then the squares of what is left: their difference from the mean square would lose
- * digits. Squares that overflow would give a factor of zero, and a row of zeros that nobody notices: it is NaN instead.
- * No row: x is not read. */
+/* Computes a row's statistics. LAYER computes the mean, then the squares of the differences, because subtracting the
+ * squared mean would lose digits. If the squares overflow, the result is NaN rather than a factor of zero, which would
+ * hide the error. is_row false: x is not read. */
 template <typename T, bool Wide>
 static __device__ __forceinline__ statistics statistics_of(const norm_call &c, const T *x, bool is_row, const team &t) {
     enum { N = pack<T>::SIZE };
@@ -71,7 +69,7 @@ static __device__ __forceinline__ void load_gain(float (&g)[N], const norm_call 
 
 /* ---- forward ---- */
 
-/* sum = x + residual of this thread's columns, which it then reads as the row. */
+/* Writes sum = x + residual for this thread's columns, which it then reads as the row. */
 template <typename T, bool Wide>
 static __device__ __forceinline__ void add_residual(const norm_call &c, int64_t first, const team &t) {
     enum { N = pack<T>::SIZE };
@@ -144,9 +142,9 @@ extern "C" int64_t norm_runs(int64_t rows, int64_t width, int32_t dtype) {
     return runs < MOST_RUNS ? runs : MOST_RUNS;
 }
 
-/* Where a team adds up over its rows: the columns are its threads', so nobody else reads them before the end. */
+/* A team's sums over its rows. Each column belongs to one thread until the end. */
 typedef struct column_sums {
-    float *gain, *bias; /* NULL: not wanted */
+    float *gain, *bias; /* NULL: not needed */
 } column_sums;
 
 template <bool Wide, int N>
@@ -158,8 +156,8 @@ static __device__ __forceinline__ void add_to_columns(float *sums, const float (
     store<Wide>(sums, sum, at, n);
 }
 
-/* What of the row's gradient goes along the row itself, and along a constant: the means of g dy h and of g dy, with
- * h = (x - mean) r. The row's part of the sums over rows comes with it: dx may lie on dy. */
+/* Computes the means of g dy h and of g dy, with h = (x - mean) r: the gradient's parts along the row and along a
+ * constant. Also adds the row to the sums over rows here, because dx may alias dy. */
 template <typename T, bool Wide>
 static __device__ __forceinline__ void sum_row(const norm_call &c, int64_t first, bool is_row, const statistics &s,
                                                const column_sums &sums, const team &t, float *level, float *along) {
@@ -174,7 +172,7 @@ static __device__ __forceinline__ void sum_row(const norm_call &c, int64_t first
 #pragma unroll
         for (int i = 0; i < N; i++) {
             h[i] = (h[i] - s.mean) * s.rstd;
-            g[i] *= d[i]; /* zero behind the row's end */
+            g[i] *= d[i]; /* zero after the row's end */
             a += g[i];
             b = fmaf(g[i], h[i], b);
             h[i] *= d[i];
@@ -205,7 +203,7 @@ static __device__ __forceinline__ void write_dx(const norm_call &c, int64_t firs
     }
 }
 
-/* The sums of a block's teams, added in order, go to where the run's are. */
+/* Adds a block's teams in order into the run's sums. */
 static __device__ __forceinline__ void add_teams(float *run, const float *sums, int teams, int64_t apart,
                                                  int64_t width) {
     for (int64_t j = threadIdx.x; j < width; j += blockDim.x) {

@@ -1,4 +1,4 @@
-/* ordered.cuh: a sum of fp64 numbers one after another, which a block helps by fetching them. */
+/* ordered.cuh: a sequential sum of fp64 numbers; the block's threads load them. */
 #ifndef WEFT_DEVICE_CUDA_ORDERED_CUH
 #define WEFT_DEVICE_CUDA_ORDERED_CUH
 
@@ -8,7 +8,7 @@
 
 #define ORDERED_BLOCK 256
 
-/* ((x[0] + x[1]) + x[2]) + ... of n numbers; the first of the block's ORDERED_BLOCK threads gets it. */
+/* Returns ((x[0] + x[1]) + x[2]) + ... of n numbers to the first of the block's ORDERED_BLOCK threads. */
 static __device__ double ordered_sum(const double *x, int64_t n) {
     CUDA_SHARED(double, fetched, [ORDERED_BLOCK]);
     double sum = 0.0;

@@ -1,12 +1,12 @@
-/* packed.c: products whose b is packed. Strips of it, so many columns of op(b), are made dense in the workspace and
- * multiplied one after the other. Each gives its own columns of c: no sum is cut, and where one strip ends the shape
- * alone decides. */
+/* packed.c: matmuls with a packed b. Strips of columns of op(b) are unpacked into the workspace and multiplied one
+ * after the other. Each strip computes its own columns of c, so no sum is split, and the strip width depends only on
+ * the shape. */
 #include "packed.h"
 
 #include "cuda.h"
 
-/* Columns of op(b): whole blocks of the types whose blocks end with the rows, and enough that a product of them fills a
- * card. */
+/* Columns of op(b) per strip: complete blocks for types with blocks within rows, and enough for a matmul that fills a
+ * GPU. */
 #define STRIP 1024
 
 static cuda_product strip_of(const cuda_product *p, int64_t first) {
@@ -19,7 +19,7 @@ static cuda_product strip_of(const cuda_product *p, int64_t first) {
     return out;
 }
 
-/* The dense strip comes first in the workspace. */
+/* Bytes of the unpacked strip, the first part of the workspace. */
 static int64_t dense_bytes(const cuda_product *p) {
     return size_round_up(size_min(STRIP, p->n) * p->k * weft_dtype_bytes(p->dtype_a), CUDA_LINE);
 }

@@ -1,5 +1,5 @@
-/* packed.cu: blocks (weft/blocks.h) made into numbers. A thread takes a word of four bytes, beside what scales it: four
- * numbers of 8 bits or eight of 4, and with rows that are no multiple of that, one number. */
+/* packed.cu: unpacks blocks (weft/blocks.h) into numbers. A thread reads a 4-byte word and its scale: four 8-bit or
+ * eight 4-bit numbers. If the row width is not a multiple of that count, a thread unpacks one number. */
 #include "packed.h"
 
 #include <cuda_bf16.h>

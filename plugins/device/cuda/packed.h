@@ -1,4 +1,4 @@
-/* packed.h: the launcher of packed.cu. */
+/* packed.h: launcher of packed.cu. */
 #ifndef WEFT_DEVICE_CUDA_PACKED_H
 #define WEFT_DEVICE_CUDA_PACKED_H
 
@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* Numbers of a packed matrix: rows of `width` from its number `first` on, `stride` apart. */
+/* A part of a packed matrix: rows of `width` numbers, starting at number `first`, `stride` numbers apart. */
 typedef struct packed_rows {
     const void *blocks;
     int32_t dtype; /* weft_dtype of the blocks */

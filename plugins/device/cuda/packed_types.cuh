@@ -1,4 +1,4 @@
-/* packed_types.cuh: what the numbers of each packed type are (weft/blocks.h), for kernels that read them. */
+/* packed_types.cuh: decodes the numbers of each packed type (weft/blocks.h) in kernels. */
 #ifndef WEFT_DEVICE_CUDA_PACKED_TYPES_CUH
 #define WEFT_DEVICE_CUDA_PACKED_TYPES_CUH
 
@@ -15,8 +15,8 @@ namespace {
 __constant__ const float nf4_levels[16] = {WEFT_NF4_LEVELS};
 __constant__ const float dynamic_levels[256] = {WEFT_DYNAMIC8_LEVELS};
 
-/* in_word: numbers of a word; block: of a block, which has so many words, `before` of them in front of the numbers'.
- * at: the block; word: four bytes of it; levels: in shared memory, where a type has some. */
+/* in_word: numbers per word; block: numbers per block; words: words per block, the first `before` of them a header. at:
+ * the block; word: one of its 4-byte words; levels: table in shared memory, for types that have one. */
 struct i8x64 {
     static constexpr int in_word = 4, levels = 0, block = 64, words = 17, before = 1;
     static __device__ float scale(const uint32_t *at, int) {
@@ -44,7 +44,7 @@ struct nf4 {
         const uint32_t code = at[2 + i / 256] >> (i / 64 % 4 * 8) & 0xFFu;
         return __fadd_rn(__fmul_rn(dynamic_levels[code], __uint_as_float(at[0])), __uint_as_float(at[1]));
     }
-    /* The first of two numbers is the upper half of their byte. */
+    /* The high nibble holds the first of two numbers. */
     static __device__ float number(uint32_t word, int i, const float *levels) {
         return levels[word >> (8 * (i / 2) + (i % 2 == 0 ? 4 : 0)) & 15u];
     }
@@ -57,7 +57,8 @@ struct nf4x64 : nf4 {
     }
 };
 
-/* levels: shared, and one longer than the type has some. By all threads of a block. */
+/* Copies the type's levels to shared memory; all threads of a block call it. levels: shared, with at least one
+ * element. */
 template <typename Type> __device__ inline void take_levels(float *levels) {
     if constexpr (Type::levels > 0) {
         if (threadIdx.x < Type::levels) levels[threadIdx.x] = nf4_levels[threadIdx.x];
@@ -65,7 +66,6 @@ template <typename Type> __device__ inline void take_levels(float *levels) {
     }
 }
 
-/* Number `at` of a packed matrix. */
 template <typename Type> __device__ inline float packed_number(const void *blocks, int64_t at, const float *levels) {
     const uint32_t *block = static_cast<const uint32_t *>(blocks) + at / Type::block * Type::words;
     const int place = static_cast<int>(at % Type::block);

@@ -1,4 +1,4 @@
-/* plugin.c: the plugin device:cuda itself: its keys, its life, what it says of itself, and its kernel table. */
+/* plugin.c: entry points of plugin device:cuda: keys, create and destroy, info, and the kernel table. */
 #define WEFT_MIN_SDK WEFT_SDK(1, 0)
 #include "algorithm.h"
 #include "attention_cudnn.h"
@@ -32,7 +32,7 @@ static weft_status open_device(weft_device *d, const cuda_config *keys, int32_t 
     if (status == WEFT_OK) status = cuda_modules_open(d, keys, err);
     if (status == WEFT_OK && keys->attention == ATTENTION_BY_CUDNN) status = cuda_cudnn_open(d, err);
     if (status == WEFT_OK)
-        status = cuda_judge_call(cuda_card_held(d, &d->held), "cudaMemGetInfo", "what is left of the card", err);
+        status = cuda_judge_call(cuda_card_held(d, &d->held), "cudaMemGetInfo", "the free memory of the card", err);
     return status;
 }
 
@@ -67,8 +67,8 @@ static void tell_device_info(const weft_device *device, weft_device_info *out) {
                        dnn % 100);
     }
     i.memory = (int64_t)device->card.totalGlobalMem / device->sharers;
-    /* What was measured last stands where that fails, and the next call says why. */
-    cuda_put_off(cuda_card_held(device, &device->first.device->held), "cudaMemGetInfo", "what is left of the card");
+    /* A failed measurement keeps the previous value, and the next checked call reports the error. */
+    cuda_put_off(cuda_card_held(device, &device->first.device->held), "cudaMemGetInfo", "the free memory of the card");
     i.held = device->held;
     weft_struct_give(out, &i);
 }

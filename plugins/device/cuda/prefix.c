@@ -1,4 +1,4 @@
-/* prefix.c: the slots of attention to a prefix and of its backward. */
+/* prefix.c: kernel-table slots of attention to a prefix and its backward. */
 #include "prefix.h"
 #include "workspace.h"
 
@@ -57,7 +57,6 @@ CUDA_KERNEL(prefix, weft_prefix) {
     return cuda_judge(prefix_launch(&call, cuda_stream(device, s)), "prefix", err);
 }
 
-/* Lays the workspace out, or counts it. */
 static int64_t lay_out_prefix(room r, prefix_call *call) {
     const int64_t pairs = call->rows * call->heads * call->places * 4;
     const int64_t runs = prefix_runs(call->rows) * call->places * call->kv_heads * call->head_dim * 4;

@@ -1,9 +1,9 @@
-/* prefix.cu: see prefix.h. A warp has a query of one head and goes through the keys in order, each lane with every 32nd
- * number of the head. Queries are turned rather than keys: (R q) k is q (R^-1 k).
+/* prefix.cu: see prefix.h. A warp processes a query of one head and loops over the keys in order; each lane has every
+ * 32nd element of the head. Queries are rotated rather than keys: (R q) k is q (R^-1 k).
  *
- * Backward goes twice over the keys' part: a warp to a query makes its gradient, and micro-batches probabilities and
- * gradients of scores; then a block sums, for a few keys, what the queries of a run of rows add to them, in the
- * order of rows and heads, and runs are added in order. */
+ * The backward has two passes. First, a warp per query computes the query's gradient and stores probabilities and score
+ * gradients. Then a block sums, for a few keys, the terms of a run of rows in the order of rows and heads. Runs are
+ * added in order. */
 #include "prefix.h"
 
 #include "cells.cuh"
@@ -11,12 +11,12 @@
 
 #define BLOCK 128
 #define EACH  (PREFIX_HEAD / WARP)
-#define KEYS  8  /* of one block of sums */
-#define RUNS  32 /* at most */
-#define ROWS  16 /* of a run at least */
+#define KEYS  8  /* per block of sums */
+#define RUNS  32 /* maximum */
+#define ROWS  16 /* minimum per run */
 
-/* Element i of a query's or its gradient's head, turned by the angles, or back. The factor that cosines and sines have
- * in common is none of the rotation's. */
+/* Returns element i of a head, rotated by the angles, or back. Divides by the common factor of cosines and sines, which
+ * is not part of the rotation. */
 template <typename T>
 static __device__ __forceinline__ float turned(const prefix_call &c, const T *head, int64_t i, float back) {
     const float x = words<T>::get(head[i]);
@@ -28,7 +28,7 @@ static __device__ __forceinline__ float turned(const prefix_call &c, const T *he
 }
 
 struct place {
-    int64_t at, kv, lse; /* of the head's first number in q; of its key 0 in k; in lse */
+    int64_t at, kv, lse; /* offset of the head's first element in q; of its key 0 in k; in lse */
     int64_t index;       /* of the row and head */
     bool there;
     int lane;
@@ -46,7 +46,7 @@ static __device__ __forceinline__ place place_of_warp(const prefix_call &c) {
     return p;
 }
 
-/* The product of this lane's numbers with those of a key, over all lanes. */
+/* Returns the dot product of this lane's elements with a key, summed over all lanes. */
 template <typename T>
 static __device__ __forceinline__ float dot(const prefix_call &c, const float *mine, const T *with, int lane) {
     float sum = 0.0f;
@@ -142,7 +142,7 @@ extern "C" int64_t prefix_runs(int64_t rows) {
     return runs < RUNS ? runs : RUNS;
 }
 
-/* Block (x, y, z): keys [x KEYS, x KEYS + KEYS), run y, head z of keys; a thread has one number of the head. */
+/* Block (x, y, z): keys [x KEYS, x KEYS + KEYS), run y, key head z; a thread has one element of the head. */
 template <typename T, bool> static __global__ void __launch_bounds__(PREFIX_HEAD) key_gradients(const prefix_call c) {
     const int64_t first = static_cast<int64_t>(blockIdx.x) * KEYS, run = blockIdx.y, runs = gridDim.y, kv = blockIdx.z;
     const int64_t begin = c.rows * run / runs, end = c.rows * (run + 1) / runs, group = c.heads / c.kv_heads;
@@ -170,7 +170,7 @@ template <typename T, bool> static __global__ void __launch_bounds__(PREFIX_HEAD
     }
 }
 
-/* Runs in order; block y: keys or values. */
+/* Adds the runs in order; block y: keys or values. */
 template <typename T, bool>
 static __global__ void __launch_bounds__(BLOCK) add_key_runs(const prefix_call c, int64_t runs) {
     const int64_t i = static_cast<int64_t>(blockIdx.x) * BLOCK + threadIdx.x, n = c.places * c.kv_heads * c.head_dim;

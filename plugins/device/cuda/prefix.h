@@ -1,4 +1,4 @@
-/* prefix.h: attention to keys that every query sees (prefix.cu). */
+/* prefix.h: launchers of attention to a prefix that every query sees (prefix.cu). */
 #ifndef WEFT_DEVICE_CUDA_PREFIX_H
 #define WEFT_DEVICE_CUDA_PREFIX_H
 
@@ -11,16 +11,16 @@
 extern "C" {
 #endif
 
-#define PREFIX_HEAD 256 /* elements of a head at most */
+#define PREFIX_HEAD 256 /* maximum elements of a head */
 
 typedef struct prefix_call {
     const void *q, *k, *v, *d_o;
-    const float *turn; /* cosines, sines, as the table has them; NULL: none */
+    const float *turn; /* cosines and sines as in the rope table; NULL: no rotation */
     void *o, *dq, *dk, *dv;
     float *lse;
-    float *weights, *slopes;      /* (rows, heads, places): probabilities and gradients of scores */
+    float *weights, *slopes;      /* (rows, heads, places): probabilities and score gradients */
     float *key_runs, *value_runs; /* (prefix_runs(rows), places, kv_heads, head_dim) */
-    int64_t rows, length, heads, kv_heads, head_dim, places, half; /* rows: of all batches; half: of what is turned */
+    int64_t rows, length, heads, kv_heads, head_dim, places, half; /* half: of the rotated width; rows: all batches */
     float scale;
     bool join, accumulate_dq;
     int32_t dtype;

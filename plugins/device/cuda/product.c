@@ -1,9 +1,9 @@
-/* product.c: matrix products by cuBLASLt: operands in fp32, bf16 or fp16, sums in fp32. What cuBLASLt does not take, an
- * inner dimension of nothing, is made here. */
+/* product.c: matmuls by cuBLASLt, with fp32, bf16 or fp16 operands and fp32 sums. cuBLASLt rejects K = 0; this file
+ * computes that case. */
 #include "algorithm.h"
 #include "convert.h"
 
-/* A bias of C's type is what an epilogue takes, and what it is defined to be. */
+/* A cuBLASLt bias epilogue requires a bias of C's type; a converted copy needs these bytes. */
 static int64_t bias_bytes(const cuda_product *p) {
     return p->has_bias && p->dtype_c != WEFT_F32 ? size_round_up(p->n * 2, CUDA_LINE) : 0;
 }
@@ -12,14 +12,13 @@ static bool is_empty(const cuda_product *p) {
     return p->m <= 0 || p->n <= 0;
 }
 
-/* Where an operand lies worse than its rows, another way would have to be taken, with other bits. */
+/* Fails if an operand is aligned worse than its rows: that would need another algorithm, which could change bits. */
 static weft_status check_alignment(const char *name, const void *at, int64_t ld, uint32_t least, weft_error *err) {
     if ((uintptr_t)at % least == 0) return WEFT_OK;
     return weft_error_set(
         err, WEFT_E_HOST,
-        "matmul on device cuda: operand %s, whose rows lie %lld apart, should begin at a multiple of %u "
-        "bytes.",
-        name, (long long)ld, least);
+        "matmul on device cuda: operand %s, with a row stride of %lld, should begin at a multiple of %u bytes.", name,
+        (long long)ld, least);
 }
 
 static weft_status check_alignments(const cuda_product *p, weft_error *err) {
@@ -30,7 +29,7 @@ static weft_status check_alignments(const cuda_product *p, weft_error *err) {
     return status == WEFT_OK ? check_alignment("c", p->c, p->ldc, cuda_row_alignment(p->ldc, p->dtype_c), err) : status;
 }
 
-/* Whether it matters that a may be part of a wider matrix. */
+/* True if `a` has a smaller alignment because it is part of a wider matrix. */
 static bool is_worse_as_part(const cuda_product *p) {
     const int64_t width = p->transpose_a ? p->m : p->k;
     return p->a_is_part && cuda_a_alignment(p->lda, width, true, p->dtype_a) != cuda_row_alignment(p->lda, p->dtype_a);
@@ -61,7 +60,7 @@ int64_t cuda_product_workspace(const weft_device *device, const cuda_product *p)
     return device->workspace + CUDA_LINE + bias_bytes(p);
 }
 
-/* Where the bias lies in C's type, at the workspace's begin if it had to be made. */
+/* Returns the bias in C's type, converted into the start of the workspace if needed. */
 static weft_status place_bias(const void **out, cudaStream_t stream, const cuda_product *p, void *workspace,
                               weft_error *err) {
     *out = p->bias;
@@ -70,7 +69,7 @@ static weft_status place_bias(const void **out, cudaStream_t stream, const cuda_
     return cuda_judge(convert_launch(stream, workspace, p->dtype_c, p->bias, WEFT_F32, p->n), "matmul", err);
 }
 
-/* A sum of nothing: zero, or the bias, or what was there. */
+/* Computes C for K = 0: zero, the bias, or C unchanged with accumulate. */
 static weft_status sum_nothing(cudaStream_t stream, const cuda_product *p, weft_error *err) {
     if (p->accumulate) return WEFT_OK;
     return cuda_judge(fill_rows_launch(stream, p->c, p->dtype_c, p->bias, p->m, p->n, p->ldc), "matmul", err);

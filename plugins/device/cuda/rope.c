@@ -1,4 +1,4 @@
-/* rope.c: the slot of rotations. */
+/* rope.c: kernel-table slot of rotary embeddings. */
 #include "rope.h"
 #include "cuda.h"
 

@@ -1,6 +1,6 @@
-/* rope.cu: rotates pairs of each head. A block has a row, all of whose heads read the same line of the table; a thread
- * has a pack of one half of a head and the pack that it is paired with, and has read both before it writes, so y may be
- * x. Behind the pairs lie what passes unchanged. A position that the table does not have gives NaN. */
+/* rope.cu: rotates pairs of each head. A block has a row, and all its heads read the same line of the table. A thread
+ * reads a pack of one half of a head and the paired pack before it writes, so y may alias x. Elements after the pairs
+ * are copied. A position outside the table yields NaN. */
 #include "rope.h"
 
 #include "cells.cuh"

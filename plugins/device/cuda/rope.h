@@ -1,4 +1,4 @@
-/* rope.h: rotations of heads (rope.cu). */
+/* rope.h: launcher of rotary embeddings (rope.cu). */
 #ifndef WEFT_DEVICE_CUDA_ROPE_H
 #define WEFT_DEVICE_CUDA_ROPE_H
 

@@ -1,4 +1,4 @@
-/* row_norms.c: the slot of the norms of rows, which need no workspace. */
+/* row_norms.c: kernel-table slot of row norms, which need no workspace. */
 #include "row_norms.h"
 #include "../common/matrices.h"
 #include "cuda.h"

@@ -1,5 +1,5 @@
-/* row_norms.cu: see row_norms.h. A block has a few rows of W, so that what it reads of D serves all of them; each
- * thread takes every BLOCK-th column in order, and the threads' sums are added as a team's. */
+/* row_norms.cu: see row_norms.h. A block processes a few rows of W, to reuse each element of D that it reads. Each
+ * thread takes every BLOCK-th column in order, and a team sum adds the threads. */
 #include "row_norms.h"
 
 #include "cells.cuh"
@@ -8,9 +8,9 @@
 
 #define BLOCK 256
 #define ROWS  4
-#define RANKS 32 /* of U that lie in shared memory at a time */
+#define RANKS 32 /* of U in shared memory at a time */
 
-/* Number `at` of W, which is stored as W says: numbers, or blocks. */
+/* Reads number `at` of W, stored as plain numbers or as blocks. */
 template <typename W> struct matrix {
     enum { LEVELS = W::levels };
     static __device__ __forceinline__ float number(const void *w, int64_t at, const float *levels) {
@@ -31,9 +31,9 @@ template <> struct matrix<float> : numbers<float> {};
 template <> struct matrix<bf16> : numbers<bf16> {};
 template <> struct matrix<f16> : numbers<f16> {};
 
-/* up (ROWS, RANKS): factor U of these rows, from rank `from` on. */
+/* up (ROWS, RANKS): factor U of these rows, starting at rank `from`. */
 template <typename T> static __device__ void take_up(float *up, const row_norms_call &c, int64_t row, int64_t from) {
-    __syncthreads(); /* all have done with the ones before */
+    __syncthreads(); /* all threads are done with the previous ranks */
     for (int i = threadIdx.x; i < ROWS * RANKS; i += BLOCK) {
         const int64_t r = row + i / RANKS, j = from + i % RANKS;
         up[i] = r < c.rows && j < c.rank ? c.factor * words<T>::get(static_cast<const T *>(c.up)[r * c.rank + j])
@@ -42,7 +42,7 @@ template <typename T> static __device__ void take_up(float *up, const row_norms_
     __syncthreads();
 }
 
-/* T: of D and U; W: of W. */
+/* T: type of D and U; W: type of W. */
 template <typename T, typename W>
 static __global__ void __launch_bounds__(BLOCK) norm_rows_of_sum(const row_norms_call c) {
     CUDA_SHARED(float, partial, [MOST_WARPS]);

@@ -1,4 +1,4 @@
-/* row_norms.h: the norms of the rows of W + factor U D (row_norms.cu). */
+/* row_norms.h: launcher of the row norms of W + factor U D (row_norms.cu). */
 #ifndef WEFT_DEVICE_CUDA_ROW_NORMS_H
 #define WEFT_DEVICE_CUDA_ROW_NORMS_H
 

@@ -4,17 +4,17 @@
 
 #include "cells.cuh"
 
-#define COLUMNS   32 /* threads side by side */
+#define COLUMNS   32 /* threads along the columns */
 #define ROWS      8  /* threads that share a column */
 #define MOST_RUNS 128
-#define RUN_ROWS  64 /* at least */
+#define RUN_ROWS  64 /* minimum */
 
 extern "C" int64_t row_sums_runs(int64_t rows) {
     const int64_t runs = (rows + RUN_ROWS - 1) / RUN_ROWS;
     return runs < MOST_RUNS ? runs : MOST_RUNS;
 }
 
-/* Block (x, y): run x, and the columns of tile y. */
+/* Block (x, y): run x, columns of tile y. */
 template <typename T, bool Wide>
 static __global__ void __launch_bounds__(COLUMNS *ROWS) sum_run(const row_sums_call c) {
     enum { N = pack<T>::SIZE };
@@ -55,7 +55,7 @@ extern "C" cudaError_t row_sums_launch(const row_sums_call *call, cudaStream_t s
     return runs_launch(&all, stream);
 }
 
-/* ---- the runs ---- */
+/* ---- sum of the runs ---- */
 
 #define RUNS_COLUMNS 32
 #define RUNS_PARTS   16 /* threads that share a column: each adds every sixteenth run in order */

@@ -1,8 +1,7 @@
-/* row_sums.h: sums over rows, which are gradients of what every row shares: a bias, a gain (row_sums.cu).
+/* row_sums.h: sums over rows, the gradients of parameters shared by all rows, such as a bias or a gain (row_sums.cu).
  *
- * Rows are cut into runs whose number the shape fixes. Each run is summed by itself, and the runs are added in one
- * order. The sums of the runs lie in the workspace, one run behind the other.
- */
+ * Rows are divided into runs; the shape fixes their number. Each run is summed separately, and the runs are added in a
+ * fixed order. The runs' sums are consecutive in the workspace. */
 #ifndef WEFT_DEVICE_CUDA_ROW_SUMS_H
 #define WEFT_DEVICE_CUDA_ROW_SUMS_H
 
@@ -15,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Distance of the sums of two runs, in floats: each begins at a multiple of 16 bytes. */
+/* Distance of two runs' sums in floats; each is aligned to 16 bytes. */
 #define RUNS_DISTANCE(width) (((width) + 3) / 4 * 4)
 
 typedef struct runs_call {
@@ -24,7 +23,7 @@ typedef struct runs_call {
     int64_t n, width;
     bool accumulate;
 } runs_call;
-/* out = or += all runs. */
+/* out = or += the sum of all runs. */
 cudaError_t runs_launch(const runs_call *call, cudaStream_t stream);
 
 typedef struct row_sums_call {

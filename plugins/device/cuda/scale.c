@@ -1,4 +1,4 @@
-/* scale.c: the slot of y = or += c(factor x). */
+/* scale.c: kernel-table slot y = or += c(factor x). */
 #include "scale.h"
 #include "cuda.h"
 

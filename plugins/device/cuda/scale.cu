@@ -1,4 +1,4 @@
-/* scale.cu: y = or += c(factor x), a pack to each thread. */
+/* scale.cu: y = or += c(factor x), one pack per thread. */
 #include "scale.h"
 
 #include "cells.cuh"

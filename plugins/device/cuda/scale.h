@@ -15,7 +15,7 @@ typedef struct scale_call {
     void *y;
     const void *x;
     int64_t n;
-    float factor, cap; /* cap 0: none */
+    float factor, cap; /* cap 0: no cap */
     bool accumulate;
     int32_t dtype;
 } scale_call;

@@ -1,14 +1,14 @@
-/* square_sum.c: the slot of sums of squares. */
+/* square_sum.c: kernel-table slot of sums of squares. */
 #include "square_sum.h"
 #include "workspace.h"
 
-/* Where the workspace is asked for, refs are not looked at: their number says that there is a table. */
+/* True if there is a table of extents. Workspace queries ignore refs, so a positive count counts as a table. */
 static bool has_extents(const weft_square_sum *args) {
     return args->extents.buffer != NULL || args->n_extents > 0;
 }
 
-/* The sizes of a call, and its workspace laid out or counted. Without a table there is one extent, which is all of x;
- * how many elements each has is not known here, so each may end in a unit that is not full. */
+/* Computes a call's sizes, and lays out its workspace or computes its size. Without a table, one extent covers x. The
+ * extents' lengths are in device memory, so each may end with a partial unit. */
 static int64_t lay_out_squares(room r, const weft_square_sum *args, squares_call *call) {
     const int64_t n = size_max(args->n, 0);
     call->n = n;
@@ -40,12 +40,12 @@ static void check_cell(operands *c, const weft_square_sum *args) {
                                c->kernel, (long long)args->cell, SQUARE_SPAN);
 }
 
-/* How many elements there are behind an operand that has been looked up. */
+/* Returns the elements from a looked-up operand to its buffer's end. */
 static int64_t elements_behind(weft_ref ref, int64_t size) {
     return (ref.buffer->size - ref.offset) / size;
 }
 
-/* x and out: what is asked for without a table; with one, up to the ends of their buffers. */
+/* Looks up x and out: the exact sizes without a table, otherwise up to the ends of their buffers. */
 static void look_up_squares(squares_call *call, operands *c, const weft_square_sum *args) {
     const int64_t size = call->is_f64 ? 8 : 4, sums = call->is_cells ? size_ceil_div(args->n, args->cell) : 1;
     const bool table = has_extents(args);

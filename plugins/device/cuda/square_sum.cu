@@ -1,11 +1,10 @@
-/* square_sum.cu: see square_sum.h. Blocks of 64 elements are summed by a thread each, in order; a warp fetches 32 of
- * them through shared memory, so that what lies side by side is read side by side. Then come the trees.
+/* square_sum.cu: see square_sum.h. Each thread sums blocks of 64 elements in order. A warp loads 32 such blocks through
+ * shared memory, so that its reads are coalesced. Tree sums follow.
  *
- * The square of an fp32 number is exact in fp64, so one rounding for a product and a sum has the bits of two.
+ * The square of an fp32 number is exact in fp64, so an FMA has the same bits as a multiplication and an addition.
  *
- * The table of extents lies on the card: it is counted there first. One that reaches beyond x or out, or has more
- * elements than the call says, makes the sums NaN, and nothing else is read or written.
- */
+ * The table of extents is in device memory, so the GPU counts its units first. Extents outside x or out, or more
+ * elements than the call's limit, are errors: the sums are NaN, and nothing else is read or written. */
 #include "square_sum.h"
 
 #include <math.h>
@@ -15,7 +14,7 @@
 
 #define BLOCK 256
 #define WARPS (BLOCK / WARP)
-#define HALF  (SQUARE_BLOCK / 2) /* elements of a block that are fetched at a time */
+#define HALF  (SQUARE_BLOCK / 2) /* elements of a block loaded at a time */
 
 static __device__ __forceinline__ weft_extent extent_at(const squares_call &c, int64_t k) {
     return c.extents == NULL ? c.all : *reinterpret_cast<const weft_extent *>(c.extents + k * c.stride);
@@ -31,9 +30,9 @@ static __device__ bool extent_fits(const squares_call &c, const weft_extent &e) 
     return e.out <= c.out_limit - (c.is_cells ? units_of(c, e) : 1);
 }
 
-/* ---- the table ---- */
+/* ---- table of extents ---- */
 
-/* first[k]: units before extent k. Tiles of the table are added up by doubling distances. */
+/* first[k]: units before extent k. A prefix sum with doubling distances, tile by tile. */
 static __global__ void __launch_bounds__(BLOCK) count_units(const squares_call c) {
     CUDA_SHARED(int64_t, units, [2][BLOCK]);
     CUDA_SHARED(int64_t, lengths, [BLOCK]);
@@ -76,7 +75,8 @@ static __device__ __forceinline__ bool table_fits(const squares_call &c) {
     return c.first[c.n_extents + 1] == 0;
 }
 
-/* The last extent of which units begin at or before u: those without any unit share their place with the next. */
+/* Returns the last extent that starts at or before unit u; an extent without units shares its start with the next
+ * one. */
 static __device__ int64_t extent_of_unit(const squares_call &c, int64_t u) {
     int64_t low = 0, high = c.n_extents;
     while (high - low > 1) {
@@ -89,7 +89,7 @@ static __device__ int64_t extent_of_unit(const squares_call &c, int64_t u) {
 
 /* ---- sums ---- */
 
-/* n numbers by neighbours, 2i and 2i + 1, an odd last one moving up; in place, by the whole block. */
+/* Sums n numbers in pairs 2i and 2i + 1, moving up an odd last one; in place, by all threads of the block. */
 static __device__ double sum_by_neighbours(double *v, int64_t n) {
     for (; n > 1; n = (n + 1) / 2) {
         for (int64_t step = 0; step < (n + 1) / 2; step += BLOCK) {
@@ -97,7 +97,7 @@ static __device__ double sum_by_neighbours(double *v, int64_t n) {
             double sum = 0.0;
             if (2 * i + 1 < n) sum = v[2 * i] + v[2 * i + 1];
             else if (2 * i < n) sum = v[2 * i];
-            __syncthreads(); /* read, before it is written over */
+            __syncthreads(); /* read before overwriting */
             if (2 * i < n) v[i] = sum;
             __syncthreads();
         }
@@ -105,7 +105,7 @@ static __device__ double sum_by_neighbours(double *v, int64_t n) {
     return n == 0 ? 0.0 : v[0];
 }
 
-/* One thread's block out of 32 that its warp fetches from x on; `left`: elements there are. */
+/* Sums this thread's block out of the 32 that its warp loads starting at x; `left`: elements available. */
 static __device__ double square_block(const float *x, int64_t left, float (*staged)[HALF + 1]) {
     const int lane = static_cast<int>(threadIdx.x) % WARP;
     double sum = 0.0;
@@ -146,7 +146,7 @@ static __global__ void __launch_bounds__(BLOCK) sum_units(const squares_call c) 
     if (threadIdx.x == 0) (c.is_cells ? c.out[e.out + i] : c.sums[u]) = sum;
 }
 
-/* What is left of each extent: a tree over its spans; or over its sums, which are brought first. */
+/* Finishes each extent: a tree over its spans, or over its existing sums, which are loaded first. */
 static __global__ void __launch_bounds__(BLOCK) sum_extents(const squares_call c) {
     const int64_t k = blockIdx.x;
     if (!table_fits(c)) return;

@@ -1,14 +1,14 @@
-/* staging.c: pinned memory that `write` and `read` go through. A copy from memory that is not pinned may read it late
- * or stop the host until all of the stream is done; so the bytes are put into pieces of pinned memory, used in turn,
- * and the host waits only where a piece is still on its way. */
+/* staging.c: pinned memory for `write` and `read`. A copy from pageable memory may read it late or block the host until
+ * the stream is done. Bytes therefore pass through a ring of pinned buffers, and the host waits only for a buffer still
+ * in flight. */
 #include "cuda.h"
 
 enum { PIECES = 4 };
 #define PIECE_BYTES ((int64_t)1 << 20)
 
 struct cuda_staging {
-    char *memory;             /* PIECES of PIECE_BYTES */
-    cudaEvent_t sent[PIECES]; /* or come */
+    char *memory;             /* PIECES buffers of PIECE_BYTES */
+    cudaEvent_t sent[PIECES]; /* or received */
     int next;
 };
 
@@ -16,7 +16,7 @@ weft_status cuda_staging_open(weft_device *device, weft_error *err) {
     cuda_staging *s = device->host->alloc(device->host, sizeof *s, _Alignof(max_align_t));
     weft_status status = WEFT_OK;
     void *memory = NULL;
-    if (s == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for what it sends.");
+    if (s == NULL) return weft_error_set(err, WEFT_E_MEMORY, "Device cuda has no memory left for its transfers.");
     memset(s, 0, sizeof *s);
     device->staging = s;
     status = cuda_judge(cudaHostAlloc(&memory, PIECES * PIECE_BYTES, cudaHostAllocDefault), "pinning memory", err);
@@ -39,7 +39,7 @@ void cuda_staging_close(weft_device *device) {
     device->staging = NULL;
 }
 
-/* An event that was never recorded counts as reached. */
+/* CUDA counts an event that was never recorded as complete. */
 static weft_status send_piece(cuda_staging *s, cudaStream_t stream, char *to, const char *from, int64_t bytes,
                               weft_error *err) {
     const cudaEvent_t sent = s->sent[s->next];
@@ -64,7 +64,7 @@ weft_status cuda_staging_send(weft_device *device, cudaStream_t stream, void *to
     return status;
 }
 
-/* Begins to bring up to a piece of bytes; what the piece held has gone. */
+/* Starts a copy of up to PIECE_BYTES from the device; the buffer's previous contents are consumed. */
 static weft_status ask_piece(cuda_staging *s, int piece, cudaStream_t stream, const char *from, int64_t bytes,
                              weft_error *err) {
     weft_status status = cuda_judge(cudaEventSynchronize(s->sent[piece]), "read", err);
@@ -80,7 +80,7 @@ static weft_status take_piece(cuda_staging *s, int piece, char *to, int64_t byte
     return status;
 }
 
-/* All but one of the pieces are on their way while one is put where it belongs. */
+/* The other buffers are in flight while one is copied to its destination. */
 weft_status cuda_staging_bring(weft_device *device, cudaStream_t stream, void *to, const void *from, int64_t bytes,
                                weft_error *err) {
     cuda_staging *s = device->staging;

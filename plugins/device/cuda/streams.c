@@ -1,5 +1,5 @@
-/* streams.c: streams, and events in them. An event is an event; those that were waited for are kept and used again,
- * since making one costs more than recording it. */
+/* streams.c: streams and events. A weft_event is a CUDA event. Events that were waited for are reused, because creating
+ * one costs more than recording it. */
 #include "cuda.h"
 #include "event_pool.h"
 

@@ -1,8 +1,7 @@
-/* sum_rows.c: the slot of a sum over rows. */
+/* sum_rows.c: kernel-table slot of a sum over rows. */
 #include "row_sums.h"
 #include "workspace.h"
 
-/* Lays the workspace out, or counts it. */
 static int64_t lay_out_sums(room r, const weft_sum_rows *args, row_sums_call *call) {
     const int64_t rows = size_max(args->rows, 0), width = size_max(args->width, 0);
     call->runs = room_take(&r, row_sums_runs(rows) * RUNS_DISTANCE(width) * 4);

@@ -1,4 +1,4 @@
-/* transfer.c: the extension weft/transfer.h: pinned memory, and copies that nobody waits for. */
+/* transfer.c: the extension weft/transfer.h: pinned memory and asynchronous copies. */
 #include "event_pool.h"
 
 static weft_status take(weft_device *device, void **out, int64_t bytes, weft_error *err) {
@@ -7,7 +7,7 @@ static weft_status take(weft_device *device, void **out, int64_t bytes, weft_err
     weft_status status = cuda_not_recording(device, "take", err);
     if (status != WEFT_OK) return status;
     if (bytes < 0)
-        return weft_error_set(err, WEFT_E_HOST, "Device cuda was asked for %lld bytes of the host's memory.",
+        return weft_error_set(err, WEFT_E_HOST, "The call requests %lld bytes of host memory from device cuda.",
                               (long long)bytes);
     status = cuda_enter(device, "taking memory of the host", err);
     if (status != WEFT_OK) return status;
@@ -15,7 +15,7 @@ static weft_status take(weft_device *device, void **out, int64_t bytes, weft_err
     if (code == cudaErrorMemoryAllocation) {
         (void)cudaGetLastError();
         return weft_error_set(err, WEFT_E_MEMORY,
-                              "The system gave no %lld bytes that stay in memory, which copies to the card need.",
+                              "The system has no %lld bytes of page-locked memory, which copies to the GPU need.",
                               (long long)bytes);
     }
     status = cuda_judge_call(code, "cudaHostAlloc", "taking memory of the host", err);
@@ -54,7 +54,7 @@ static int32_t reached(weft_device *device, weft_event *event, weft_error *err) 
     cuda_card_enter(device);
     code = cudaEventQuery(event->event);
     if (code == cudaErrorNotReady) {
-        (void)cudaGetLastError(); /* it counts as one, and the next launch would be told of it */
+        (void)cudaGetLastError(); /* otherwise the next launch would report this error */
         return 0;
     }
     status = cuda_judge_call(code, "cudaEventQuery", "reached", err);

@@ -1,8 +1,8 @@
-/* update.c: an optimizer's element-wise update: one launch for all regions that are stored in one type, however many
- * regions and ranges there are. */
+/* update.c: an optimizer's element-wise update: one launch for all regions with the same storage types, for any number
+ * of regions and ranges. */
 #include "modules.h"
 
-/* A row of the kernel's first argument (update_text.h). */
+/* A row of the kernel's region table (update_text.h). */
 typedef struct update_row {
     void *weight;
     const float *gradient;
@@ -10,21 +10,21 @@ typedef struct update_row {
     const char *ranges;
     int64_t n_ranges, n;
     uint32_t range_stride;
-    uint32_t first; /* block of the launch */
+    uint32_t first; /* first block of this region in the launch */
 } update_row;
 
 typedef struct update_table {
     update_row rows[CUDA_UPDATE_MANY];
 } update_table;
 
-/* The kernel's arguments but the table. */
+/* The kernel's other arguments. */
 typedef struct update_shared {
     const void *hp;
     const float *coefficient;
     const int32_t *skip;
 } update_shared;
 
-/* Regions of one type, a launch at a time. */
+/* Regions of one storage type, collected per launch. */
 typedef struct update_launch {
     weft_device *device;
     cudaStream_t stream;
@@ -50,7 +50,7 @@ static int32_t type_of(int32_t dtype) {
     return dtype == 0 ? WEFT_F32 : dtype;
 }
 
-/* An array of the region, in the type that it is stored in. */
+/* Looks up an array of the region in its stored type. */
 static void *need_stored(operands *c, weft_ref ref, const char *name, int32_t dtype, int64_t n, bool may_pack) {
     const bool packed = may_pack && (dtype == WEFT_DYN8X256 || dtype == WEFT_UDYN8X256);
     const int32_t type = type_of(dtype);
@@ -67,7 +67,7 @@ static void *need_stored(operands *c, weft_ref ref, const char *name, int32_t dt
                            "update on device cuda: n is %lld, which is no multiple of the blocks of %lld of %s.",
                            (long long)n, (long long)block, name);
     if (c->status != WEFT_OK) return NULL;
-    width = packed ? (int64_t)sizeof(float) : weft_dtype_bytes(type); /* a block's scale */
+    width = packed ? (int64_t)sizeof(float) : weft_dtype_bytes(type); /* the scale of a block */
     return operands_need(c, ref, name, weft_dtype_span(type, n) / width, 1, width);
 }
 
@@ -143,7 +143,7 @@ static weft_status add_row(update_launch *l, const update_row *row, weft_error *
     return status;
 }
 
-/* The regions that are stored as region i is. */
+/* Updates all regions with the same storage types as region i. */
 static weft_status update_alike(update_launch *l, operands *c, const weft_update *args, int32_t i) {
     weft_status status = WEFT_OK;
     l->types = types_of(args, i);
@@ -161,7 +161,7 @@ CUDA_KERNEL(update, weft_update) {
     update_launch launch = {.device = device};
     if (c.status != WEFT_OK) return c.status;
     look_up_shared(&c, &launch.shared, args);
-    for (int32_t i = 0; c.status == WEFT_OK && i < args->n_regions; i++) /* all, before any is touched */
+    for (int32_t i = 0; c.status == WEFT_OK && i < args->n_regions; i++) /* validate all before any update */
         (void)look_up_region(&c, args->kernel, weft_update_region_at(args, i));
     if (c.status == WEFT_OK) launch.stream = cuda_stream(device, s);
     for (int32_t i = 0; c.status == WEFT_OK && i < args->n_regions; i++)

@@ -1,12 +1,11 @@
-/* update_source.c: the text of an optimizer's update as a kernel: what weft/optimizer.h makes into a loop for the CPU,
- * with the same statements for each element.
+/* update_source.c: generates the CUDA source of an optimizer's update. It runs the same statements per element as the
+ * CPU loop of weft/optimizer.h.
  *
- * Regions come in a table that is a parameter of the kernel: a launch keeps a copy of it, so a recorded step has it too
- * and nothing on the device has to be written first. A block finds its region there and takes CUDA_UPDATE_BLOCK
- * neighbours of it. It looks for the first range that ends behind its begin, and goes on to those that reach into it:
- * however many ranges there are, all of them are one launch. The ranges lie on the device, so nobody has judged them;
- * whatever they say, no element outside of [0, n) is touched.
- */
+ * The table of regions is a kernel parameter. A launch copies it, so a captured graph contains it too, and no device
+ * memory must be written first. A thread block finds its region there and processes CUDA_UPDATE_BLOCK consecutive
+ * elements. It searches the first range that ends after the block's start and continues with all ranges that overlap
+ * the block; one launch handles any number of ranges. The ranges are in device memory and were not validated: the
+ * kernel touches no element outside [0, n) for any content. */
 #include "modules.h"
 #include "update_text.h"
 
@@ -70,11 +69,10 @@ static const char kernel_text[] =
     "    }\n"
     "}\n";
 
-/* The preprocessor has put the author's body into one line. Cut behind its statements, it is read by people again,
- * and a
- * message about one shows that one. */
+/* The preprocessor has joined the author's body into one line. This writes one statement per line, so that compiler
+ * messages show the statement. */
 static void write_body(FILE *to, const char *body) {
-    int depth = 0; /* of parentheses: those of a `for` hold semicolons */
+    int depth = 0; /* of parentheses: those of a `for` contain semicolons */
     for (const char *at = body; *at != 0; at++) {
         (void)fputc(*at, to);
         if (*at == '(') depth++;

@@ -1,8 +1,8 @@
-/* update_stored.c: the text of an update whose weight or states are not all fp32: each element is made fp32, goes
- * through the author's body, and is rounded once into what it is stored in, as the CPU device does it.
+/* update_stored.c: generates an update whose weight or states are not all fp32. As on the CPU device, each element is
+ * converted to fp32, passes through the author's body and is rounded once to its storage type.
  *
- * A block of threads takes 256 neighbours at a time, which is a block of the packed types: their largest size is found
- * by all threads together, as the largest of their bits, which no order changes. */
+ * A thread block processes 256 consecutive elements at a time, one block of the packed types. All threads compute the
+ * block's largest magnitude as the maximum of its bits, which is independent of the order. */
 #include "modules.h"
 #include "update_text.h"
 
@@ -108,7 +108,7 @@ static void write_numbers(FILE *to, const char *name, int32_t dtype, const float
     (void)fputs("};\n", to);
 }
 
-/* Sizes behind the last one have no edge below them. */
+/* Entries after the last size have an infinite edge. */
 static void write_map(FILE *to, int32_t dtype) {
     static weft_dynamic8 map;
     weft_dynamic8_fill(&map, dtype);

@@ -1,6 +1,6 @@
-/* update_text.h: how the kernel of an update begins, whatever it stores: the region of its block, its elements there,
- * the step's numbers, and the first of the ranges that the block meets. `weft_region` stands before it. A thread has 64
- * registers: with fewer, as the compiler chooses by itself, an update of four elements keeps some in memory. */
+/* update_text.h: start of every generated update kernel: the block's region and elements, the step's numbers and the
+ * first overlapping range. The text follows the definition of `weft_region`. Launch bounds allow 64 registers per
+ * thread; the compiler's own choice spills when a thread updates four elements. */
 #ifndef WEFT_CUDA_UPDATE_TEXT_H
 #define WEFT_CUDA_UPDATE_TEXT_H
 

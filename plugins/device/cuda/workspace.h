@@ -1,4 +1,4 @@
-/* workspace.h: how a call's workspace is laid out, with one function that both counts it and hands its parts out.
+/* workspace.h: lays out a call's workspace, with one function both for its size and for its parts.
  *
  *     static int64_t lay_out(room r, call *c) {
  *         c->sums = room_take(&r, n * 4);
@@ -6,9 +6,8 @@
  *         return room_bytes(&r);
  *     }
  *
- * A workspace may begin at any multiple of 8 bytes. Its parts begin at multiples of 256 all the same, so that kernels
- * and products take the same way whatever it is: room for that is asked for.
- */
+ * A workspace may start at any multiple of 8 bytes. Its parts are aligned to 256 bytes, so that kernels and matmuls
+ * take the same path at every address. The size includes the padding. */
 #ifndef WEFT_DEVICE_CUDA_WORKSPACE_H
 #define WEFT_DEVICE_CUDA_WORKSPACE_H
 
@@ -17,7 +16,7 @@
 #define ROOM_ALIGN 256
 
 typedef struct room {
-    char *base; /* NULL: parts are counted alone */
+    char *base; /* NULL: only the size is computed */
     int64_t used;
 } room;
 
@@ -27,7 +26,7 @@ static inline room room_at(void *workspace) {
     return r;
 }
 
-/* NULL where nothing is needed, and where it is counted alone. */
+/* Returns NULL for 0 bytes, and while only the size is computed. */
 static inline void *room_take(room *r, int64_t bytes) {
     void *part = r->base == NULL || bytes <= 0 ? NULL : r->base + r->used;
     if (bytes > 0) r->used += size_round_up(bytes, ROOM_ALIGN);
