@@ -1,13 +1,13 @@
-/* plugins/common/distance.h: how far a name is from another, for "the nearest is ...". */
+/* plugins/common/distance.h: edit distance of names, for "the nearest is ..." in error messages. */
 #ifndef WEFT_PLUGINS_DISTANCE_H
 #define WEFT_PLUGINS_DISTANCE_H
 
 #include <ctype.h>
 #include <string.h>
 
-enum { NAME_SIZE = 128 }; /* of a name that is compared; what is longer is cut */
+enum { NAME_SIZE = 128 }; /* longer names are truncated */
 
-/* Letters that one name has to change to become the other (Levenshtein), whatever their case. */
+/* Returns the Levenshtein distance of two names, ignoring case. */
 static inline size_t name_distance(const char *a, const char *b) {
     size_t row[NAME_SIZE], i, j;
     const size_t m = strnlen(b, NAME_SIZE - 1);

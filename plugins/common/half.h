@@ -1,5 +1,5 @@
-/* plugins/common/half.h: fp16 by whole numbers, for code that no instruction of the processor serves: one number into
- * fp32 and back, to the nearest, ties to even; a NaN stays one. */
+/* plugins/common/half.h: conversion between fp16 and fp32 in integer arithmetic, for processors without an instruction
+ * for it. Rounds to nearest, ties to even; a NaN remains a NaN. */
 #ifndef WEFT_PLUGINS_COMMON_HALF_H
 #define WEFT_PLUGINS_COMMON_HALF_H
 
@@ -17,14 +17,14 @@ static inline float half_of_bits(uint32_t u) {
     return x;
 }
 
-/* Below 2^-14 fp16 has steps of 2^-24, the last place of 0.5: adding that makes the adder round. Above, 13 bits go and
- * the exponent's bias falls by 112. */
+/* Below 2^-14, fp16 values are multiples of 2^-24, the last digit of 0.5f: adding 0.5f makes the adder round. Above,
+ * drop 13 mantissa bits and subtract 112 from the exponent. */
 static inline uint16_t half_narrow(float x) {
     const uint32_t u = half_bits(x), sign = (u >> 16) & 0x8000u, a = u & 0x7FFFFFFFu;
     const uint32_t small = half_bits(half_of_bits(a) + 0.5f) - half_bits(0.5f);
     const uint32_t normal = (a + 0xFFFu + ((a >> 13) & 1u) - (112u << 23)) >> 13;
     uint32_t h = a < (113u << 23) ? small : normal;
-    if (a >= 0x477FF000u) h = 0x7C00u; /* 65520 and more round to infinity */
+    if (a >= 0x477FF000u) h = 0x7C00u; /* 65520 and above round to infinity */
     if (a > 0x7F800000u) h = 0x7E00u | ((a >> 13) & 0x1FFu);
     return (uint16_t)(sign | h);
 }

@@ -1,6 +1,6 @@
-/* json_big.h: strict JSON whose whole numbers may have any size. Jansson keeps 64 bits. A larger number is loaded as a
- * string of U+0000 and its digits, each number by itself, and is written as a number again. A string of the input that
- * has this form is written as a number, too. */
+/* json_big.h: strict JSON with integers of any size. Jansson is limited to 64 bits. A larger number loads as a string
+ * of U+0000 and its digits, and is dumped as a number again. An input string of this form is dumped as a number,
+ * too. */
 #ifndef WEFT_PLUGINS_COMMON_JSON_BIG_H
 #define WEFT_PLUGINS_COMMON_JSON_BIG_H
 
@@ -10,29 +10,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { JSON_BIG_LEAST = 19 /* digits of a number that may need more than 64 bits */ };
+enum { JSON_BIG_LEAST = 19 /* shortest digits that may exceed 64 bits */ };
 
-/* Whether a value is such a string. */
+/* Returns nonzero if the value is such a string. */
 static inline int json_big_is(const json_t *value) {
     const char *text = json_string_value(value);
     const size_t n = json_string_length(value), sign = n > 1 && text[1] == '-';
     return n > JSON_BIG_LEAST + sign && text[0] == '\0' && strspn(text + 1 + sign, "0123456789") == n - 1 - sign;
 }
 
-/* The end of the string that begins at `at` with its quote. */
+/* Returns the end of the string that begins at `at` with its quote. */
 static inline size_t json_big_string_end(const char *text, size_t n, size_t at) {
     for (at++; at < n && text[at] != '"'; at++) at += text[at] == '\\';
     return at < n ? at + 1 : n;
 }
 
-/* Length of the number beyond 64 bits that begins at `at`; 0: another value. */
+/* Returns the length of the integer beyond 64 bits at `at`; 0: another value. */
 static inline size_t json_big_number(const char *text, size_t n, size_t at) {
     char digits[JSON_BIG_LEAST + 2] = "";
     const size_t sign = text[at] == '-';
     size_t end = at + sign;
     while (end < n && text[end] >= '0' && text[end] <= '9') end++;
     if (end - at < JSON_BIG_LEAST + sign || (end < n && strchr(".eE", text[end]) != NULL)) return 0;
-    if (text[at + sign] == '0') return 0; /* no JSON */
+    if (text[at + sign] == '0') return 0; /* not JSON */
     if (end - at >= sizeof digits) return end - at;
     memcpy(digits, text + at, end - at);
     errno = 0;
@@ -40,7 +40,8 @@ static inline size_t json_big_number(const char *text, size_t n, size_t at) {
     return errno == ERANGE ? end - at : 0;
 }
 
-/* Whether the text has no byte order mark and no NUL byte, which jansson accepts after a number. Fills *why. */
+/* Returns nonzero if the text has no byte order mark and no NUL byte, which jansson accepts after a number. Otherwise
+ * fills *why. */
 static inline int json_big_is_text(const char *text, size_t n, json_error_t *why) {
     const char *nul = memchr(text, 0, n), *line = text;
     const int has_mark = n >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
@@ -55,7 +56,7 @@ static inline int json_big_is_text(const char *text, size_t n, json_error_t *why
     return !has_mark && nul == NULL;
 }
 
-/* As json_loadb, but a text with a NUL byte or a byte order mark is an error, too. */
+/* Loads JSON as json_loadb does, but also rejects NUL bytes and a byte order mark. */
 static inline json_t *json_big_load(const char *text, size_t n, size_t flags, json_error_t *why) {
     static const char mark[] = "\"\\u0000";
     json_t *out = json_big_is_text(text, n, why) ? json_loadb(text, n, flags, why) : NULL;
@@ -81,7 +82,7 @@ static inline json_t *json_big_load(const char *text, size_t n, size_t flags, js
     return out;
 }
 
-/* As json_dumps: the caller frees it. */
+/* Dumps JSON as json_dumps does; the caller frees the result. */
 static inline char *json_big_dump(const json_t *value, size_t flags) {
     static const char mark[] = "\"\\u0000";
     char *text = json_dumps(value, flags);

@@ -1,5 +1,5 @@
-/* common/machine.h: a number that ranks of one machine have in common, and no others: by which they tell who is beside
- * them. */
+/* common/machine.h: number that all ranks of one machine share, and ranks of other machines do not. Ranks compare it to
+ * find local ranks. */
 #ifndef WEFT_PLUGINS_COMMON_MACHINE_H
 #define WEFT_PLUGINS_COMMON_MACHINE_H
 
@@ -13,13 +13,14 @@ static inline uint64_t machine_add(uint64_t number, const char *text) {
     return number;
 }
 
-/* Machines may have one name, as those that were made from one image, and each has a boot of its own. Containers of one
- * machine share its boot; where they have other names they count as machines, with cards of their own. */
+/* Hashes the boot ID and the host name. Machines from one image may share a name, but each boot has its own ID.
+ * Containers of one machine share the boot ID; with different host names they count as different machines, with their
+ * own GPUs. */
 static inline uint64_t machine_number_of(const char *boot, const char *name) {
     return machine_add(machine_add(14695981039346656037u, boot), name);
 }
 
-/* Where the kernel tells no boot the name is all there is. */
+/* Without a boot ID from the kernel, hashes the name only. */
 static inline uint64_t machine_number(void) {
     char boot[64] = "", name[256] = "";
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");

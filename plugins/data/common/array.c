@@ -1,10 +1,10 @@
-/* array.c: arrays that grow, and the corpus that is made of them. */
+/* array.c: growing arrays, and the corpus built from them. */
 #include "rows.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* From this size on an array is a mapping: doubling one by a copy would hold three times its bytes for a moment. */
+/* Minimal size of a mapped array. Doubling an array by a copy would need three times its bytes temporarily. */
 enum { LEAST_MAPPED = 1 << 20 };
 
 static size_t whole_pages(size_t bytes) {
@@ -80,9 +80,9 @@ weft_status data_ids_add(data_ids *self, const weft_host *host, const int32_t *i
     return WEFT_OK;
 }
 
-/* ---- the corpus ---- */
+/* ---- corpus ---- */
 
-/* ids is empty then. */
+/* Moves or appends the ids; `ids` is empty afterwards. */
 static weft_status take_ids(data_ids *to, const weft_host *host, data_ids *ids) {
     const size_t width = data_ids_width(to), n = ids->array.n;
     const data_ids before = *to;
@@ -112,10 +112,15 @@ weft_status data_corpus_add(data_corpus *corpus, const weft_host *host, data_ids
         starts[d] = at;
         at += ((const int64_t *)lengths->data)[d];
     }
-    starts[lengths->n] = at; /* of the document that may follow */
+    starts[lengths->n] = at; /* start of a possible next document */
     corpus->starts.n += lengths->n;
     corpus->n_documents += lengths->n;
     return WEFT_OK;
+}
+
+void data_corpus_note(data_corpus *corpus, uint64_t text) {
+    const uint64_t bytes = data_corpus_bytes(corpus) + text;
+    if (bytes > corpus->peak) corpus->peak = bytes;
 }
 
 void data_corpus_end(data_corpus *corpus) {

@@ -1,20 +1,20 @@
-/* made.c: corpora and rows as one sequence of bytes, which the first rank of a machine writes and all of them map. */
+/* made.c: serializes corpora and sequences to one buffer, which one rank of a machine writes and all its ranks map. */
 #include "rows.h"
 
 enum { CORPUS_ARRAYS = 3, ROWS_ARRAYS = 2, N_ARRAYS = DATA_N_CORPORA * CORPUS_ARRAYS + DATA_N_SPLITS * ROWS_ARRAYS };
 enum { ALIGNMENT = 64 };
 
-/* At the front. Pointers in it have no meaning. */
+/* Header of the buffer. Its pointers are invalid. */
 typedef struct head {
     data_stream stream;
     data_corpus corpora[DATA_N_CORPORA];
     int64_t corpus_of[DATA_N_SPLITS];
-    uint64_t bytes[N_ARRAYS], more_bytes;
+    uint64_t bytes[N_ARRAYS], more_bytes, peak;
 } head;
 
 typedef struct array_view {
     const void *data;
-    const data_array *array; /* NULL: no array that grows */
+    const data_array *array; /* NULL: not a growing array */
     size_t bytes;
 } array_view;
 
@@ -56,9 +56,10 @@ static size_t padding(size_t bytes) {
     return (ALIGNMENT - bytes % ALIGNMENT) % ALIGNMENT;
 }
 
-/* Writes the bytes and zeros up to the next multiple of ALIGNMENT. Pages of a mapping are given back on the way. */
+enum { PART = 1 << 22 };
+
+/* Writes the bytes and zero padding to a multiple of ALIGNMENT. Releases pages of a mapping after writing them. */
 static weft_status write_array(const weft_bytes_sink *sink, const void *data, size_t bytes, const data_array *from) {
-    enum { PART = 1 << 22 };
     static const char zeros[ALIGNMENT] = {0};
     weft_status status = WEFT_OK;
     for (size_t at = 0; at < bytes && status == WEFT_OK; at += PART) {
@@ -76,6 +77,10 @@ static weft_status write_made(const data_maker *maker, const weft_bytes_sink *si
     weft_status status = WEFT_OK;
     memset(&front, 0, sizeof front);
     list_arrays(arrays, made);
+    /* The sequences and one part of the other arrays are in memory twice. */
+    data_made_note(made,
+                   data_stream_bytes(&made->stream) + (data_made_bytes(made) < PART ? data_made_bytes(made) : PART));
+    front.peak = made->peak;
     front.stream = made->stream;
     memcpy(front.corpora, made->corpora, sizeof front.corpora);
     for (int i = 0; i < DATA_N_SPLITS; i++) front.corpus_of[i] = made->stream.rows[i].corpus == &made->corpora[1];
@@ -96,7 +101,7 @@ static weft_status make_and_write(void *context, const weft_bytes_sink *sink, we
     return status == WEFT_OK ? write_made(maker, sink) : status;
 }
 
-/* False: the bytes are of another plugin. */
+/* Points the arrays into the buffer. Returns false if another plugin wrote the buffer. */
 static int take_bytes(const data_maker *maker, const char *bytes, size_t n) {
     data_made *made = maker->made;
     void *arrays[N_ARRAYS];
@@ -107,6 +112,7 @@ static int take_bytes(const data_maker *maker, const char *bytes, size_t n) {
     made->stream = front.stream;
     memcpy(made->corpora, front.corpora, sizeof front.corpora);
     made->is_shared = 1;
+    made->peak = front.peak;
     for (int i = 0; i < DATA_N_SPLITS; i++) made->stream.rows[i].corpus = &made->corpora[front.corpus_of[i]];
     if (front.more_bytes != maker->more_bytes || n - at < front.more_bytes) return 0;
     if (front.more_bytes > 0) memcpy(maker->more, bytes + at, front.more_bytes);
@@ -127,13 +133,18 @@ weft_status data_made_share(const data_maker *maker, const weft_data_job *job, w
     if (!WEFT_HAS(job, share) || job->share == NULL) return maker->make(maker->context, err);
     status = job->share(job, make_and_write, (void *)(uintptr_t)maker, &bytes, &n, err);
     if (status != WEFT_OK || take_bytes(maker, bytes, n)) return status;
-    return weft_error_set(err, WEFT_E_HOST, "the data that another rank made and shares are incomplete");
+    return weft_error_set(err, WEFT_E_HOST, "the data shared by another rank are incomplete");
 }
 
 uint64_t data_made_bytes(const data_made *made) {
     uint64_t bytes = data_stream_bytes(&made->stream);
     for (int i = 0; i < DATA_N_CORPORA; i++) bytes += data_corpus_bytes(&made->corpora[i]);
     return bytes;
+}
+
+void data_made_note(data_made *made, uint64_t temporary) {
+    const uint64_t bytes = data_made_bytes(made) + temporary;
+    if (bytes > made->peak) made->peak = bytes;
 }
 
 void data_made_free(data_made *made, const weft_host *host) {

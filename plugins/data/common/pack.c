@@ -1,13 +1,13 @@
-/* pack.c: documents become windows of at most `context` inputs, and windows become rows: best fit, longest first. What
- * is packed depends on the documents and the context alone. */
+/* pack.c: splits documents into chunks of at most `context` inputs, and packs chunks into sequences: best fit, longest
+ * first. The result depends only on the documents and the context. */
 #include "rows.h"
 
-/* Rows that still have room, by how much: a stack of rows per number of free places, and a bit per stack that is not
- * empty, so that the tightest fit is found by looking at a few words. */
+/* Sequences with free positions: one stack per number of free positions, and a bit per non-empty stack. A few word
+ * operations find the tightest fit. */
 typedef struct rooms {
-    int64_t *top;    /* [context + 1]: row on top, -1: none */
-    int64_t *below;  /* [rows]: next row of the same stack */
-    uint64_t *words; /* a bit per stack */
+    int64_t *top;    /* [context + 1]: top sequence, -1: empty */
+    int64_t *below;  /* [rows]: next sequence of the same stack */
+    uint64_t *words; /* one bit per stack */
     int64_t context;
 } rooms;
 
@@ -17,7 +17,8 @@ static void room_push(rooms *r, int64_t row, int64_t space) {
     r->words[space / 64] |= (uint64_t)1 << (space % 64);
 }
 
-/* The row with the least room of at least n; -1: none. *space: its room. */
+/* Removes and returns the sequence with the fewest free positions, at least n; -1: no such sequence. *space: its free
+ * positions. */
 static int64_t room_pop(rooms *r, int64_t n, int64_t *space) {
     const int64_t last = r->context / 64;
     uint64_t word = r->words[n / 64] & ~(((uint64_t)1 << (n % 64)) - 1);
@@ -31,7 +32,7 @@ static int64_t room_pop(rooms *r, int64_t n, int64_t *space) {
     return row;
 }
 
-/* How many windows the documents have; writes them where pieces is not NULL. */
+/* Counts the chunks of the documents, and writes them unless `pieces` is NULL. */
 static size_t cut(data_piece *pieces, const data_corpus *corpus, const size_t *documents, size_t n, int64_t context) {
     size_t out = 0;
     for (size_t i = 0; i < n; i++) {
@@ -47,7 +48,7 @@ static size_t cut(data_piece *pieces, const data_corpus *corpus, const size_t *d
     return out;
 }
 
-/* order: windows by length, longest first, equal ones as they came (a counting sort). */
+/* Sorts chunk indices by length, longest first, by a stable counting sort. */
 static void sort_by_length(int64_t *order, int64_t *counts, const data_piece *pieces, size_t n, int64_t context) {
     int64_t at = 0;
     memset(counts, 0, (size_t)(context + 1) * sizeof *counts);
@@ -72,7 +73,7 @@ static size_t assign_rows(data_piece *pieces, const int64_t *order, size_t n, ro
     return rows;
 }
 
-/* pieces in the order of their rows, inside a row as they came. */
+/* Sorts chunks by sequence, stably. */
 static void group_by_row(data_rows *out, const data_piece *pieces, size_t n) {
     memset(out->first, 0, (out->n_rows + 1) * sizeof *out->first);
     for (size_t i = 0; i < n; i++) out->first[pieces[i].row + 1]++;
@@ -95,9 +96,10 @@ static void count(data_rows *out, const data_corpus *corpus, const size_t *docum
     }
 }
 
-/* Scratch of one packing, in one piece of memory. */
+/* Scratch memory of one packing, in one allocation. */
 typedef struct scratch {
     void *memory;
+    size_t bytes;
     data_piece *pieces;
     int64_t *order, *counts;
     rooms rooms;
@@ -110,6 +112,7 @@ static weft_status scratch_take(scratch *out, const weft_host *host, size_t n, i
     if (at == NULL) return WEFT_E_MEMORY;
     memset(at, 0, bytes);
     out->memory = at;
+    out->bytes = bytes;
     out->pieces = (data_piece *)(void *)at;
     out->order = (int64_t *)(void *)(at + n * sizeof *out->pieces);
     out->rooms.below = out->order + n;
@@ -127,7 +130,7 @@ static weft_status rows_take(data_rows *out, const weft_host *host) {
     return out->pieces != NULL && out->first != NULL ? WEFT_OK : WEFT_E_MEMORY;
 }
 
-/* A row each, shortest first where they are to be in groups of like length. */
+/* Assigns one sequence per chunk; `sorted`: shortest first, for grouping by length. */
 static size_t assign_alone(data_piece *pieces, const int64_t *order, size_t n, int sorted) {
     for (size_t i = 0; i < n; i++) pieces[sorted ? order[n - 1 - i] : (int64_t)i].row = (int32_t)i;
     return n;
@@ -140,8 +143,8 @@ weft_status data_rows_pack(data_rows *out, const weft_host *host, const data_cor
     weft_status status = WEFT_OK;
     if (rows.n_pieces > INT32_MAX)
         return weft_error_set(err, WEFT_E_USER,
-                              "[data] context = %lld cuts the text into %zu windows, and %d is the most: set "
-                              "a longer one",
+                              "[data] context = %lld splits the text into %zu chunks, more than %d. Fix: set "
+                              "a longer context",
                               (long long)context, rows.n_pieces, INT32_MAX);
     status = scratch_take(&s, host, rows.n_pieces, context);
     if (status == WEFT_OK) {
@@ -154,10 +157,11 @@ weft_status data_rows_pack(data_rows *out, const weft_host *host, const data_cor
     if (status == WEFT_OK) {
         group_by_row(&rows, s.pieces, rows.n_pieces);
         count(&rows, corpus, documents, n);
+        rows.temporary = s.bytes + n * sizeof *documents;
         *out = rows;
     } else {
         data_rows_free(&rows, host);
-        (void)weft_error_set(err, status, "no memory to pack %zu windows", rows.n_pieces);
+        (void)weft_error_set(err, status, "no memory to pack %zu chunks", rows.n_pieces);
     }
     host->release(host, s.memory);
     return status;

@@ -1,5 +1,5 @@
-/* read.c: a file as bytes. It is read and not mapped: a map ends the process with a signal where another program
- * makes the file shorter meanwhile. */
+/* read.c: reads a file into memory. It does not map the file: if another program truncates a mapped file, access raises
+ * a fatal signal. */
 #include "rows.h"
 
 #include <errno.h>
@@ -13,16 +13,16 @@ typedef struct input {
     size_t n;
 } input;
 
-/* Opens the file and says how long it is. */
+/* Opens the file and sets its size. */
 static weft_status open_file(int *file, input *source, weft_error *err) {
     struct stat info;
-    *file = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer is refused too */
+    *file = open(source->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* does not block on a pipe, which is an error */
     if (*file < 0)
         return weft_error_set(err, WEFT_E_USER, "[data] %s = %s cannot be read: %s", source->key, source->path,
                               strerror(errno));
     if (fstat(*file, &info) != 0 || !S_ISREG(info.st_mode))
-        return weft_error_set(err, WEFT_E_USER, "[data] %s = %s is not a file: give %s", source->key, source->path,
-                              source->want);
+        return weft_error_set(err, WEFT_E_USER, "[data] %s = %s is not a regular file. Allowed: %s", source->key,
+                              source->path, source->want);
     if (info.st_size == 0)
         return weft_error_set(err, WEFT_E_DATA, "[data] %s = %s is an empty file", source->key, source->path);
     source->n = (size_t)info.st_size;
@@ -38,19 +38,19 @@ static weft_status fill(char *bytes, const input *source, int file, weft_error *
                                   source->path, done, strerror(errno));
         if (n == 0)
             return weft_error_set(err, WEFT_E_DATA,
-                                  "[data] %s = %s ends at byte %zu, though it had %zu when it was opened; another "
-                                  "program has changed it: start again when it is whole",
+                                  "[data] %s = %s ends at byte %zu but had %zu bytes when opened: another "
+                                  "program changes it. Fix: start again when the file is complete",
                                   source->key, source->path, done, source->n);
         done += (size_t)n;
     }
     return WEFT_OK;
 }
 
-/* The mark at its begin says so. */
+/* Fails for UTF-16, recognized by its byte order mark. */
 static weft_status judge_encoding(const char *bytes, const input *source, weft_error *err) {
     if (source->n < 2 || (memcmp(bytes, "\xFF\xFE", 2) != 0 && memcmp(bytes, "\xFE\xFF", 2) != 0)) return WEFT_OK;
     return weft_error_set(err, WEFT_E_DATA,
-                          "[data] %s = %s is UTF-16: it is read as UTF-8; iconv -f UTF-16 -t UTF-8 makes it that",
+                          "[data] %s = %s is UTF-16. Allowed: UTF-8. Fix: convert it by iconv -f UTF-16 -t UTF-8",
                           source->key, source->path);
 }
 

@@ -1,5 +1,5 @@
-/* split.c: which documents are kept for validation: those with the lowest random numbers, a function of seed and
- * document alone. */
+/* split.c: chooses the documents for validation: those with the lowest random numbers. The number depends only on seed
+ * and document. */
 #include "rows.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static int by_number(const void *a, const void *b) {
     return (x->document > y->document) - (x->document < y->document);
 }
 
-/* wanted: below 1 a fraction, else a whole number of documents. */
+/* Converts `wanted` to a number of documents: below 1 it is a fraction, otherwise a whole number. */
 static weft_status how_many(size_t *out, size_t n, double wanted, weft_error *err) {
     const size_t k = wanted < 1.0 ? (size_t)llround(wanted * (double)n) : (size_t)wanted;
     *out = k == 0 ? 1 : k;
@@ -27,8 +27,8 @@ static weft_status how_many(size_t *out, size_t n, double wanted, weft_error *er
                               wanted);
     if (*out >= n)
         return weft_error_set(err, WEFT_E_USER,
-                              "[data] validation = %g takes %zu of %zu documents and leaves none to train on: "
-                              "give less",
+                              "[data] validation = %g takes %zu of %zu documents and leaves none for training. "
+                              "Fix: set a smaller value",
                               wanted, *out, n);
     return WEFT_OK;
 }

@@ -1,4 +1,4 @@
-/* stream.c: rows become micro-batches: which row comes when, how long a micro-batch is, and what lies in it. */
+/* stream.c: fills micro-batches from sequences: order of the sequences, length and content of a micro-batch. */
 #include "rows.h"
 
 #include <math.h>
@@ -62,7 +62,7 @@ const data_rows *data_stream_rows(const data_stream *self, int32_t split) {
     return &self->rows[split];
 }
 
-/* Groups change places, and rows inside of a group; what fills no group comes last. */
+/* Shuffles groups, and sequences inside of a group. Sequences of an incomplete group are last. */
 static uint64_t grouped_row(const data_stream *self, uint64_t n, uint64_t place, uint64_t epoch) {
     const uint64_t size = (uint64_t)self->group, groups = n / size, whole = groups * size;
     const uint64_t seed = data_mix(self->seed, epoch);
@@ -72,7 +72,7 @@ static uint64_t grouped_row(const data_stream *self, uint64_t n, uint64_t place,
     return group * size + weft_random_permute(size, place % size, seed, WEFT_RANDOM_EPOCH, group);
 }
 
-/* Row of the packed rows that `row` of the stream is; -1: past the end of a split that is walked once. */
+/* Maps a sequence of the stream to a packed sequence. -1: after the end of a split with a single pass. */
 static int64_t stream_row(const data_stream *self, int32_t split, uint64_t row) {
     const uint64_t n = data_stream_rows(self, split)->n_rows;
     if (split != WEFT_SPLIT_TRAIN) return row < n ? (int64_t)row : -1;
@@ -108,8 +108,8 @@ weft_status data_stream_shape(const data_stream *self, weft_micro_batch *out, co
     int64_t targets = 0, longest = 0;
     int32_t l = 0;
     if (request->split < 0 || request->split >= DATA_N_SPLITS || request->rows < 1)
-        return weft_error_set(err, WEFT_E_HOST, "a micro-batch of %d rows of split %d was asked for", request->rows,
-                              request->split);
+        return weft_error_set(err, WEFT_E_HOST, "a micro-batch of %d sequences of split %d was requested",
+                              request->rows, request->split);
     rows = data_stream_rows(self, request->split);
     for (int32_t r = 0; r < request->rows; r++) {
         const int64_t row = stream_row(self, request->split, request->first_row + (uint64_t)r);
@@ -128,7 +128,7 @@ weft_status data_stream_shape(const data_stream *self, weft_micro_batch *out, co
     return WEFT_OK;
 }
 
-/* One piece at place `at` of a row whose arrays begin at `base`. */
+/* Writes a chunk at position `at` of a sequence with arrays that begin at `base`. */
 static void fill_piece(weft_micro_batch *out, size_t base, int32_t at, const data_corpus *corpus,
                        const data_piece *piece) {
     for (int32_t i = 0; i < piece->n; i++) {

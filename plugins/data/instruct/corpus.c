@@ -1,4 +1,4 @@
-/* corpus.c: all conversations, several at once; the result does not depend on which thread did what. */
+/* corpus.c: encodes all conversations in parallel. The result is independent of the assignment to threads. */
 #include "instruct.h"
 
 typedef struct task {
@@ -16,6 +16,7 @@ typedef struct encoding {
     size_t n_records;
     task *tasks;
     size_t n_tasks;
+    size_t text; /* bytes of files in memory */
 } encoding;
 
 static void run_task(int64_t index, void *context) {
@@ -31,7 +32,8 @@ static void run_task(int64_t index, void *context) {
     }
 }
 
-/* About 64 KiB of a file each: cut by the records alone, never by the number of threads. */
+/* Splits the records into tasks of about 64 KiB. The split depends only on the records, not on the number of
+ * threads. */
 static size_t cut_tasks(const encoding *all, task *tasks) {
     size_t n = 0, bytes = 0;
     for (size_t i = 0; i < all->n_records; i++) {
@@ -63,7 +65,32 @@ static void add_counts(instruct_counts *to, const instruct_counts *from) {
     if (from->ended > 0) to->end_id = from->end_id;
 }
 
-/* What some tasks have made joins the corpus, in order, and their records are not read again. */
+/* Releases the text of n records, and returns its bytes. Records of one file follow one another. */
+static size_t forget_records(const instruct_record *const *records, size_t n) {
+    size_t bytes = 0;
+    for (size_t i = 0, first = 0; i < n; i++) {
+        const instruct_file *file = records[i]->file;
+        bytes += records[i]->n;
+        if (i + 1 < n && records[i + 1]->file == file) continue;
+        data_array_forget(&file->held, (size_t)(records[first]->bytes - file->bytes),
+                          (size_t)(records[i]->bytes - file->bytes) + records[i]->n);
+        first = i + 1;
+    }
+    return bytes;
+}
+
+/* Notes the memory before the tasks' ids are copied: text, lists, the ids of all tasks, and a copy of one task's. */
+static void note_memory(data_corpus *out, const encoding *all, size_t lists) {
+    uint64_t ids = 0, largest = 0;
+    for (size_t i = 0; i < all->n_tasks; i++) {
+        const size_t n = all->tasks[i].out.ids.n;
+        ids += n * (sizeof(int32_t) + 1);
+        if (n > largest) largest = n;
+    }
+    data_corpus_note(out, all->text + lists + ids + largest * data_ids_width(&out->ids));
+}
+
+/* Appends the results of tasks to the corpus in order. */
 static weft_status take_ids(data_corpus *out, instruct_counts *counts, const encoding *all, weft_error *err) {
     const weft_host *host = all->with->host;
     for (size_t i = 0; i < all->n_tasks; i++) {
@@ -78,29 +105,33 @@ static weft_status take_ids(data_corpus *out, instruct_counts *counts, const enc
         data_array_free(&t->out.weights, host);
         data_array_free(&t->lengths, host);
         add_counts(counts, &t->counts);
-        for (size_t k = 0; k < t->n; k++) {
-            const instruct_record *record = all->records[t->first + k];
-            const size_t begin = (size_t)(record->bytes - record->file->bytes);
-            data_array_forget(&record->file->held, begin, begin + record->n);
-        }
     }
     return WEFT_OK;
 }
 
-/* Tasks run in groups: progress is shown, a bad record ends the encoding soon, and only a group's ids lie apart. */
+/* Runs tasks in groups. This shows progress, stops soon after a bad record, and limits temporary memory to one
+ * group. */
 static weft_status run_tasks(data_corpus *out, instruct_counts *counts, const encoding *all, weft_error *err) {
     enum { GROUP = 64 };
     const weft_host *host = all->with->host;
+    const size_t lists = all->n_records * sizeof *all->records + all->n_tasks * sizeof *all->tasks;
+    size_t text = all->text;
     weft_status status = WEFT_OK;
     for (size_t at = 0; at < all->n_tasks && status == WEFT_OK; at += GROUP) {
         encoding part = *all;
         part.tasks += at;
         part.n_tasks = all->n_tasks - at < GROUP ? all->n_tasks - at : GROUP;
+        part.text = text;
         host->parallel_for(host, (int64_t)part.n_tasks, run_task, &part);
         for (size_t i = 0; i < part.n_tasks && status == WEFT_OK; i++)
             if (part.tasks[i].status != WEFT_OK)
                 status = weft_error_set(err, part.tasks[i].status, "%s", part.tasks[i].err.text);
-        if (status == WEFT_OK) status = take_ids(out, counts, &part, err);
+        if (status == WEFT_OK) {
+            const task *last = &part.tasks[part.n_tasks - 1];
+            note_memory(out, &part, lists);
+            status = take_ids(out, counts, &part, err);
+            text -= forget_records(&all->records[part.tasks[0].first], last->first + last->n - part.tasks[0].first);
+        }
         if (all->n_tasks > GROUP)
             host->progress(host, "encoding", status == WEFT_OK ? (double)(at + part.n_tasks) : (double)all->n_tasks,
                            (double)all->n_tasks);
@@ -110,7 +141,10 @@ static weft_status run_tasks(data_corpus *out, instruct_counts *counts, const en
 
 static weft_status list_records(encoding *all, const instruct_file *files, size_t n_files, weft_error *err) {
     const weft_host *host = all->with->host;
-    for (size_t f = 0; f < n_files; f++) all->n_records += files[f].records.n;
+    for (size_t f = 0; f < n_files; f++) {
+        all->n_records += files[f].records.n;
+        all->text += files[f].n;
+    }
     all->records = host->alloc(host, all->n_records * sizeof *all->records, 64);
     if (all->records == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for %zu records", all->n_records);
     for (size_t f = 0, at = 0; f < n_files; f++)

@@ -1,9 +1,9 @@
-/* encode.c: a conversation becomes ids, each with its weight as a target, and is cut where it is too long. */
+/* encode.c: encodes a conversation to ids, each with a weight as a target, and truncates one that is too long. */
 #include "instruct.h"
 
 #include "../../common/json_big.h"
 
-/* What the tokenizer gave for one conversation. */
+/* Output of the tokenizer for one conversation. */
 typedef struct rendered {
     const weft_host *host;
     data_array ids, answers; /* int32_t each */
@@ -20,14 +20,15 @@ static weft_status take(void *context, const int32_t *ids, const int32_t *answer
     return WEFT_OK;
 }
 
-/* True if role and content do not give the message: it has other keys, or these in the other order. */
+/* True if role and content do not describe the message completely: it has other keys, or these two in reverse order. */
 static int needs_more(const json_t *message) {
     const void *first = json_object_iter((json_t *)(uintptr_t)message);
     return json_object_size(message) > 2 || !json_is_string(json_object_get(message, "content")) ||
            strcmp(json_object_iter_key((void *)(uintptr_t)first), "role") != 0;
 }
 
-/* A message is given by its role and content, or by all of its JSON: a template may print it whole. */
+/* Encodes a conversation. A message is passed as role and content, or as JSON with all keys, because a template may
+ * print all of it. */
 static weft_status call_tokenizer(rendered *out, const instruct_encoder *with, const instruct_record *record,
                                   const instruct_sample *sample, weft_error *err) {
     const size_t n = json_array_size(sample->messages);
@@ -71,13 +72,13 @@ static int32_t answer_of(int32_t answer) {
     return answer < 0 ? -1 : answer & ~WEFT_CHAT_END;
 }
 
-/* learned: per answer, or NULL: all are learned. */
+/* Returns true for an answer that a flag excludes from the loss. learned: flag per answer; NULL: no flags. */
 static int is_skipped(const json_t *learned, int32_t answer) {
     const json_t *flag = answer < 0 ? NULL : json_array_get(learned, (size_t)answer);
     return json_is_false(flag);
 }
 
-/* Answers become weights in place. */
+/* Replaces answer numbers by weights in place. */
 static void weigh(int32_t *answers, size_t n, const instruct_config *config, instruct_counts *counts,
                   const int32_t *ids, const json_t *learned) {
     int32_t before = -1, last = -1;
@@ -100,16 +101,16 @@ static void weigh(int32_t *answers, size_t n, const instruct_config *config, ins
     }
 }
 
-/* The window of at most `most` ids that is kept: it ends behind the last target, or, where that answer alone does not
- * fit, begins right before it. */
+/* Chooses the part of at most `most` ids to keep. It ends with the last target. If the last answer is longer, it begins
+ * one id before this answer. */
 static void choose_window(const int32_t *weights, size_t n, size_t most, int has_bos, size_t *begin, size_t *end) {
     size_t last = n, first = 0;
     while (last > 0 && weights[last - 1] == 0) last--;
     *end = last == 0 ? n : last;
     *begin = *end > most ? *end - most : 0;
     if (*begin == 0) return;
-    for (first = last; first > 0 && weights[first - 1] != 0;) first--; /* of the last stretch of targets */
-    if (has_bos) ++*begin;                                             /* the first id stays as well */
+    for (first = last; first > 0 && weights[first - 1] != 0;) first--; /* of the last run of targets */
+    if (has_bos) ++*begin;                                             /* BOS is kept too */
     if (last > 0 && first > 0 && *begin >= first) {
         *begin = first - 1;
         *end = *begin + most - (has_bos && *begin > 0 ? 1 : 0);
@@ -164,7 +165,8 @@ static weft_status judge_ids(const instruct_encoder *with, const instruct_record
     return WEFT_OK;
 }
 
-/* With {% generation %} blocks an answer is a block, and flags of messages need one for each. */
+/* Checks that the number of answers matches the flags of messages. With {% generation %} blocks, each block is an
+ * answer. */
 static weft_status judge_flags(const instruct_record *record, const instruct_sample *sample, const int32_t *answers,
                                size_t n, weft_error *err) {
     size_t found = 0;
@@ -185,7 +187,7 @@ static void count_answers(instruct_counts *counts, const instruct_sample *sample
     if (empty > 0 && counts->first_empty == 0) counts->first_empty = counts->records;
 }
 
-/* A target has something before it. */
+/* Returns true if an id after the first one is a target: a target needs an input before it. */
 static int has_target(const instruct_ids *out, size_t first) {
     for (size_t i = first + 1; i < out->weights.n; i++)
         if (((const uint8_t *)out->weights.data)[i] != 0) return 1;

@@ -1,4 +1,4 @@
-/* file.c: a file becomes records: elements of an array of JSON, lines of JSONL, rows of a table. */
+/* file.c: splits a file into records: elements of a JSON array, lines of JSONL, rows of a table. */
 #include "instruct.h"
 
 weft_status instruct_fail(weft_error *err, const instruct_record *record, const char *format, ...) {
@@ -8,7 +8,7 @@ weft_status instruct_fail(weft_error *err, const instruct_record *record, const 
     (void)vsnprintf(text, sizeof text, format, args);
     va_end(args);
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
-        if (*at < 0x20 || *at == 0x7f) *at = '?'; /* what stands in a file must not reach a terminal raw */
+        if (*at < 0x20 || *at == 0x7f) *at = '?'; /* control characters of a file must not reach a terminal */
     return weft_error_set(err, WEFT_E_DATA, "%s:%llu: %s", record->file->path, (unsigned long long)record->line, text);
 }
 
@@ -19,7 +19,7 @@ static weft_status find_format(instruct_file *file, const instruct_config *confi
         if (data_name_ends(file->path, ends[i])) file->format = FORMAT_JSON + i;
     if (file->format != FORMAT_AUTO) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "[data] %s = %s: the name ends in none of .json, .jsonl, .csv and .tsv: say which it is with "
+                          "[data] %s = %s: unknown suffix. Allowed: .json, .jsonl, .csv, .tsv. Fix: set "
                           "[data] format",
                           file->key, file->path);
 }
@@ -48,13 +48,13 @@ static weft_status cut_lines(instruct_file *file, const weft_host *host, size_t 
         const instruct_record here = {file, NULL, 0, line};
         next = found != NULL ? end + 1 : file->n;
         if (is_blank(file->bytes + at, end - at))
-            return instruct_fail(err, &here, "the line is empty: every line of JSONL holds one object {...}");
+            return instruct_fail(err, &here, "the line is empty: every line of JSONL must contain one object {...}");
         status = add_record(file, host, at, end, line, err);
     }
     return status;
 }
 
-/* Where the JSON value that begins at `at` ends, as far as brackets and strings say; it is read as JSON later. */
+/* Returns the end of the JSON value at `at`, by its brackets and strings. It is parsed as JSON later. */
 static size_t value_end(const instruct_file *file, size_t at, uint64_t *lines) {
     int depth = 0, in_string = 0;
     for (; at < file->n; at++) {
@@ -83,30 +83,29 @@ static weft_status cut_array(instruct_file *file, const weft_host *host, size_t 
     at = skip_blanks(file, at, &line);
     here.line = line;
     if (at == file->n || file->bytes[at] != '[')
-        return instruct_fail(err, &here,
-                             "the file is no array of JSON, [ {...}, ... ]: format = jsonl reads an object a line");
+        return instruct_fail(
+            err, &here, "the file is not a JSON array, [ {...}, ... ]. Fix: format = jsonl reads one object per line");
     at = skip_blanks(file, at + 1, &line);
     while (status == WEFT_OK && at < file->n && file->bytes[at] != ']') {
         const size_t begin = at;
         here.line = line;
         at = value_end(file, at, &line);
         if (at >= file->n) return instruct_fail(err, &here, "the array ends in the middle of this element");
-        if (file->bytes[at] == '}')
-            return instruct_fail(err, &here, "this element of the array ends with a } that closes nothing");
+        if (file->bytes[at] == '}') return instruct_fail(err, &here, "this element of the array has an unmatched }");
         status = add_record(file, host, begin, at, here.line, err);
         if (file->bytes[at] == ',') at = skip_blanks(file, at + 1, &line);
     }
     here.line = line;
     if (status == WEFT_OK && at >= file->n) return instruct_fail(err, &here, "the array is not closed by ]");
     if (status == WEFT_OK && skip_blanks(file, at + 1, &line) < file->n)
-        return instruct_fail(err, &here, "something stands behind the array");
+        return instruct_fail(err, &here, "text follows the array");
     return status;
 }
 
-/* Each column that has a name has one of its own: the fields of two could not be told apart. */
+/* Fails if two columns have the same name, since their fields would be indistinguishable. */
 static weft_status judge_names(const instruct_file *file, const instruct_record *row, weft_error *err) {
     const size_t n = json_array_size(file->header);
-    json_t *seen = json_object(); /* name: its column's number */
+    json_t *seen = json_object(); /* name: column number */
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < n && status == WEFT_OK; i++) {
         const char *name = json_string_value(json_array_get(file->header, i));
@@ -114,8 +113,8 @@ static weft_status judge_names(const instruct_file *file, const instruct_record 
         if (*name == '\0') continue;
         if (before != NULL)
             status = instruct_fail(err, row,
-                                   "the first row names two columns \"%.60s\", number %lld and %zu: give one of them "
-                                   "another name",
+                                   "the first row names two columns \"%.60s\", number %lld and %zu: rename "
+                                   "one of them",
                                    name, (long long)json_integer_value(before), i + 1);
         else if (json_object_set_new(seen, name, json_integer((json_int_t)i + 1)) != 0)
             status = weft_error_set(err, WEFT_E_MEMORY, "no memory for the names of columns in %s", file->path);
@@ -124,7 +123,7 @@ static weft_status judge_names(const instruct_file *file, const instruct_record 
     return status;
 }
 
-/* Tables for people whose decimals have commas are written with semicolons, by the same name. */
+/* Detects a wrong separator. In locales with decimal commas, CSV files use semicolons. */
 static weft_status judge_header(const instruct_file *file, const instruct_record *row, weft_error *err) {
     static const char others[] = ";\t|,";
     static const char *const names[] = {"semicolon", "tab", "bar", "comma"};
@@ -133,13 +132,13 @@ static weft_status judge_header(const instruct_file *file, const instruct_record
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (others[i] != file->separator && strchr(header, others[i]) != NULL)
             return instruct_fail(err, row,
-                                 "the first row is one field, \"%.60s\": if a %s stands between fields, say [data] "
+                                 "the first row is one field, \"%.60s\": if the separator is a %s, set [data] "
                                  "separator = %s",
                                  header, names[i], names[i]);
     return WEFT_OK;
 }
 
-/* "sep=;" in front of the names, as spreadsheets write and read it, is taken as it says. */
+/* Reads "sep=;" in the first line, which spreadsheets write and read. */
 static int says_separator(instruct_file *file, const instruct_record *row) {
     if (file->format != FORMAT_CSV || row->n < 5 || memcmp(row->bytes, "sep=", 4) != 0 ||
         !is_blank(row->bytes + 5, row->n - 5))
@@ -154,7 +153,7 @@ static int is_line_end(const char *bytes, size_t n) {
     return 1;
 }
 
-/* The first row has the names of the columns. */
+/* Splits a table; the first row contains the names of the columns. */
 static weft_status cut_table(instruct_file *file, const weft_host *host, size_t at, weft_error *err) {
     weft_status status = WEFT_OK;
     uint64_t line = 1;
@@ -204,7 +203,7 @@ weft_status instruct_file_open(instruct_file *out, const weft_host *host, const 
                  (unsigned long long)out->skipped, out->skipped == 1 ? "" : "s",
                  (unsigned long long)out->first_skipped);
     if (status == WEFT_OK && out->records.n == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no record", key, path);
+        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s contains no record", key, path);
     return status;
 }
 

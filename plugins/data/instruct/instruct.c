@@ -1,5 +1,5 @@
-/* instruct.c: the data plugin `instruct`: conversations as the model's chat template writes them, of which the
- * answers are learned. See docs/instruct.md. */
+/* instruct.c: data plugin `instruct`: renders conversations by the model's chat template, and trains on the answers.
+ * See docs/instruct.md. */
 #include "instruct.h"
 
 #include <math.h>
@@ -17,6 +17,7 @@ struct weft_data {
     int64_t now;
     data_made made;
     instruct_counts counts;
+    uint64_t list_bytes; /* lists of records, during create */
 };
 
 static int64_t read_date(const char *text) {
@@ -42,15 +43,15 @@ static weft_status instruct_validate(const void *config, weft_error *err) {
     int32_t lengths[WEFT_MAX_LENGTHS];
     const char *comma = strchr(keys->columns, ',');
     if (keys->path[0] == '\0')
-        return weft_error_set(err, WEFT_E_USER, "path is empty: give a file of JSON, JSONL, CSV or TSV");
+        return weft_error_set(err, WEFT_E_USER, "path is empty. Allowed: a file of JSON, JSONL, CSV or TSV");
     if (keys->columns[0] != '\0' && (comma == NULL || strchr(comma + 1, ',') != NULL))
-        return weft_error_set(err, WEFT_E_USER, "columns = %s is not possible: give two names, QUESTION, ANSWER",
+        return weft_error_set(err, WEFT_E_USER, "columns = %s is invalid. Allowed: two names, QUESTION, ANSWER",
                               keys->columns);
     if (read_date(keys->date) < 0)
-        return weft_error_set(err, WEFT_E_USER, "date = %s is not possible: write a day as 2026-01-31", keys->date);
+        return weft_error_set(err, WEFT_E_USER, "date = %s is invalid. Allowed: a date as 2026-01-31", keys->date);
     if (keys->group_by_length > 0 && keys->packing)
         return weft_error_set(err, WEFT_E_USER,
-                              "group_by_length = %lld goes with packing = no: packed rows are of like length",
+                              "group_by_length = %lld requires packing = no: packed sequences have similar lengths",
                               (long long)keys->group_by_length);
     if (data_lengths_read(lengths, keys->lengths, keys->context) == 0)
         return weft_error_set(err, WEFT_E_USER,
@@ -78,7 +79,7 @@ static char *copy_text(const weft_host *host, const char *text, size_t n) {
     return out;
 }
 
-/* "/data/b.jsonl:0.5" of the list. */
+/* Opens an entry of `files`: "/data/b.jsonl:0.5". */
 static weft_status open_listed(instruct_file *out, const weft_data *data, const char *item, size_t n, weft_error *err) {
     const char *colon = memrchr(item, ':', n);
     char *end = NULL, *path = NULL;
@@ -87,7 +88,7 @@ static weft_status open_listed(instruct_file *out, const weft_data *data, const 
         weight = strtod(colon + 1, &end);
         if (end != item + n || !(weight > 0.0 && weight <= 1000.0))
             return weft_error_set(err, WEFT_E_USER,
-                                  "[data] files: %.*s has no weight between 0 and 1000 behind its colon", (int)n, item);
+                                  "[data] files: %.*s has no weight between 0 and 1000 after its colon", (int)n, item);
         n = (size_t)(colon - item);
     }
     path = copy_text(data->host, item, n);
@@ -106,7 +107,7 @@ static weft_status open_files(instruct_file *files, size_t *n, const weft_data *
     for (const char *at = data->config.files; *at != '\0' && status == WEFT_OK;) {
         const size_t length = strcspn(at, ",");
         if (*n == MOST_FILES)
-            return weft_error_set(err, WEFT_E_USER, "[data] files names more than %d", MOST_FILES - 1);
+            return weft_error_set(err, WEFT_E_USER, "[data] files has more than %d entries", MOST_FILES - 1);
         status = open_listed(&files[(*n)++], data, at, length, err);
         at += length + (at[length] == ',');
     }
@@ -122,7 +123,8 @@ static weft_status put_text(void *context, const char *bytes, size_t n) {
     return WEFT_OK;
 }
 
-/* Which end token is learned, or that none is: a model that never ends its answers is the usual mistake. */
+/* Logs the end token in the loss, or warns if there is no end token: a model that never ends its answers is the most
+ * common error. */
 static void tell_end(const weft_data *data, const instruct_counts *counts) {
     char name[64] = "";
     const weft_text_sink sink = {name, put_text};
@@ -131,34 +133,34 @@ static void tell_end(const weft_data *data, const instruct_counts *counts) {
     if (answers == 0) return;
     if (ended == 0) {
         weft_log(data->host, WEFT_LOG_WARN,
-                 "none of this tokenizer's special tokens ends the answers of this template: an end that is text is "
-                 "learned with the answer, whatever train_end says");
+                 "no special token of this tokenizer ends the answers of this template: an end that is text is "
+                 "trained with the answer, regardless of train_end");
         return;
     }
     (void)data->job->decode(data->job, &sink, &counts->end_id, 1, WEFT_DECODE_KEEP_SPECIAL, &err);
-    weft_log(data->host, WEFT_LOG_INFO, "the end token %s (id %d) stands behind %llu of %llu answers and %s", name,
-             counts->end_id, ended, answers, data->config.train_end ? "is learned" : "is not learned (train_end = no)");
+    weft_log(data->host, WEFT_LOG_INFO, "the end token %s (id %d) ends %llu of %llu answers and %s", name,
+             counts->end_id, ended, answers, data->config.train_end ? "is trained" : "is not trained (train_end = no)");
 }
 
 static void tell_cuts(const weft_data *data, const char *path, const instruct_counts *counts) {
     const unsigned long long all = counts->records;
     if (counts->cut > 0)
         weft_log(data->host, WEFT_LOG_WARN,
-                 "%s: %llu of %llu conversations are longer than context = %lld: %llu ids at their front are cut off",
+                 "%s: %llu of %llu conversations are longer than context = %lld: %llu ids at their front are removed",
                  path, (unsigned long long)counts->cut, all, (long long)data->config.context,
                  (unsigned long long)counts->cut_tokens);
     if (counts->shortened > 0)
         weft_log(data->host, WEFT_LOG_WARN,
-                 "%s: %llu answers alone are longer than context = %lld: %llu ids at their end are cut off", path,
+                 "%s: %llu answers are longer than context = %lld: %llu ids at their end are removed", path,
                  (unsigned long long)counts->shortened, (long long)data->config.context,
                  (unsigned long long)counts->shortened_tokens);
     if (counts->dropped > 0)
         weft_log(data->host, WEFT_LOG_WARN,
-                 "%s: %llu of %llu conversations are longer than context = %lld and left out", path,
+                 "%s: %llu of %llu conversations are longer than context = %lld and are dropped", path,
                  (unsigned long long)counts->dropped, all, (long long)data->config.context);
 }
 
-/* The nth record of all files, from 1. */
+/* Returns record n of all files, from 1. */
 static const instruct_record *nth_record(const instruct_file *files, uint64_t n) {
     for (n--; n >= files->records.n; files++) n -= files->records.n;
     return &((const instruct_record *)files->records.data)[n];
@@ -168,9 +170,9 @@ static void tell_empty(const weft_data *data, const instruct_file *files, const 
     const instruct_record *first = counts->empty == 0 ? NULL : nth_record(files, counts->first_empty);
     if (first != NULL)
         weft_log(data->host, WEFT_LOG_WARN,
-                 "%llu of %llu conversations have an empty answer, of which %s is learned; the first at %s:%llu",
+                 "%llu of %llu conversations have an empty answer, of which %s is trained; the first at %s:%llu",
                  (unsigned long long)counts->empty, (unsigned long long)counts->records,
-                 data->config.train_end ? "nothing but its end" : "nothing", first->file->path,
+                 data->config.train_end ? "only the end token" : "no token", first->file->path,
                  (unsigned long long)first->line);
 }
 
@@ -179,18 +181,17 @@ static weft_status judge_targets(const weft_data *data, const char *key, const c
     const instruct_record *first = counts->idle == 0 ? NULL : nth_record(files, counts->first_idle);
     if (counts->silent == counts->records)
         return weft_error_set(err, WEFT_E_DATA,
-                              "[data] %s = %s gives nothing to learn: the answers of all of its %llu conversations are "
+                              "[data] %s = %s has no target: the answers of all %llu conversations are "
                               "empty",
                               key, path, (unsigned long long)counts->records);
     if (counts->idle + counts->dropped == counts->records)
-        return weft_error_set(
-            err, WEFT_E_DATA,
-            "[data] %s = %s gives nothing to learn: none of its %llu conversations has an answer with a "
-            "target (%llu were too long and left out)",
-            key, path, (unsigned long long)counts->records, (unsigned long long)counts->dropped);
+        return weft_error_set(err, WEFT_E_DATA,
+                              "[data] %s = %s has no target: none of its %llu conversations has an answer with a "
+                              "target (%llu were too long and dropped)",
+                              key, path, (unsigned long long)counts->records, (unsigned long long)counts->dropped);
     if (first != NULL)
         weft_log(data->host, WEFT_LOG_WARN,
-                 "%llu of %llu conversations have no target and are left out, the first at %s:%llu",
+                 "%llu of %llu conversations have no target and are dropped, the first at %s:%llu",
                  (unsigned long long)counts->idle, (unsigned long long)counts->records, first->file->path,
                  (unsigned long long)first->line);
     return WEFT_OK;
@@ -200,8 +201,16 @@ static weft_status encode_files(data_corpus *out, weft_data *data, const instruc
                                 const char *key, const char *path, weft_error *err) {
     const instruct_encoder with = {data->host, &data->config, data->job, data->now};
     instruct_counts counts;
-    weft_status status = instruct_corpus_encode(out, &counts, &with, files, n, err);
+    weft_status status = WEFT_OK;
+    uint64_t text = 0;
+    for (size_t f = 0; f < n; f++) {
+        text += files[f].n;
+        data->list_bytes += files[f].records.n * sizeof(instruct_record);
+    }
+    data_made_note(&data->made, text + data->list_bytes);
+    status = instruct_corpus_encode(out, &counts, &with, files, n, err);
     if (status != WEFT_OK) return status;
+    data_made_note(&data->made, out->peak - data_corpus_bytes(out) + data->list_bytes);
     status = judge_targets(data, key, path, files, &counts, err);
     if (status != WEFT_OK) return status;
     tell_cuts(data, path, &counts);
@@ -211,14 +220,15 @@ static weft_status encode_files(data_corpus *out, weft_data *data, const instruc
     return WEFT_OK;
 }
 
-/* How often an epoch has document d: whole times, and one more for as many as the rest of the weight says, drawn. */
+/* Returns how often an epoch contains document d: the integer part of the weight, plus one with the probability of the
+ * fraction. */
 static size_t times(const weft_data *data, double weight, size_t d) {
     const weft_random4 r = weft_random(data->made.stream.seed, WEFT_RANDOM_SPLIT, 1, d);
     const double part = (double)r.v[0] / 4294967296.0;
     return (size_t)weight + (part < weight - floor(weight) ? 1u : 0u);
 }
 
-/* Documents in their order, those with marks[d] == mark, each as often as its file's weight says. */
+/* Lists documents with marks[d] == mark in order, repeated by the weight of their file. */
 static size_t list_documents(size_t *out, const weft_data *data, const data_corpus *corpus, const uint8_t *marks,
                              uint8_t mark, const instruct_file *files) {
     size_t n = 0, f = 0, in_file = 0;
@@ -245,8 +255,10 @@ static weft_status pack(weft_data *data, int32_t split, const data_corpus *corpu
     (void)list_documents(documents, data, corpus, marks, mark, files);
     status = n > 0 ? data_rows_pack(&data->made.stream.rows[split], data->host, corpus, documents, n,
                                     data->config.context, packing, err)
-                   : weft_error_set(err, WEFT_E_USER, "[data] weight leaves no conversation to train on: give more");
+                   : weft_error_set(err, WEFT_E_USER,
+                                    "[data] weight leaves no conversation for training. Fix: set a larger weight");
     data->host->release(data->host, documents);
+    data_made_note(&data->made, data->made.stream.rows[split].temporary + data->list_bytes);
     return status;
 }
 
@@ -307,7 +319,7 @@ static weft_status make_rows(weft_data *data, weft_error *err) {
     return status;
 }
 
-/* Of what the rows are, not of where they came from. */
+/* Hashes the sequences, independent of file names. */
 static uint64_t fingerprint(const weft_data *data) {
     uint64_t hash = data_mix(data_mix(2, data->made.stream.seed), (uint64_t)data->config.context);
     hash = data_mix(hash, (uint64_t)data->made.stream.group);
@@ -336,7 +348,7 @@ static weft_status judge(const weft_data *data, const weft_data_job *job, weft_e
     const char *named = strcmp(data->config.template, "own") == 0 ? NULL : data->config.template;
     weft_status status = WEFT_OK;
     if (!WEFT_HAS(job, tokenizer))
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "this host gives data plugins no chat templates");
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "this host does not support chat templates for data plugins");
     status = data_context_judge(data->config.context, job, err);
     if (status != WEFT_OK) return status;
     status = job->check_chat(job, named, err);
@@ -372,6 +384,7 @@ static void instruct_info(const weft_data *data, weft_data_info *out) {
     memcpy(out->lengths, data->made.stream.lengths, sizeof data->made.stream.lengths);
     out->fingerprint = data->made.stream.fingerprint;
     if (WEFT_HAS(out, memory)) out->memory = data_made_bytes(&data->made);
+    if (WEFT_HAS(out, peak)) out->peak = data->made.peak;
 }
 
 static void instruct_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
@@ -423,5 +436,5 @@ static const weft_data_plugin instruct_table = {
     instruct_extension,
 };
 
-WEFT_PLUGIN(data, 1, "instruct", "0.1.0", "Conversations by the model's chat template, learning the answers.",
+WEFT_PLUGIN(data, 1, "instruct", "0.1.0", "Conversations by the model's chat template, trained on the answers.",
             instruct_config, instruct_validate, instruct_table)

@@ -1,16 +1,16 @@
-/* sample.c: a record becomes a conversation. The forms: messages (role, content), ShareGPT's conversations (from,
- * value), alpaca's instruction, input and output, prompt and completion, or two fields by name. Each key of a record is
- * used, is ignored by [data] ignore, or is an error. */
+/* sample.c: converts a record to a conversation. Forms: messages (role, content); ShareGPT's conversations (from,
+ * value); Alpaca's instruction, input and output; prompt and completion; or two fields by name. Each key of a record is
+ * used, ignored by [data] ignore, or an error. */
 #include "instruct.h"
 
 #include "../../common/json_big.h"
 
-/* A record on its way to a conversation. */
+/* State of converting a record. */
 typedef struct reader {
     const instruct_record *record;
     const instruct_config *config;
-    json_t *object; /* its keys without those that are ignored */
-    json_t *left;   /* the same without those that are used */
+    json_t *object; /* the record without ignored keys */
+    json_t *left;   /* the keys not used yet */
     json_t *messages;
 } reader;
 
@@ -20,7 +20,7 @@ static const char *kind_of(const json_t *value) {
     return value == NULL ? "missing" : names[json_typeof(value)];
 }
 
-/* "question, answer": which fields there are, as far as they fit. */
+/* Lists the fields, as many as fit: "question, answer". */
 static void field_names(char *out, size_t size, const json_t *object) {
     const char *name = NULL;
     json_t *value = NULL;
@@ -61,15 +61,14 @@ void instruct_sample_answers(const instruct_sample *sample, const instruct_confi
     }
 }
 
-/* A row of a table as an object by its header. */
+/* Converts a table row to an object by the header. */
 static weft_status read_row(json_t **out, const instruct_record *record, weft_error *err) {
     const json_t *header = record->file->header;
     json_t *fields = NULL, *object = json_object();
     weft_status status = instruct_row_fields(&fields, record, err);
     if (status == WEFT_OK && json_array_size(fields) != json_array_size(header))
-        status = instruct_fail(err, record, "the row has %zu field%s and the first row names %zu",
-                               json_array_size(fields), json_array_size(fields) == 1 ? "" : "s",
-                               json_array_size(header));
+        status = instruct_fail(err, record, "the row has %zu field%s but the header has %zu", json_array_size(fields),
+                               json_array_size(fields) == 1 ? "" : "s", json_array_size(header));
     for (size_t i = 0; status == WEFT_OK && i < json_array_size(header); i++)
         (void)json_object_set(object, json_string_value(json_array_get(header, i)), json_array_get(fields, i));
     json_decref(fields);
@@ -88,13 +87,13 @@ static weft_status read_object(json_t **out, const instruct_record *record, weft
     return instruct_fail(err, record, "the record is JSON but not an object {...}");
 }
 
-/* A value that is there: exports write null for an absent one. */
+/* Returns a value; NULL if it is absent or null, because exports write null for an absent value. */
 static json_t *a_value(const reader *r, const char *name) {
     json_t *value = json_object_get(r->object, name);
     return json_is_null(value) ? NULL : value;
 }
 
-/* The value of a key, which is used by that. */
+/* Returns the value of a key and marks it as used. */
 static json_t *take(const reader *r, const char *name) {
     (void)json_object_del(r->left, name);
     return json_object_get(r->object, name);
@@ -127,7 +126,7 @@ static weft_status from_pair(const reader *r, const char *question, const char *
     return WEFT_OK;
 }
 
-/* [[question, answer], ...] before the record's own. */
+/* Adds [[question, answer], ...] before the record's own turn. */
 static weft_status add_history(const reader *r, weft_error *err) {
     const json_t *history = take(r, "history");
     if (history == NULL || json_is_null(history)) return WEFT_OK;
@@ -135,27 +134,28 @@ static weft_status add_history(const reader *r, weft_error *err) {
         const json_t *turn = json_array_get(history, i);
         if (json_array_size(turn) != 2 || !json_is_string(json_array_get(turn, 0)) ||
             !json_is_string(json_array_get(turn, 1)))
-            return instruct_fail(err, r->record, "turn %zu of \"history\" is no pair of strings [question, answer]",
+            return instruct_fail(err, r->record, "turn %zu of \"history\" is not a pair of strings [question, answer]",
                                  i + 1);
         add_message(r->messages, "user", json_array_get(turn, 0));
         add_message(r->messages, "assistant", json_array_get(turn, 1));
     }
-    return json_is_array(history) ? WEFT_OK : instruct_fail(err, r->record, "\"history\" is no array");
+    return json_is_array(history) ? WEFT_OK : instruct_fail(err, r->record, "\"history\" is not an array");
 }
 
-/* A string, or nothing. */
+/* Reads an optional string. */
 static weft_status may_have_text(json_t **out, const reader *r, const char *name, weft_error *err) {
     *out = take(r, name);
     if (*out == NULL || json_is_null(*out) || json_is_string(*out)) return WEFT_OK;
     return instruct_fail(err, r->record, "the field \"%s\" is %s and must be a string", name, kind_of(*out));
 }
 
-/* Some write response for output, and context for input. */
+/* Returns the alternative key if only that is present: response for output, context for input. */
 static const char *either(const reader *r, const char *name, const char *other) {
     return a_value(r, name) == NULL && a_value(r, other) != NULL ? other : name;
 }
 
-/* The input follows the instruction. Both are keys of the message too, for templates that read them. */
+/* Converts Alpaca's form. The input is appended to the instruction; both are also keys of the message, for templates
+ * that read them. */
 static weft_status from_alpaca(const reader *r, weft_error *err) {
     json_t *instruction = NULL, *output = NULL, *input = NULL, *last = NULL, *both = NULL;
     weft_status status = need_text(&instruction, r, "instruction", err);
@@ -167,7 +167,7 @@ static weft_status from_alpaca(const reader *r, weft_error *err) {
                ? json_incref(instruction)
                : json_sprintf("%s\n\n%s", json_string_value(instruction), json_string_value(input));
     if (both == NULL)
-        return instruct_fail(err, r->record, "instruction and input cannot be joined: a zero byte is in them");
+        return instruct_fail(err, r->record, "instruction and input cannot be joined: they contain a NUL byte");
     add_message(r->messages, "user", both);
     json_decref(both);
     last = json_array_get(r->messages, json_array_size(r->messages) - 1);
@@ -177,7 +177,7 @@ static weft_status from_alpaca(const reader *r, weft_error *err) {
     return WEFT_OK;
 }
 
-/* A value that may be JSON in a string, as tables and exports of columns have it. */
+/* Parses a value that is JSON in a string, as in tables and column exports. */
 static weft_status parsed(json_t **value, const reader *r, const char *name, weft_error *err) {
     const char *text = json_string_value(*value);
     const size_t n = json_string_length(*value);
@@ -190,7 +190,17 @@ static weft_status parsed(json_t **value, const reader *r, const char *name, wef
                          why.text, why.column);
 }
 
-/* Drops the ignored keys of an object: id and those of [data] ignore, but not one that `columns` names. */
+/* Removes a key by its path, "tool_calls.function.note", from all objects of the lists on the way. */
+static void drop_path(json_t *from, const char *path) {
+    const size_t n = strcspn(path, ".");
+    char name[256];
+    for (size_t i = 0; i < json_array_size(from); i++) drop_path(json_array_get(from, i), path);
+    (void)snprintf(name, sizeof name, "%.*s", (int)n, path);
+    if (path[n] == '.') drop_path(json_object_get(from, name), path + n + 1);
+    else (void)json_object_del(from, name);
+}
+
+/* Removes ignored keys from an object: id and those of [data] ignore, except keys in `columns`. */
 static void drop_ignored(json_t *object, const instruct_config *config) {
     char name[256];
     if (!instruct_list_has(config->columns, "id")) (void)json_object_del(object, "id");
@@ -198,11 +208,12 @@ static void drop_ignored(json_t *object, const instruct_config *config) {
         const size_t n = strcspn(at, ",");
         (void)snprintf(name, sizeof name, "%.*s", (int)n, at);
         if (!instruct_list_has(config->columns, name)) (void)json_object_del(object, name);
+        if (strchr(name, '.') != NULL) drop_path(object, name);
         at += n + (at[n] == ',');
     }
 }
 
-/* Every key that is in `object` is one that nothing uses. of: "the record" or "message 2". */
+/* Fails if `object`, which contains unused keys only, has one with a value. of: "the record" or "message 2". */
 static weft_status refuse_keys(const reader *r, json_t *object, const char *of, weft_error *err) {
     char names[600] = "";
     const char *key = NULL;
@@ -218,7 +229,7 @@ static weft_status refuse_keys(const reader *r, json_t *object, const char *of, 
                          r->config->ignore, r->config->ignore[0] != '\0' ? ", " : "", names);
 }
 
-/* [{"type": "text", "text": ...}, ...] becomes the joined text. */
+/* Joins [{"type": "text", "text": ...}, ...] to one string. */
 static weft_status join_parts(json_t *message, const reader *r, const char *of, weft_error *err) {
     const json_t *parts = json_object_get(message, "content");
     json_t *text = json_string("");
@@ -248,7 +259,7 @@ static weft_status join_parts(json_t *message, const reader *r, const char *of, 
     return status;
 }
 
-/* Content as a text or null; null only if the message holds something else. */
+/* Converts content to a string or null. null is allowed only if the message has another value. */
 static weft_status read_content(json_t *message, const reader *r, const char *of, weft_error *err) {
     const json_t *content = json_object_get(message, "content");
     const char *key = NULL;
@@ -265,7 +276,7 @@ static weft_status read_content(json_t *message, const reader *r, const char *of
     return instruct_fail(err, r->record, "%s has no content", of);
 }
 
-/* Whether a message is learned, under any of the usual names; kept as "train", true or false. */
+/* Reads the training flag of a message under any of its usual names, and stores it as "train": true or false. */
 static weft_status read_flag(json_t *message, const reader *r, const char *of, weft_error *err) {
     static const char *const names[] = {"train", "weight", "training", "loss"};
     const char *role = json_string_value(json_object_get(message, "role"));
@@ -280,15 +291,14 @@ static weft_status read_flag(json_t *message, const reader *r, const char *of, w
             continue;
         }
         if (!yes && !no)
-            return instruct_fail(err, r->record, "%s: \"%s\" is no flag. Allowed: 0, 1, false, true", of, names[i]);
+            return instruct_fail(err, r->record, "%s: \"%s\" is not a flag. Allowed: 0, 1, false, true", of, names[i]);
         if (flag != NULL && json_is_true(flag) != yes)
-            return instruct_fail(err, r->record, "%s: \"%s\" says the opposite of another flag", of, names[i]);
+            return instruct_fail(err, r->record, "%s: \"%s\" contradicts another flag", of, names[i]);
         if (yes && role != NULL && strcmp(role, "assistant") != 0)
-            return instruct_fail(
-                err, r->record,
-                "%s: \"%s\" asks to learn a message of role \"%.40s\". Allowed: assistant. Fix: [data] "
-                "loss_on = text learns all messages, ignore = %s drops the key",
-                of, names[i], role, names[i]);
+            return instruct_fail(err, r->record,
+                                 "%s: \"%s\" selects a message of role \"%.40s\". Allowed: assistant. Fix: [data] "
+                                 "loss_on = text trains on all messages, ignore = %s drops the key",
+                                 of, names[i], role, names[i]);
         flag = json_boolean(yes);
         (void)json_object_del(message, names[i]);
     }
@@ -296,7 +306,7 @@ static weft_status read_flag(json_t *message, const reader *r, const char *of, w
     return WEFT_OK;
 }
 
-/* ShareGPT's names of who speaks. */
+/* ShareGPT's names of roles. */
 static const char *role_of(const char *from) {
     static const char *const names[][2] = {{"human", "user"},          {"user", "user"},         {"gpt", "assistant"},
                                            {"assistant", "assistant"}, {"chatgpt", "assistant"}, {"bing", "assistant"},
@@ -338,7 +348,7 @@ static weft_status from_conversations(const reader *r, const json_t *turns, weft
         more = json_copy(turn);
         for (size_t k = 0; k < sizeof own / sizeof *own; k++) (void)json_object_del(more, own[k]);
         status = json_is_object(turn) ? refuse_keys(r, more, of, err)
-                                      : instruct_fail(err, r->record, "%s is no object", of);
+                                      : instruct_fail(err, r->record, "%s is not an object", of);
         if (status == WEFT_OK) status = from_turn(r, turn, of, err);
         json_decref(more);
         json_decref(turn);
@@ -352,7 +362,7 @@ static weft_status from_message(const reader *r, json_t *message, const char *of
     json_t *calls = json_object_get(message, "tool_calls");
     weft_status status = WEFT_OK;
     if (role == NULL) return instruct_fail(err, r->record, "%s needs \"role\", a string", of);
-    for (size_t k = 0; k < 2; k++) /* ShareGPT's two, which no template knows */
+    for (size_t k = 0; k < 2; k++) /* two roles of ShareGPT, which templates do not support */
         if (strcmp(role, foreign[k][0]) == 0) {
             (void)json_object_set_new(message, "role", json_string(foreign[k][1]));
             break;
@@ -360,6 +370,7 @@ static weft_status from_message(const reader *r, json_t *message, const char *of
     if (json_is_string(calls)) {
         status = parsed(&calls, r, "tool_calls", err);
         if (status == WEFT_OK) (void)json_object_set_new(message, "tool_calls", calls);
+        drop_ignored(message, r->config);
     }
     if (status == WEFT_OK) status = read_flag(message, r, of, err);
     if (status == WEFT_OK) status = read_content(message, r, of, err);
@@ -382,7 +393,7 @@ static weft_status from_messages(const reader *r, const json_t *given, const cha
     return status;
 }
 
-/* What one of the pairs that people use has, or NULL. */
+/* Returns the pair of keys that the record contains; NULL: no known pair. */
 static const char *const *known_pair(const reader *r) {
     static const char *const pairs[][2] = {{"prompt", "completion"}, {"prompt", "response"}, {"question", "answer"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
@@ -390,7 +401,7 @@ static const char *const *known_pair(const reader *r) {
     return NULL;
 }
 
-/* The other keys of the record are those that were not chosen. */
+/* Reads the two fields of `columns`. Other keys of the record are not used, and no error. */
 static weft_status by_columns(const reader *r, weft_error *err) {
     const char *columns = r->config->columns, *comma = strchr(columns, ',');
     char question[256];
@@ -422,7 +433,7 @@ static weft_status read_messages(const reader *r, weft_error *err) {
     field_names(names, sizeof names, r->object);
     return instruct_fail(err, r->record,
                          "no known form: messages, conversations, instruction and output, prompt and completion, or "
-                         "question and answer; the record's fields: %s. [data] columns = QUESTION, ANSWER names two",
+                         "question and answer; the record's fields: %s. Fix: set [data] columns = QUESTION, ANSWER",
                          names);
 }
 
@@ -431,7 +442,7 @@ static int begins_with_system(const json_t *messages) {
     return role != NULL && strcmp(role, "system") == 0;
 }
 
-/* The system turn of a record that has it as a key, or of the configuration. */
+/* Adds a system message from a key of the record, or from the configuration. */
 static weft_status put_system(const reader *r, weft_error *err) {
     const char *name = either(r, "system", "system_prompt");
     json_t *text = NULL, *message = NULL;
@@ -454,7 +465,7 @@ static weft_status put_system(const reader *r, weft_error *err) {
     return WEFT_OK;
 }
 
-/* A variable of the template: an array or an object, or JSON of one in a string. */
+/* Reads a variable of the template: an array or an object, or a string with its JSON. */
 static weft_status read_variable(json_t *out, const reader *r, const char *name, int is_object, weft_error *err) {
     json_t *value = a_value(r, name), *own = value;
     weft_status status = WEFT_OK;
@@ -474,7 +485,7 @@ static weft_status read_variable(json_t *out, const reader *r, const char *name,
     return status;
 }
 
-/* What templates take beside messages. */
+/* Reads all variables of the template. */
 static weft_status read_variables(json_t **out, const reader *r, weft_error *err) {
     json_t *all = json_object(), *thinking = NULL;
     weft_status status = read_variable(all, r, "tools", 0, err);
@@ -490,7 +501,7 @@ static weft_status read_variables(json_t **out, const reader *r, weft_error *err
     return status;
 }
 
-/* Moves the flags of assistants' messages into *out, in their order; NULL: no message has one. */
+/* Moves the flags of assistant messages to *out in order. NULL: all are true or absent. */
 static void take_flags(json_t **out, json_t *messages) {
     int any = 0;
     *out = json_array();

@@ -1,10 +1,11 @@
-/* table.c: rows of CSV, as Python's csv module reads them, and of TSV (no quotes). A field of CSV that begins with a
- * quote holds separators and line ends up to the next single quote; two quotes there are one. Other quotes are text. */
+/* table.c: reads rows of CSV, as Python's csv module does, and of TSV (no quotes). A CSV field that begins with a quote
+ * may contain separators and line ends, up to the next single quote. Two quotes in it are one. Other quotes are
+ * text. */
 #include "instruct.h"
 
 #include <stdlib.h>
 
-/* Where the reader is in a field of CSV. */
+/* State inside of a CSV field. */
 enum { FIELD_BEGINS, FIELD_PLAIN, FIELD_QUOTED, FIELD_QUOTE_IN_QUOTED };
 
 static int next_state(int state, char c, char separator) {
@@ -23,7 +24,7 @@ size_t instruct_row_end(const instruct_file *file, size_t at) {
     return file->n;
 }
 
-/* One field from `at`; *next is at the separator, or the end. The field without its quotes is in `out`. */
+/* Reads the field at `at` into `out`, without its quotes; *next: its separator, or the end. */
 static weft_status read_field(char *out, size_t *used, const instruct_record *record, size_t n, size_t at, size_t *next,
                               weft_error *err) {
     const int csv = record->file->format == FORMAT_CSV;

@@ -1,9 +1,9 @@
-/* encode.c: documents become ids, several at once; the result does not depend on which thread did what. */
+/* encode.c: encodes documents in parallel. The result is independent of the assignment to threads. */
 #include "text.h"
 
 #include <jansson.h>
 
-/* Documents that one thread takes in one go. */
+/* Documents of one call of a thread. */
 typedef struct task {
     size_t first, n;
     data_ids ids;
@@ -20,12 +20,13 @@ typedef struct encoding {
     data_corpus *corpus;
     task *tasks;
     size_t n_tasks;
+    size_t list_bytes; /* of all spans and tasks */
 } encoding;
 
 typedef struct document_sink {
     const encoding *all;
     task *task;
-    int32_t bad; /* an id outside the vocabulary, or -1 */
+    int32_t bad; /* an id outside of the vocabulary, or -1 */
     int has_bad;
 } document_sink;
 
@@ -40,7 +41,7 @@ static weft_status put_ids(void *context, const int32_t *ids, size_t n) {
     return WEFT_OK;
 }
 
-/* A failure without a sentence gets one here: which document it was is known here alone. */
+/* Encodes a document. Adds a message with its location if the tokenizer fails without one. */
 static weft_status encode_text(const encoding *all, const weft_ids_sink *sink, const text_span *span, const char *text,
                                size_t n, weft_error *err) {
     const weft_status status = all->job->encode(all->job, sink, text, n, err);
@@ -87,7 +88,8 @@ static void run_task(int64_t index, void *context) {
     }
 }
 
-/* About 64 KiB of text each: cut by the documents alone, never by the number of threads. */
+/* Splits the documents into tasks of about 64 KiB. The split depends only on the documents, not on the number of
+ * threads. */
 static size_t cut_tasks(const text_source *source, task *tasks) {
     const text_span *spans = source->spans.data;
     size_t n = 0, bytes = 0;
@@ -103,30 +105,35 @@ static size_t cut_tasks(const text_source *source, task *tasks) {
     return n;
 }
 
-/* The first failure in the order of documents, among n tasks. */
+/* Reports the first failure of n tasks in document order. */
 static weft_status first_failure(const task *tasks, size_t n, weft_error *err) {
     for (size_t i = 0; i < n; i++)
         if (tasks[i].status != WEFT_OK) return weft_error_set(err, tasks[i].status, "%s", tasks[i].err.text);
     return WEFT_OK;
 }
 
-/* The ids of some tasks join the corpus, in order, and their text is not read again. */
+/* Appends the ids of tasks to the corpus in order, and releases the memory of their text. */
 static weft_status take_ids(const encoding *all, weft_error *err) {
     const text_span *spans = all->source->spans.data;
     const data_array no_weights = {0};
+    const task *end = &all->tasks[all->n_tasks - 1];
+    const text_span *first = &spans[all->tasks[0].first], *last = &spans[end->first + end->n - 1];
+    size_t largest = 0; /* bytes of ids that are copied */
     for (size_t i = 0; i < all->n_tasks; i++) {
         task *t = &all->tasks[i];
-        const text_span *last = &spans[t->first + t->n - 1];
+        const size_t bytes = all->corpus->ids.array.n > 0 ? t->ids.array.n * data_ids_width(&t->ids) : 0;
         if (data_corpus_add(all->corpus, all->host, &t->ids, &no_weights, &t->lengths) != WEFT_OK)
             return weft_error_set(err, WEFT_E_MEMORY, "no memory for the ids of %s", all->source->path);
         data_array_free(&t->ids.array, all->host);
         data_array_free(&t->lengths, all->host);
-        data_array_forget(&all->source->held, spans[t->first].offset, last->offset + last->bytes);
+        if (bytes > largest) largest = bytes;
     }
+    data_corpus_note(all->corpus, all->source->n - first->offset + largest + all->list_bytes);
+    data_array_forget(&all->source->held, first->offset, last->offset + last->bytes);
     return WEFT_OK;
 }
 
-/* Tasks run in groups: progress is shown, a bad line ends the encoding soon, and only a group's ids lie apart. */
+/* Runs tasks in groups. This shows progress, stops soon after a bad line, and limits temporary memory to one group. */
 static weft_status run_tasks(const encoding *all, weft_error *err) {
     enum { GROUP = 64 };
     weft_status status = WEFT_OK;
@@ -158,6 +165,7 @@ weft_status text_corpus_encode(data_corpus *out, const weft_host *host, const te
     if (all.tasks == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory to encode %s", source->path);
     memset(all.tasks, 0, all.n_tasks * sizeof *all.tasks);
     (void)cut_tasks(source, all.tasks);
+    all.list_bytes = source->spans.n * sizeof(text_span) + all.n_tasks * sizeof *all.tasks;
     status = run_tasks(&all, err);
     for (size_t i = 0; i < all.n_tasks; i++) {
         data_array_free(&all.tasks[i].ids.array, host);

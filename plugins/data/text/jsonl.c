@@ -1,15 +1,15 @@
-/* jsonl.c: the document in a line of JSONL: one field of one object. */
+/* jsonl.c: extracts the document from a line of JSONL: one field of an object. */
 #include "text.h"
 
 #include "../../common/json_big.h"
 
-/* What jansson says of bytes that may be no UTF-8. */
+/* Replaces non-ASCII bytes in a message of jansson, which may be invalid UTF-8. */
 static void keep_ascii(char *text) {
     for (unsigned char *at = (unsigned char *)text; *at != '\0'; at++)
         if (*at < 0x20 || *at > 0x7e) *at = '?';
 }
 
-/* "question, answer": which fields there are, as far as they fit. */
+/* Lists the fields, as many as fit: "question, answer". */
 static void field_names(char *out, size_t size, json_t *object) {
     static const char more[] = ", ...";
     const char *name = NULL;
@@ -40,7 +40,7 @@ static const char *type_name(const json_t *value) {
 
 weft_status text_json_document(const char **text, size_t *n, json_t **holder, const text_source *source,
                                const text_span *span, const char *field, weft_error *err) {
-    /* Whole numbers of other fields may have any size, so all are read as reals. */
+    /* Integers in other fields may have any size, so all numbers are read as reals. */
     const size_t flags = JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL;
     const unsigned long long line = (unsigned long long)span->line;
     json_t *value = NULL;
@@ -58,11 +58,10 @@ weft_status text_json_document(const char **text, size_t *n, json_t **holder, co
     value = json_object_get(*holder, field);
     field_names(names, sizeof names, *holder);
     if (value == NULL)
-        return weft_error_set(
-            err, WEFT_E_DATA,
-            "%s:%llu: there is no field \"%s\"; the object's fields: %s. Set [data] field "
-            "to the one that holds the text; questions with answers are read by [data] plugin = instruct",
-            source->path, line, field, names);
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s:%llu: there is no field \"%s\"; the object's fields: %s. Fix: set [data] field "
+                              "to the field with the text; questions with answers are read by [data] plugin = instruct",
+                              source->path, line, field, names);
     if (!json_is_string(value) || json_big_is(value))
         return weft_error_set(err, WEFT_E_DATA, "%s:%llu: the field \"%s\" is %s and must be a string", source->path,
                               line, field, type_name(value));

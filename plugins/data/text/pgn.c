@@ -1,10 +1,10 @@
-/* pgn.c: games in PGN become documents, a line each, as configs/chess has them: the moves with their numbers, and how
- * the game ended.
+/* pgn.c: converts games in PGN to documents, one line each: the moves with their numbers, and the result. configs/chess
+ * uses this format.
  *
  *     1. e4 e5 2. f4 exf4 3. Nf3 1-0
  *
- * Tags, comments, variations, NAGs ($4) and marks (!?) are no part of it. Moves are read as they are written, without a
- * board: what is no move at all is refused, what the rules forbid is not. */
+ * Tags, comments, variations, NAGs ($4) and suffixes (!?) are removed. Moves are read without a board: text that is not
+ * a move is an error, but an illegal move is not. */
 #include "text.h"
 
 #include <stdio.h>
@@ -16,12 +16,12 @@ typedef struct reader {
     text_source *source;
     size_t at;
     uint64_t line;
-    data_array text; /* char: what has been written */
-    size_t begun;    /* where the game's moves begin in it */
-    uint64_t first;  /* the line in which the game begins; 0: none has begun */
+    data_array text; /* char: the output */
+    size_t begun;    /* start of the current game's moves in the output */
+    uint64_t first;  /* first line of the game; 0: outside of a game */
     uint64_t plies;
-    uint64_t depth, opened; /* variations that are open, and the line of the outermost */
-    int has_event, foreign; /* of the game's tags: it begins elsewhere, or goes by other rules */
+    uint64_t depth, opened; /* open variations, and the line of the outermost */
+    int has_event, foreign; /* has a tag Event; has another start position or rules */
     size_t games, n_foreign, n_empty;
     weft_error *err;
 } reader;
@@ -48,11 +48,12 @@ static weft_status no_memory(const reader *self) {
 
 static weft_status no_result(const reader *self) {
     char why[120];
-    (void)snprintf(why, sizeof why, "the game that begins here has no result behind its moves: 1-0, 0-1, 1/2-1/2 or *");
+    (void)snprintf(why, sizeof why,
+                   "the game that begins here has no result after its moves. Allowed: 1-0, 0-1, 1/2-1/2, *");
     return refuse(self, self->first, why);
 }
 
-/* "WHAT, and there is TEXT", with what may be shown of n bytes. */
+/* Fails with a message "TEXT WHAT"; the text is made printable and truncated. */
 static weft_status refuse_text(const reader *self, const char *text, size_t n, const char *what) {
     char shown[MOST_SHOWN + 1], why[160];
     const size_t most = n < MOST_SHOWN ? n : MOST_SHOWN;
@@ -62,7 +63,7 @@ static weft_status refuse_text(const reader *self, const char *text, size_t n, c
     return refuse(self, self->line, why);
 }
 
-/* --- what is written --- */
+/* --- output --- */
 
 static weft_status put(reader *self, const char *text, size_t n) {
     if (data_array_reserve(&self->text, self->host, n, 1) != WEFT_OK) return no_memory(self);
@@ -112,7 +113,7 @@ static int one_of(char c, const char *set) {
     return c != '\0' && strchr(set, c) != NULL;
 }
 
-/* O-O and O-O-O, with zeros too; -- where a side passes. */
+/* Normalizes castling, O-O and O-O-O, also with zeros, and the null move --. */
 static const char *named_move(const char *text, size_t n) {
     static const char *const names[][2] = {{"O-O", "O-O"},     {"O-O-O", "O-O-O"}, {"0-0", "O-O"},
                                            {"0-0-0", "O-O-O"}, {"--", "--"},       {"Z0", "--"}};
@@ -121,7 +122,7 @@ static const char *named_move(const char *text, size_t n) {
     return NULL;
 }
 
-/* The move between piece and promotion: a square, with x or without, and before it what tells two pieces apart. */
+/* Checks the middle of a move: an optional disambiguation, an optional x, and a square. */
 static int is_way(const char *text, size_t n, int is_pawn) {
     if (n < 2 || !one_of(text[n - 2], "abcdefgh") || !one_of(text[n - 1], "12345678")) return 0;
     n -= 2;
@@ -132,7 +133,7 @@ static int is_way(const char *text, size_t n, int is_pawn) {
     return n == 0;
 }
 
-/* In SAN as the standard exports it; 0: it is no move. */
+/* Normalizes a move to the export format of SAN. Returns 0 if it is not a move. */
 static int canonical(char out[MOST_MOVE], const char *text, size_t n) {
     const char *check = "", *name = NULL;
     char piece = '\0', promoted = '\0';
@@ -158,8 +159,7 @@ static weft_status take_number(const reader *self, const char *text, size_t n) {
     uint64_t number = 0;
     for (size_t i = 0; i < n && number < 100000; i++) number = number * 10 + (uint64_t)(text[i] - '0');
     if (self->foreign || number == self->plies / 2 + 1) return WEFT_OK;
-    return refuse_text(self, text, n,
-                       "is not the number of the move that follows: a game is read from its first move on");
+    return refuse_text(self, text, n, "is not the number of the next move: a game must begin with its first move");
 }
 
 static weft_status take_word(reader *self, const char *text, size_t n) {
@@ -173,10 +173,10 @@ static weft_status take_word(reader *self, const char *text, size_t n) {
     if (digits == n) return take_number(self, text, n);
     if (self->foreign) return WEFT_OK;
     if (canonical(move, text, n)) return put_move(self, move);
-    return refuse_text(self, text, n, "is no move: write moves as e4, Nf3, exd5, O-O or e8=Q");
+    return refuse_text(self, text, n, "is not a move. Allowed: e4, Nf3, exd5, O-O, e8=Q and so on");
 }
 
-/* --- what stands around them --- */
+/* --- text around the moves --- */
 
 static void skip_line(reader *self) {
     while (!is_end(self) && self->source->bytes[self->at] != '\n') self->at++;
@@ -194,7 +194,7 @@ static void skip_blanks(reader *self) {
     while (one_of(peek(self, 0), " \t")) self->at++;
 }
 
-/* The value between quotes, as it stands there; NULL: it is not closed on this line. */
+/* Returns the raw value between quotes; NULL: not closed on this line. */
 static const char *tag_value(reader *self, size_t *n) {
     const size_t begin = self->at + 1;
     if (peek(self, 0) != '"') return NULL;
@@ -211,7 +211,7 @@ static int is(const char *text, size_t n, const char *name) {
     return n == strlen(name) && memcmp(text, name, n) == 0;
 }
 
-/* Of [SetUp "1"], [FEN "..."] and [Variant "..."] alone the moves do not tell the game. */
+/* Returns true for a tag that makes the moves ambiguous: [SetUp "1"], [FEN "..."] or [Variant "..."]. */
 static int is_foreign(const char *name, size_t n, const char *value, size_t value_n) {
     static const char start[] = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1";
     if (is(name, n, "FEN")) return !is(value, value_n, start);
@@ -241,12 +241,12 @@ static weft_status take_tag(reader *self) {
 }
 
 static weft_status close_variation(reader *self) {
-    if (self->depth == 0) return refuse(self, self->line, "a ) closes no variation");
+    if (self->depth == 0) return refuse(self, self->line, "a ) without a variation");
     self->depth--;
     return WEFT_OK;
 }
 
-/* A word: moves, numbers, results, and e.p. behind a move, which says nothing. */
+/* Reads a word: a move, a number, a result, or e.p. after a move, which is ignored. */
 static weft_status next_word(reader *self) {
     const char *text = self->source->bytes + self->at;
     size_t n = 0;
@@ -256,7 +256,7 @@ static weft_status next_word(reader *self) {
     }
     while (!is_end(self) && !one_of(peek(self, 0), " \t\r\n.{}()[];$!?*\v\f") && peek(self, 0) != '\0') self->at++, n++;
     if (n > 0) return take_word(self, text, n);
-    return refuse_text(self, text, 1, "belongs to no game");
+    return refuse_text(self, text, 1, "is outside of a game");
 }
 
 static weft_status next(reader *self) {
@@ -285,13 +285,12 @@ static weft_status next(reader *self) {
 
 static void tell(const reader *self) {
     if (self->n_foreign > 0)
-        weft_log(
-            self->host, WEFT_LOG_WARN,
-            "%s: %zu of %zu games begin from a position of their own or go by other rules ([FEN], [Variant]) and are "
-            "left out",
-            self->source->path, self->n_foreign, self->games);
+        weft_log(self->host, WEFT_LOG_WARN,
+                 "%s: %zu of %zu games have another start position or other rules ([FEN], [Variant]) and are "
+                 "dropped",
+                 self->source->path, self->n_foreign, self->games);
     if (self->n_empty > 0)
-        weft_log(self->host, WEFT_LOG_WARN, "%s: %zu of %zu games have no move and are left out", self->source->path,
+        weft_log(self->host, WEFT_LOG_WARN, "%s: %zu of %zu games have no move and are dropped", self->source->path,
                  self->n_empty, self->games);
 }
 
@@ -303,8 +302,8 @@ weft_status text_pgn_cut(text_source *source, const weft_host *host, weft_error 
         status = refuse(&self, self.opened, "the variation that begins here is not closed by )");
     if (status == WEFT_OK && self.first != 0) status = no_result(&self);
     if (status == WEFT_OK && source->spans.n == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no game that has a move and can be read",
-                                source->key, source->path);
+        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s contains no usable game with a move", source->key,
+                                source->path);
     if (status == WEFT_OK) {
         tell(&self);
         data_array_free(&source->held, host);

@@ -1,17 +1,17 @@
-/* source.c: a file becomes documents, as spans of its bytes. */
+/* source.c: splits a file into documents, as ranges of its bytes. */
 #include "text.h"
 
-/* A byte order mark at the very start says how the file is encoded; it is no part of the text. */
+/* Skips a UTF-8 byte order mark at the start. */
 static weft_status skip_mark(text_source *source, weft_error *err) {
     static const char mark[3] = "\xef\xbb\xbf";
     if (source->n < sizeof mark || memcmp(source->bytes, mark, sizeof mark) != 0) return WEFT_OK;
     source->begin = sizeof mark;
     if (source->n > sizeof mark) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds a byte order mark and nothing else", source->key,
+    return weft_error_set(err, WEFT_E_DATA, "[data] %s = %s contains only a byte order mark", source->key,
                           source->path);
 }
 
-/* The last bytes that are looked at may end within a character. */
+/* Counts invalid bytes. The last bytes may be an incomplete character. */
 static size_t count_strange(const unsigned char *at, size_t n) {
     size_t strange = 0;
     for (size_t i = 0; i < n;) {
@@ -25,9 +25,9 @@ static size_t count_strange(const unsigned char *at, size_t n) {
     return strange;
 }
 
-/* A text of another encoding of single bytes has some bytes that are not UTF-8, and one that is odd may have a zero
- * byte; every sixteenth byte zero, or a third of them strange, is something else. Of a few bytes nothing is said, and
- * JSON is judged line by line. */
+/* Fails for a file that is not text. Text in another 8-bit encoding has some invalid UTF-8, and odd text may contain a
+ * zero byte. At least one zero in 16 bytes, or one third invalid bytes, indicates binary data. Files of fewer than 64
+ * bytes are not checked; JSONL is checked by line. */
 static weft_status judge_text(const text_source *source, weft_error *err) {
     const unsigned char *bytes = (const unsigned char *)source->bytes;
     const size_t looked_at = source->n < 65536 ? source->n : 65536;
@@ -48,7 +48,7 @@ static weft_status add_span(text_source *source, const weft_host *host, size_t b
     return WEFT_OK;
 }
 
-/* End of the line at `at`, without its "\n" or "\r\n"; *next: where the following one begins. */
+/* Returns the end of the line at `at`, without "\n" or "\r\n"; *next: start of the next line. */
 static size_t line_end(const text_source *source, size_t at, size_t *next) {
     const char *found = memchr(source->bytes + at, '\n', source->n - at);
     size_t end = found != NULL ? (size_t)(found - source->bytes) : source->n;
@@ -69,7 +69,7 @@ static weft_status cut_lines(text_source *source, const weft_host *host, weft_er
         const size_t end = line_end(source, at, &next);
         if (source->format == FORMAT_JSONL && is_blank(source, at, end))
             return weft_error_set(err, WEFT_E_DATA,
-                                  "%s:%llu: the line is empty: every line of JSONL holds one object {...}",
+                                  "%s:%llu: the line is empty: every line of JSONL must contain one object {...}",
                                   source->path, (unsigned long long)line);
         if (end > at && add_span(source, host, at, end, line) != WEFT_OK) return WEFT_E_MEMORY;
     }
@@ -109,7 +109,7 @@ static int64_t format_of(const text_config *config, const char *path) {
     return data_name_ends(path, ".jsonl") ? FORMAT_JSONL : data_name_ends(path, ".pgn") ? FORMAT_PGN : FORMAT_TEXT;
 }
 
-/* Whether the text begins as [{" does, with blanks or without: objects of JSON in one array, not a line each. */
+/* Returns true if the text begins with [{" (blanks allowed): an array of JSON objects, not one per line. */
 static int begins_as_array(const text_source *source) {
     static const char signs[] = "[{\"";
     size_t at = source->begin;
@@ -120,7 +120,7 @@ static int begins_as_array(const text_source *source) {
     return 1;
 }
 
-/* Learned as text it would be brackets and keys. Who says that it is text, format = text, is taken at their word. */
+/* Fails for a JSON array, which would train on brackets and keys. An explicit format = text disables the check. */
 static weft_status judge_format(const text_source *source, const text_config *config, weft_error *err) {
     if (source->format != FORMAT_TEXT || config->format != FORMAT_AUTO || !begins_as_array(source)) return WEFT_OK;
     return weft_error_set(
@@ -137,15 +137,14 @@ weft_status text_source_open(text_source *out, const weft_host *host, const text
     text_source source = {.key = key, .path = path};
     weft_status status = data_file_read(&source.held, host, key, path, "one file of text, JSONL or PGN", err);
     source.bytes = source.held.data;
-    source.n = source.held.n;
+    source.n = source.file_n = source.held.n;
     source.format = format_of(config, path);
     if (status == WEFT_OK) status = judge_text(&source, err);
     if (status == WEFT_OK) status = skip_mark(&source, err);
     if (status == WEFT_OK) status = judge_format(&source, config, err);
     if (status == WEFT_OK) status = cut(&source, host, config, err);
     if (status == WEFT_OK && source.spans.n == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s holds no document: it has nothing but blank lines",
-                                key, path);
+        status = weft_error_set(err, WEFT_E_DATA, "[data] %s = %s contains no document, only blank lines", key, path);
     if (status == WEFT_OK) *out = source;
     else text_source_close(&source, host);
     return status;

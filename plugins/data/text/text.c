@@ -1,4 +1,5 @@
-/* text.c: the data plugin `text`: plain files and JSONL, packed into isolated rows. See docs/data.md. */
+/* text.c: data plugin `text`: plain text, JSONL and PGN, packed into sequences of isolated documents. See
+ * docs/data.md. */
 #include "text.h"
 
 #include <math.h>
@@ -12,7 +13,7 @@ struct weft_data {
     data_made made;
 };
 
-/* Of what the rows are, not of where they came from: a copy of the file under another name gives the same. */
+/* Hashes the sequences, independent of file names: a renamed copy has the same hash. */
 static uint64_t fingerprint(const weft_data *data) {
     uint64_t hash = data_mix(data_mix(1, data->made.stream.seed), (uint64_t)data->config.context);
     hash = data_mix_corpus(hash, &data->made.corpora[0]);
@@ -26,7 +27,8 @@ static uint64_t fingerprint(const weft_data *data) {
 static weft_status text_validate(const void *config, weft_error *err) {
     const text_config *keys = config;
     int32_t lengths[WEFT_MAX_LENGTHS];
-    if (keys->path[0] == '\0') return weft_error_set(err, WEFT_E_USER, "path is empty: give a file of text or JSONL");
+    if (keys->path[0] == '\0')
+        return weft_error_set(err, WEFT_E_USER, "path is empty. Allowed: a file of text or JSONL");
     if (data_lengths_read(lengths, keys->lengths, keys->context) == 0)
         return weft_error_set(err, WEFT_E_USER,
                               "lengths = %s is not possible: give at most %d whole numbers, each larger than the one "
@@ -39,7 +41,7 @@ static weft_status text_validate(const void *config, weft_error *err) {
                           keys->validation);
 }
 
-/* A document with a target: it has something to predict. */
+/* Returns true if the document has a target: at least two ids. */
 static int is_useful(const data_corpus *corpus, size_t d) {
     return data_corpus_start(corpus, d + 1) - data_corpus_start(corpus, d) >= 2;
 }
@@ -49,23 +51,22 @@ static weft_status read_corpus(data_corpus *out, weft_data *data, const char *ke
     size_t idle = 0;
     weft_status status = text_source_open(&source, data->host, &data->config, key, path, err);
     if (status != WEFT_OK) return status;
+    data_made_note(&data->made,
+                   source.file_n + (source.format == FORMAT_PGN ? source.n : 0) + source.spans.n * sizeof(text_span));
     status = text_corpus_encode(out, data->host, &data->config, data->job, &source, err);
     text_source_close(&source, data->host);
     if (status != WEFT_OK) return status;
+    data_made_note(&data->made, out->peak - data_corpus_bytes(out));
     for (size_t d = 0; d < out->n_documents; d++) idle += is_useful(out, d) ? 0 : 1;
     if (idle == out->n_documents)
-        return weft_error_set(err, WEFT_E_DATA,
-                              "[data] %s = %s gives no row: no document there has two ids, and so none has "
-                              "anything to predict",
-                              key, path);
+        return weft_error_set(err, WEFT_E_DATA, "[data] %s = %s has no target: no document has two ids", key, path);
     if (idle > 0)
-        weft_log(data->host, WEFT_LOG_WARN,
-                 "%s: %zu of %zu documents give fewer than two ids and so nothing to predict", path, idle,
-                 out->n_documents);
+        weft_log(data->host, WEFT_LOG_WARN, "%s: %zu of %zu documents have fewer than two ids and so no target", path,
+                 idle, out->n_documents);
     return WEFT_OK;
 }
 
-/* The useful documents; where marks are given, those with marks[d] == mark. */
+/* Lists the useful documents; with marks, only those with marks[d] == mark. */
 static size_t list_documents(size_t *out, const data_corpus *corpus, const uint8_t *marks, uint8_t mark) {
     size_t n = 0;
     for (size_t d = 0; d < corpus->n_documents; d++)
@@ -84,10 +85,11 @@ static weft_status pack(weft_data *data, int32_t split, const data_corpus *corpu
     status = data_rows_pack(&data->made.stream.rows[split], data->host, corpus, documents, n, data->config.context,
                             DATA_BEST_FIT, err);
     data->host->release(data->host, documents);
+    data_made_note(&data->made, data->made.stream.rows[split].temporary);
     return status;
 }
 
-/* marks: 1 for the documents of validation. */
+/* Chooses the validation documents; marks: 1 for each of them. */
 static weft_status choose(uint8_t *marks, const weft_data *data, double wanted, weft_error *err) {
     const data_corpus *corpus = &data->made.corpora[0];
     size_t n = 0;
@@ -115,7 +117,7 @@ static weft_status split_by_number(weft_data *data, double wanted, weft_error *e
     return status;
 }
 
-/* Afterwards no split that was asked for is without rows. */
+/* Creates the sequences of all splits. Fails if a requested split would be empty. */
 static weft_status make_rows(weft_data *data, weft_error *err) {
     const double wanted = data_validation_number(data->config.validation);
     weft_status status = read_corpus(&data->made.corpora[0], data, "path", data->config.path, err);
@@ -166,6 +168,7 @@ static void text_info(const weft_data *data, weft_data_info *out) {
     memcpy(out->lengths, data->made.stream.lengths, sizeof data->made.stream.lengths);
     out->fingerprint = data->made.stream.fingerprint;
     if (WEFT_HAS(out, memory)) out->memory = data_made_bytes(&data->made);
+    if (WEFT_HAS(out, peak)) out->peak = data->made.peak;
 }
 
 static void text_split_info(const weft_data *data, int32_t split, weft_split_info *out) {
@@ -194,5 +197,5 @@ static const weft_data_plugin text_table = {
     NULL,
 };
 
-WEFT_PLUGIN(data, 1, "text", "0.1.0", "Plain text and JSONL, packed into rows of isolated documents.", text_config,
-            text_validate, text_table)
+WEFT_PLUGIN(data, 1, "text", "0.1.0", "Plain text, JSONL and PGN, packed into sequences of isolated documents.",
+            text_config, text_validate, text_table)

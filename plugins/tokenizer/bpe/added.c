@@ -5,7 +5,7 @@
 typedef struct finding {
     const char *text;
     size_t n;
-    size_t done; /* everything before was given */
+    size_t done; /* end of the text passed to `give` */
     bpe_part_fn *give;
     void *context;
     weft_error *err;
@@ -20,7 +20,7 @@ const bpe_added_token *bpe_added_by_content(const bpe_added *self, const char *c
     return bpe_added_by_id(self, bpe_vocab_find(&self->names, content, n));
 }
 
-/* Where the character before `at` begins; *point is -1 for a stray byte. at > 0. */
+/* Returns the start of the character before `at`; *point is -1 for a stray byte. at > 0. */
 static size_t back(const char *text, size_t at, int32_t *point) {
     for (size_t length = 1; length <= 4 && length <= at; length++) {
         if (bpe_utf8(text + at - length, length, point) == length && *point >= 0) return at - length;
@@ -41,7 +41,7 @@ static bool word_at(const finding *self, size_t at) {
     return bpe_is_word(point);
 }
 
-/* White space on the left belongs to the token, as far as no token before took it. */
+/* Extends a token to the left over white space that no earlier token consumed. */
 static size_t stripped_begin(const finding *self, size_t begin) {
     int32_t point = 0;
     while (begin > self->done) {
@@ -62,7 +62,7 @@ static size_t stripped_end(const finding *self, size_t end) {
     return end;
 }
 
-/* A token of white space may lie in what the one before stripped; nothing is left of it then. */
+/* Passes on a match. An earlier token may have stripped all of a white-space token, which is then dropped. */
 static weft_status found(finding *self, const bpe_added_token *token, size_t begin, size_t end) {
     weft_status status = WEFT_OK;
     if (token->strip_left) begin = stripped_begin(self, begin);
@@ -74,7 +74,7 @@ static weft_status found(finding *self, const bpe_added_token *token, size_t beg
     return status;
 }
 
-/* Where tokens are looked for, and which of them are text all the same. */
+/* Arguments of a search: the tokens, and the callback that treats matches as text. */
 typedef struct matching {
     const bpe_added_token *tokens;
     const bpe_trie *trie;
@@ -82,8 +82,8 @@ typedef struct matching {
     void *context;
 } matching;
 
-/* Index of the longest token at `at` that counts, or -1. *length: bytes to advance by. A token that is text hides the
- * tokens inside it, as in the library; one that only reaches into text does not. */
+/* Returns the index of the longest valid token at `at`, or -1. *length: bytes to advance. As in the library, a token
+ * that is text hides the tokens inside it; a token with only one end in text does not. */
 static int32_t match(const matching *self, const char *text, size_t n, size_t at, size_t *length) {
     size_t most = n - at;
     int32_t number = -1;

@@ -1,8 +1,7 @@
-/* added.h: tokens that are found in the text before the model sees it: <s>, <|endoftext|>, and plain ones.
+/* added.h: added tokens, matched in the text before the model runs: special ones (<s>, <|endoftext|>) and plain ones.
  *
- * Tokens with `normalized` are looked for in the normalized text in their own normalized form, the others in the text
- * as it is. Where several match, the leftmost counts, and of those the longest.
- */
+ * Tokens with `normalized` are matched in the normalized text by their normalized form, all others in the original
+ * text. The leftmost match wins, then the longest. */
 #ifndef BPE_ADDED_H
 #define BPE_ADDED_H
 
@@ -18,19 +17,19 @@ typedef struct bpe_added_token {
     bool strip_right;
     bool normalized;
     bpe_text content;
-    bpe_text form; /* normalized content where it differs, else without bytes */
+    bpe_text form; /* normalized content if it differs, otherwise empty */
 } bpe_added_token;
 
 typedef struct bpe_added {
     const weft_host *host;
-    bpe_list tokens; /* bpe_added_token, by position in the file */
+    bpe_list tokens; /* bpe_added_token, in file order */
     bpe_vocab names; /* ids by content */
-    int32_t *by_id;  /* [n_by_id] position of the token with this id, or -1 */
+    int32_t *by_id;  /* [n_by_id] index into tokens, or -1 */
     size_t n_by_id;
     bpe_trie as_is;
     bpe_trie normalized;
-    int32_t highest; /* id; -1 without tokens */
-    int32_t next;    /* id that a further token would get */
+    int32_t highest; /* highest id; -1 without tokens */
+    int32_t next;    /* id of the next new token */
 } bpe_added;
 
 weft_status bpe_added_read(bpe_added *self, const weft_host *host, const bpe_place *at, const json_t *json,
@@ -40,13 +39,13 @@ void bpe_added_free(bpe_added *self);
 const bpe_added_token *bpe_added_by_id(const bpe_added *self, int32_t id);
 const bpe_added_token *bpe_added_by_content(const bpe_added *self, const char *content, size_t n);
 
-/* Receives the text in order: token NULL for what lies between tokens. */
+/* Receives the text in order. token NULL: text between tokens. */
 typedef weft_status bpe_part_fn(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err);
 
-/* Whether a special token that stands at begin..end is text all the same. */
+/* Returns true if the special token at begin..end must be treated as text. */
 typedef bool bpe_is_text_fn(void *context, size_t begin, size_t end);
 
-/* is_text NULL: none is. Both get the context. */
+/* Splits a text at added tokens. is_text NULL: every match counts. Both callbacks get `context`. */
 weft_status bpe_added_each(const bpe_added *self, const bpe_trie *trie, const char *text, size_t n,
                            bpe_is_text_fn *is_text, bpe_part_fn *give, void *context, weft_error *err);
 

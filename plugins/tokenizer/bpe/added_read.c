@@ -1,6 +1,5 @@
-/* added_read.c: the "added_tokens" part of tokenizer.json. An id that the library would not give is refused, for it
- * takes the vocabulary's id of a known piece and counts upwards otherwise, whatever the file says.
- */
+/* added_read.c: reads the "added_tokens" section of tokenizer.json. The library ignores the ids of the file: it uses
+ * the vocabulary's id of a known token and counts upwards for others. A different id in the file is an error. */
 #include "added.h"
 
 #include <stdlib.h>
@@ -10,7 +9,7 @@ typedef struct reading {
     const bpe_vocab *vocab;
     const bpe_normal *normal;
     bpe_matcher *matcher;
-    int32_t next; /* id of the next token that is not in the vocabulary */
+    int32_t next; /* id of the next token outside of the vocabulary */
 } reading;
 
 static weft_status read_keys(bpe_added_token *token, const bpe_place *at, const json_t *json, weft_error *err) {
@@ -38,7 +37,7 @@ static weft_status judge_id(reading *self, const bpe_added_token *token, const b
                              known);
     if (known >= 0) return WEFT_OK;
     if (taken != NULL)
-        return bpe_json_fail(err, at, "id %d of %s is taken by the piece %s of model.vocab.", token->id,
+        return bpe_json_fail(err, at, "id %d of %s is used by the token %s of model.vocab.", token->id,
                              bpe_quote(content, n).text, bpe_quote(taken, taken_n).text);
     if (token->id != self->next)
         return bpe_json_fail(err, at,
@@ -49,7 +48,7 @@ static weft_status judge_id(reading *self, const bpe_added_token *token, const b
     return WEFT_OK;
 }
 
-/* The content as the normalizer leaves it, kept where it differs. */
+/* Stores the normalized content if it differs from the content. */
 static weft_status set_form(const reading *self, bpe_added_token *token, weft_error *err) {
     const weft_host *host = self->added->host;
     const char *text = token->content.bytes;
@@ -73,11 +72,11 @@ static weft_status index_token(reading *self, const bpe_added_token *token, int3
     bpe_trie *trie = token->normalized ? &self->added->normalized : &self->added->as_is;
     int32_t taken = -1;
     if (form->n == 0)
-        return bpe_json_fail(err, at, "the normalizer leaves nothing of %s, so that it can never be found.",
+        return bpe_json_fail(err, at, "the normalizer removes all of %s, so it never matches.",
                              bpe_quote(token->content.bytes, token->content.n).text);
     if (!bpe_trie_put(trie, form->bytes, form->n, number, &taken)) return bpe_no_memory(err);
     if (taken < 0) return WEFT_OK;
-    return bpe_json_fail(err, at, "%s is found by the same text as added_tokens[%d].",
+    return bpe_json_fail(err, at, "%s has the same normalized text as added_tokens[%d].",
                          bpe_quote(token->content.bytes, token->content.n).text, taken);
 }
 
@@ -89,11 +88,11 @@ static weft_status read_token(reading *self, const bpe_place *at, const json_t *
     size_t n = 0;
     weft_status status = read_keys(&fresh, at, json, err);
     if (status == WEFT_OK) status = bpe_json_text(&content, &n, at, json, "content", err);
-    if (status != WEFT_OK || n == 0) return status; /* nothing is never found */
+    if (status != WEFT_OK || n == 0) return status; /* an empty form never matches */
     if (bpe_added_by_id(added, fresh.id) != NULL)
-        return bpe_json_fail(err, at, "id %d was given to another added token before.", fresh.id);
+        return bpe_json_fail(err, at, "id %d is used by an earlier added token.", fresh.id);
     if (bpe_added_by_content(added, content, n) != NULL)
-        return bpe_json_fail(err, at, "%s was added before.", bpe_quote(content, n).text);
+        return bpe_json_fail(err, at, "%s is a duplicate.", bpe_quote(content, n).text);
     status = judge_id(self, &fresh, at, content, n, err);
     if (status != WEFT_OK) return status;
     bpe_list_add(&added->tokens, &fresh, 1);
@@ -107,7 +106,7 @@ static weft_status read_token(reading *self, const bpe_place *at, const json_t *
     return status == WEFT_OK ? index_token(self, token, (int32_t)added->tokens.n - 1, at, err) : status;
 }
 
-/* Room for all ids that are valid; the others are refused one by one. */
+/* Reserves memory for all valid ids. Each invalid id is reported later. */
 static bool reserve(bpe_added *self, const json_t *list) {
     json_int_t highest = 0;
     size_t i = 0;

@@ -1,19 +1,17 @@
-/* auto.c: gives the files the meaning that AutoTokenizer of transformers 5.24 gives them, by editing their JSON before
- * anything else reads it.
+/* auto.c: edits the JSON of the files to match AutoTokenizer of transformers 5.24, before any other code reads it.
  *
- * AutoTokenizer picks a class by tokenizer_class of tokenizer_config.json and model_type of config.json. Some classes
- * keep vocabulary, merges and post-processor of tokenizer.json and build the rest anew, with the added tokens of
- * tokenizer_config.json; the others read tokenizer.json, whose added tokens those of tokenizer_config.json override.
- * In both, named tokens become added tokens, and special_tokens_map.json counts only where tokenizer_config.json has no
- * added_tokens_decoder. A class's default for a named token counts only where the vocabulary has that token.
- */
+ * AutoTokenizer chooses a class by tokenizer_class of tokenizer_config.json and model_type of config.json. Some classes
+ * keep vocabulary, merges and post-processor of tokenizer.json, and rebuild all else with the added tokens of
+ * tokenizer_config.json. Other classes use tokenizer.json, overridden by the added tokens of tokenizer_config.json. In
+ * both cases, named tokens become added tokens. special_tokens_map.json is used only if tokenizer_config.json has no
+ * added_tokens_decoder. A class's default for a named token is used only if the vocabulary contains it. */
 #include "tokenizer.h"
 
 #include <stdlib.h>
 
 typedef enum family {
     AS_IS, /* TokenizersBackend */
-    OTHER, /* built anew, in a way that is not done here */
+    OTHER, /* a class that transformers rebuilds in an unsupported way */
     LLAMA,
     CODE_LLAMA,
     GEMMA,
@@ -25,7 +23,7 @@ typedef enum family {
     COHERE
 } family;
 
-/* types: the model types that are loaded with the class where no class is named. */
+/* types: model types that use the class if the files do not name one. */
 static const struct {
     const char *name;
     family family;
@@ -77,8 +75,8 @@ static const char other_classes[] =
     "T5Tokenizer Tipsv2Tokenizer UdopTokenizer VideoPrismTokenizer WhisperTokenizer XGLMTokenizer XLMRobertaTokenizer "
     "XLNetTokenizer";
 
-/* Model types whose published files name a wrong class, so that the type's counts; those of TokenizersBackend need no
- * entry but phi3 and its kin, whose files name LlamaTokenizer. */
+/* Model types with published files that name a wrong class, so the class of the type is used. Types of
+ * TokenizersBackend need no entry, except phi3 and similar ones, which name LlamaTokenizer. */
 static const char distrusted[] =
     "arctic chatlm ernie4_5 ernie4_5_moe fuyu h2ovl_chat hyperclovax hyperclovax_vlm hyperclovax_vision_v2 internlm2 "
     "internlm3 iquestcoder jamba llava llava_next minicpm3 minicpmv minimax_m2 modernbert modernbert-decoder molmo "
@@ -86,19 +84,19 @@ static const char distrusted[] =
     "qwen4_exp step3_vl vipllava cohere_asr camembertv2-base siglip2 smolvlm";
 
 typedef struct edit {
-    json_t **json; /* by BPE_JSON_... */
+    json_t **json; /* indexed by BPE_JSON_... */
     family family;
     const char *defaults;
-    json_t *known;   /* the added tokens that the files have, by content */
-    json_t *tokens;  /* those of the tokenizer, an array */
+    json_t *known;   /* added tokens of the files, by content */
+    json_t *tokens;  /* added tokens of the tokenizer, an array */
     json_t *by_name; /* the same, by content */
-    int32_t highest; /* id of a token; -1: there is none */
+    int32_t highest; /* highest token id; -1: absent */
     bool failed;     /* no memory */
 } edit;
 
-/* ---- the class ---- */
+/* ---- choice of the class ---- */
 
-/* The added tokens that tokenizer_config.json lists by id; NULL: it does not. */
+/* Returns the added tokens that tokenizer_config.json lists by id; NULL: absent. */
 static json_t *listed(const edit *self) {
     json_t *out = json_object_get(self->json[BPE_JSON_CONFIG], "added_tokens_decoder");
     return json_is_object(out) ? out : NULL;
@@ -121,7 +119,7 @@ static int32_t class_of_type(const char *type) {
     return i < N_CLASSES ? i : -1;
 }
 
-/* True if a string or key says ByteLevel: transformers searches the file's text for it. */
+/* Returns true if a string or key is ByteLevel: transformers searches the text of the file for it. */
 static bool says_byte_level(const json_t *json) {
     const char *key = NULL;
     json_t *value = NULL;
@@ -138,7 +136,7 @@ static bool says_byte_level(const json_t *json) {
     return false;
 }
 
-/* Index of the class; -1: one that is not known, which is TokenizersBackend; -2: one of other_classes. */
+/* Returns the index of the class. -1: an unknown class, treated as TokenizersBackend; -2: one of other_classes. */
 static int32_t choose_class(const edit *self, const char **named) {
     const char *type = text_of(self->json[BPE_JSON_MODEL], "model_type");
     const char *model = text_of(self->json[BPE_JSON_MODEL], "model_name");
@@ -167,7 +165,7 @@ static int32_t choose_class(const edit *self, const char **named) {
 static const char *const flags[] = {"single_word", "lstrip", "rstrip", "normalized", "special"};
 enum { N_FLAGS = 5, NORMALIZED = 3, SPECIAL = 4 };
 
-/* The flags of a token are those of `from`, an object or NULL; without one, a special token is not normalized. */
+/* Sets the flags of a token to those of `from`, an object or NULL. By default, a special token is not normalized. */
 static void set_flags(edit *self, json_t *token, const json_t *from, bool special) {
     for (int i = N_FLAGS - 1; i >= 0; i--) {
         const json_t *given = json_object_get(from, flags[i]);
@@ -201,8 +199,8 @@ static void keep(edit *self, json_t *token) {
     if (id > self->highest && id <= BPE_HIGHEST_ID) self->highest = (int32_t)id;
 }
 
-/* As add_tokens of the library: a known token gets the new flags; a new one has the vocabulary's id, or the next free
- * one. */
+/* Adds a token as add_tokens of the library: a known token gets the new flags; a new one gets the vocabulary's id or
+ * the next free one. */
 static void add(edit *self, const char *content, const json_t *from, bool special) {
     json_t *token = json_object_get(self->by_name, content);
     const json_t *id = in_vocab(self, content);
@@ -230,8 +228,8 @@ static int by_id(const void *a, const void *b) {
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
-/* The tokens that tokenizer_config.json lists; where it lists none, those of added_tokens.json that tokenizer.json does
- * not have. */
+/* Adds the tokens listed in tokenizer_config.json. Without a list, adds those of added_tokens.json that tokenizer.json
+ * does not contain. */
 static void add_listed(edit *self, json_t *names) {
     json_t *decoder = listed(self);
     json_t *list = decoder != NULL ? decoder : self->json[BPE_JSON_ADDED];
@@ -260,7 +258,7 @@ static void add_listed(edit *self, json_t *names) {
 
 /* ---- named tokens ---- */
 
-/* As both files say it; NULL: neither does. */
+/* Returns the value of a key in either file; NULL: in neither. */
 static const json_t *named(const edit *self, const char *key) {
     const json_t *map = json_object_get(self->json[BPE_JSON_MAP], key);
     return map != NULL ? map : json_object_get(self->json[BPE_JSON_CONFIG], key);
@@ -270,7 +268,7 @@ static const char *content_of(const json_t *value) {
     return json_is_object(value) ? text_of(value, "content") : json_string_value(value);
 }
 
-/* A class's defaults become keys of tokenizer_config.json. */
+/* Writes a class's defaults into tokenizer_config.json. */
 static void put_defaults(edit *self) {
     for (const char *at = self->defaults; *at != 0; at += strspn(at, " ")) {
         char key[32], token[64];
@@ -290,7 +288,7 @@ static void name(edit *self, json_t *names, const json_t *value) {
     if (json_object_set(names, content, (json_t *)(uintptr_t)value) != 0) self->failed = true;
 }
 
-/* All tokens with a name in the order in which they are added, each with what the file says of it. */
+/* Returns all named tokens in the order of addition, each with its value in the file. */
 static json_t *all_named(edit *self) {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                        "pad_token", "cls_token", "mask_token"};
@@ -313,7 +311,7 @@ static json_t *all_named(edit *self) {
     return out;
 }
 
-/* bos, eos, unk and pad that no file has are an error of whoever reads the names. */
+/* Returns true for a bos, eos, unk or pad token that no file contains. The reader of the names reports it. */
 static bool is_missing(const edit *self, const char *content) {
     static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
     if (in_vocab(self, content) != NULL || json_object_get(self->by_name, content) != NULL) return false;
@@ -340,7 +338,7 @@ static void add_named(edit *self, json_t *names) {
     }
 }
 
-/* ---- the parts that a class builds ---- */
+/* ---- parts that a class rebuilds ---- */
 
 #define LLAMA_DECODER                                                                                                  \
     "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xe2\x96\x81\"},\"content\":\" \"},{\"type\":\"ByteFallback\"},"  \
@@ -415,7 +413,7 @@ static void put_model(edit *self) {
     json_decref(changes);
 }
 
-/* What tokenizer.json puts around a text counts, but in two classes. */
+/* Sets the post-processor. Two classes build their own; all others use that of tokenizer.json. */
 static void put_processor(edit *self) {
     const char *bos = content_of(named(self, "bos_token"));
     const json_t *token = bos == NULL ? NULL : json_object_get(self->by_name, bos);
@@ -432,9 +430,9 @@ static void put_processor(edit *self) {
         self->failed = true;
 }
 
-/* ---- all of it ---- */
+/* ---- edit ---- */
 
-/* The tokens of tokenizer.json. A class that is built anew forgets them where tokenizer_config.json lists its own. */
+/* Takes the added tokens of tokenizer.json. A rebuilt class ignores them if tokenizer_config.json lists its own. */
 static void begin_tokens(edit *self) {
     json_t *own = json_object_get(self->json[BPE_JSON_TOKENIZER], "added_tokens"), *token = NULL;
     const char *key = NULL;
@@ -460,12 +458,13 @@ static bool same_part(const edit *self, const json_t *before, const char *key) {
 static void tell_class(const edit *self, const weft_host *host, const char *directory, const char *named,
                        const json_t *before) {
     if (self->family == OTHER)
-        weft_log(host, WEFT_LOG_WARN,
-                 "%s/tokenizer_config.json: tokenizer_class = %s: AutoTokenizer builds this class without the parts of "
-                 "tokenizer.json, and Weft reads these parts: ids may differ.",
-                 directory, named);
+        weft_log(
+            host, WEFT_LOG_WARN,
+            "%s/tokenizer_config.json: tokenizer_class = %s: AutoTokenizer builds this class without the sections of "
+            "tokenizer.json, and Weft reads these parts: ids may differ.",
+            directory, named);
     if (self->family > OTHER && !(same_part(self, before, "normalizer") && same_part(self, before, "pre_tokenizer")))
-        weft_log(host, WEFT_LOG_DEBUG, /* the usual case, which changes nothing for the user */
+        weft_log(host, WEFT_LOG_DEBUG, /* usual case, without a visible effect */
                  "%s/tokenizer.json: normalizer and pre_tokenizer are replaced by those of %s, as in AutoTokenizer.",
                  directory, named);
 }

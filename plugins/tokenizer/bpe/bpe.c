@@ -1,9 +1,8 @@
-/* bpe: byte-pair encoding as Hugging Face's tokenizer.json describes it (tokenizer/1).
+/* bpe: byte-pair encoding of Hugging Face's tokenizer.json (tokenizer/1).
  *
- * SentencePiece style with byte pieces (LLaMA 1 and 2, Mistral) and byte-level (GPT-2, LLaMA 3, Qwen 2). Ids are those
- * of the `tokenizers` library. What a file asks for and this plugin does not know is refused by name. A text need not
- * be UTF-8: stray bytes are pieces of their own and come back as they were.
- */
+ * Supports SentencePiece style with byte tokens (LLaMA 1 and 2, Mistral) and byte-level (GPT-2, LLaMA 3, Qwen 2). Ids
+ * equal those of the `tokenizers` library. An unsupported feature in a file is an error that names it. A text may
+ * contain invalid UTF-8: stray bytes are encoded separately and decoded unchanged. */
 #include "chat_ids.h"
 #include "tokenizer.h"
 

@@ -1,13 +1,12 @@
-/* bytes.c: the alphabet of byte-level BPE. A printable byte of Latin-1 stands for itself; the other 68 are the
- * characters from U+0100 on, in order (Radford and others, GPT-2, encoder.py).
- */
+/* bytes.c: alphabet of byte-level BPE. A printable byte of Latin-1 maps to itself. The other 68 bytes map to the
+ * characters from U+0100 on, in order (Radford and others, GPT-2, encoder.py). */
 #include "split.h"
 
 static bool printable(int32_t byte) {
     return (byte > 0x20 && byte < 0x7f) || (byte > 0xa0 && byte != 0xad);
 }
 
-/* How many bytes below this one are not printable: 33 up to the blank, 34 from 7F to A0, and AD. */
+/* Returns the number of unprintable bytes below `byte`: 33 up to the blank, 34 from 7F to A0, and AD. */
 static int32_t hidden_before(int32_t byte) {
     if (byte <= 0x20) return byte;
     return byte <= 0xa0 ? 33 + (byte - 0x7f) : 67;

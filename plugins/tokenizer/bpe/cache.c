@@ -1,4 +1,5 @@
-/* cache.c: open addressing, doubled up to a limit that keeps it in the processor's caches, then emptied. */
+/* cache.c: hash table with open addressing. It doubles up to a limit that fits the processor's caches, and is then
+ * emptied. */
 #include "cache.h"
 
 #define MOST_SLOTS ((size_t)1 << 16)
@@ -25,7 +26,7 @@ void bpe_cache_free(bpe_cache *self) {
     self->count = 0;
 }
 
-/* The word's slot, or the empty one where it would stand. */
+/* Returns the slot of a word, or the empty slot for it. */
 static slot *find(const bpe_cache *self, uint64_t hash, const char *word, size_t n) {
     slot *slots = BPE_AT(&self->slots, slot);
     const size_t mask = self->slots.n - 1;

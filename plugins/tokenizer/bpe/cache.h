@@ -1,13 +1,13 @@
-/* cache.h: words that were merged before, with their ids. Belongs to one workspace; when it is full it starts anew. */
+/* cache.h: cache of merged words and their ids. Belongs to one workspace; a full cache is emptied. */
 #ifndef BPE_CACHE_H
 #define BPE_CACHE_H
 
 #include "memory.h"
 
-#define BPE_CACHE_WORD 128 /* longer words are not kept */
+#define BPE_CACHE_WORD 128 /* longer words are not cached */
 
 typedef struct bpe_cache {
-    bpe_list slots; /* of cache.c */
+    bpe_list slots; /* slot of cache.c */
     bpe_list bytes;
     bpe_list ids;
     size_t count;
@@ -16,10 +16,10 @@ typedef struct bpe_cache {
 void bpe_cache_init(bpe_cache *self, const weft_host *host);
 void bpe_cache_free(bpe_cache *self);
 
-/* The ids of a word, or NULL. */
+/* Returns the ids of a word; NULL: not cached. */
 const int32_t *bpe_cache_find(const bpe_cache *self, uint64_t hash, const char *word, size_t n, size_t *n_ids);
 
-/* Without memory the word is simply not kept. */
+/* Adds a word. Without memory, it is not cached. */
 void bpe_cache_keep(bpe_cache *self, uint64_t hash, const char *word, size_t n, const int32_t *ids, size_t n_ids);
 
 #endif

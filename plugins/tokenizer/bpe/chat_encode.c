@@ -1,26 +1,25 @@
-/* chat_encode.c: a rendered conversation as ids, each with the answer that it belongs to.
+/* chat_encode.c: encodes a rendered conversation to ids, each with the number of its answer.
  *
- * The text is encoded as any other, except that a special token counts only if the template wrote it: at least one of
- * its bytes is the template's, and each other byte comes from a role. The position of each id in the text follows from
- * the number of bytes that the id represents. If their sum is not the text's length (a normalizer has changed it), the
- * positions follow from the ids of the text's prefixes that end where an answer begins or ends.
- */
+ * The text is encoded as any other, except that a special token must be written by the template: at least one byte is
+ * from the template, and every other byte is from a role. The position of each id in the text follows from the number
+ * of bytes that the ids represent. If the sum differs from the length of the text (a normalizer changed it), positions
+ * follow from the ids of prefixes of the text that end where an answer begins or ends. */
 #include "chat_ids.h"
 #include "pass.h"
 #include "unicode.h"
 
 typedef struct place {
-    size_t begin, end; /* of an id in the text */
+    size_t begin, end; /* range of an id in the text */
 } place;
 
 typedef struct conversation {
-    bpe_pass pass; /* first: what the callbacks of a part get */
+    bpe_pass pass; /* must be first: callbacks cast to it */
     const chat_text *chat;
-    bool special;    /* those in messages count */
+    bool special;    /* special tokens in messages count */
     bpe_list ids;    /* int32_t */
     bpe_list places; /* place */
-    bpe_list prefix; /* int32_t: ids of a beginning */
-    bpe_list marks;  /* uint32_t: of the normalized part at work */
+    bpe_list prefix; /* int32_t: ids of a prefix */
+    bpe_list marks;  /* uint32_t: marks of the current normalized range */
     const char *marked;
 } conversation;
 
@@ -36,7 +35,7 @@ static bool any_given(const uint32_t *marks, size_t begin, size_t end) {
     return false;
 }
 
-/* True if the template wrote these bytes, with the role of a message among them or not. */
+/* Returns true if the template wrote the bytes; they may include the role of a message. */
 static bool is_written(const uint32_t *marks, size_t begin, size_t end) {
     bool any = false;
     for (size_t i = begin; i < end; i++) {
@@ -52,7 +51,7 @@ static bool given_in_text(void *context, size_t begin, size_t end) {
     return !self->special && !is_written(self->chat->text.marks, begin, end);
 }
 
-/* Bytes of the normalized text that the first n of the part become. */
+/* Returns the normalized length of the first n bytes of the range. */
 static size_t normal_length(conversation *self, size_t n) {
     bpe_list buffers[2];
     weft_error err = WEFT_ERROR_INIT;
@@ -65,7 +64,8 @@ static size_t normal_length(conversation *self, size_t n) {
     return n;
 }
 
-/* Marks of the normalized part: each run of equal ones ends where its beginning of the part ends when normalized. */
+/* Computes the marks of the normalized range. Each run of equal marks ends at the normalized length of the prefix that
+ * it ends. */
 static void mark_normal(conversation *self) {
     const uint32_t *marks = self->chat->text.marks + self->pass.part;
     const size_t n = self->pass.bytes;
@@ -90,7 +90,7 @@ static bool given_in_normal(void *context, size_t begin, size_t end) {
     return end > self->marks.n || !is_written(BPE_AT(&self->marks, uint32_t), begin, end);
 }
 
-/* Bytes of a text without normalizing that an id stands for. */
+/* Returns the number of original bytes that an id represents, if no normalizer changed them. */
 static size_t id_bytes(const weft_tokenizer *self, int32_t id) {
     const int32_t number = self->added_by_id[id];
     size_t n = 0, bytes = 0;
@@ -98,7 +98,7 @@ static size_t id_bytes(const weft_tokenizer *self, int32_t id) {
     if (number >= 0) {
         const bpe_added_token *token = &BPE_AT(&self->added.tokens, bpe_added_token)[number];
         if (!token->normalized || token->form.bytes == NULL) return token->content.n;
-        piece = token->form.bytes; /* as it is found, with its blank */
+        piece = token->form.bytes; /* normalized form, with its blank */
         n = token->form.n;
     }
     if (number < 0 && piece != NULL && n == 6 && self->model.byte_fallback && memcmp(piece, "<0x", 3) == 0) return 1;
@@ -110,23 +110,23 @@ static size_t id_bytes(const weft_tokenizer *self, int32_t id) {
     return bytes;
 }
 
-/* False: the sum says that they do not stand for the text as it is. */
+/* Computes positions from byte counts. Returns false if the sum shows that the text was changed. */
 static bool places_by_bytes(conversation *self, size_t first, size_t begin, size_t end) {
     const int32_t *ids = BPE_AT(&self->ids, int32_t);
     size_t sum = 0, at = begin, lead = 0;
     for (size_t i = first; i < self->ids.n; i++) sum += id_bytes(self->pass.tokenizer, ids[i]);
     if (sum < end - begin || sum > end - begin + 1) return false;
-    lead = sum - (end - begin); /* a blank was put in front */
+    lead = sum - (end - begin); /* a blank was prepended */
     for (size_t i = first; i < self->ids.n; i++) {
         const size_t n = id_bytes(self->pass.tokenizer, ids[i]) - (i == first ? lead : 0);
-        const place one = {at, at + (n > 0 ? n : 1)}; /* the blank by itself belongs to what it was put in front of */
+        const place one = {at, at + (n > 0 ? n : 1)}; /* a prepended blank gets the position of the next token */
         bpe_list_add(&self->places, &one, 1);
         at += n;
     }
     return true;
 }
 
-/* How many ids of the part come before `to`; *exact: the next one begins there. */
+/* Counts the ids of the range before position `to`; *exact: the next id begins at `to`. */
 static weft_status ids_before(conversation *self, size_t first, size_t begin, size_t to, size_t *count, bool *exact,
                               weft_error *err) {
     const weft_ids_sink sink = {&self->prefix, collect};
@@ -147,8 +147,8 @@ static weft_status ids_before(conversation *self, size_t first, size_t begin, si
     return status;
 }
 
-/* Stretches of the part with one answer; each of its ids stands for all of its stretch, and for the next one's too
- * where one id reaches over the cut. */
+/* Splits the range at answer boundaries. Each id gets the section that contains it, and also the next section if it
+ * extends over the boundary. */
 static weft_status places_by_prefix(conversation *self, size_t first, size_t begin, size_t end, weft_error *err) {
     const int32_t *answers = self->chat->answers;
     size_t from = begin, at = first;
@@ -205,25 +205,39 @@ static bool is_end(const conversation *self, size_t i) {
            is_written(self->chat->text.marks, at.begin, at.end);
 }
 
-/* The special token that the template writes after `given`, the last id of the answer with a byte of the record: at or
- * before `last`, or else after it, with white space before it. Returns its index, or -1. */
-static int64_t find_end(const conversation *self, const int32_t *answers, int64_t given, size_t last) {
+/* True if the special token begins turns: the text begins with it, possibly after others, and so does the turn of the
+ * answer whose first id is `first`. */
+static bool is_opener(const conversation *self, size_t first, int32_t id) {
+    const place *places = BPE_AT(&self->places, place);
+    const int32_t *ids = BPE_AT(&self->ids, int32_t);
+    const uint32_t *marks = self->chat->text.marks, turn = JINJA_BLOCK(marks[places[first].begin]);
+    size_t lead = 0, i = first;
+    while (lead < first && is_end(self, lead) && ids[lead] != id) lead++;
+    if (turn == 0 || lead == first || ids[lead] != id) return false;
+    while (i > 0 && JINJA_BLOCK(marks[places[i - 1].begin]) == turn && ids[i - 1] != id) i--;
+    return i > 0 && JINJA_BLOCK(marks[places[i - 1].begin]) == turn;
+}
+
+/* Finds the end token of an answer: a special token that the template wrote after `given`, the last id with a byte of
+ * the record. It is at or before `last`, or after `last` with only white space between, if it does not begin the next
+ * turn as it began the answer's. Returns its index, or -1. */
+static int64_t find_end(const conversation *self, const int32_t *answers, size_t first, int64_t given, size_t last) {
     size_t at = last;
     while ((int64_t)at > given && !is_end(self, at) && at > 0) at--;
     if ((int64_t)at > given && is_end(self, at)) return (int64_t)at;
     for (at = last + 1; at < self->ids.n && answers[at] < 0; at++) {
-        if (is_end(self, at)) return (int64_t)at;
+        if (is_end(self, at)) return is_opener(self, first, BPE_AT(&self->ids, int32_t)[at]) ? -1 : (int64_t)at;
         if (!is_template_space(self, BPE_AT(&self->places, place)[at])) break;
     }
     return -1;
 }
 
-/* Marks the end token of the answer first .. last, and makes the answer end there. Text after the token stays. */
+/* Marks the end token of the answer first .. last and ends the answer there, unless the answer has text after it. */
 static void mark_end(const conversation *self, int32_t *answers, size_t first, size_t last) {
     const place *places = BPE_AT(&self->places, place);
     const int32_t answer = answers[last];
     int64_t given = (int64_t)last, end = 0;
-    if (self->chat->blocks) { /* the block says what is learned: white space after the end token, too */
+    if (self->chat->blocks) { /* a block may include white space after the end token */
         while (last > first && !is_end(self, last) && is_template_space(self, places[last])) last--;
         if (is_end(self, last)) answers[last] |= WEFT_CHAT_END;
         return;
@@ -231,7 +245,7 @@ static void mark_end(const conversation *self, int32_t *answers, size_t first, s
     while (given >= (int64_t)first && (!any_given(self->chat->text.marks, places[given].begin, places[given].end) ||
                                        is_written(self->chat->text.marks, places[given].begin, places[given].end)))
         given--;
-    end = find_end(self, answers, given >= (int64_t)first ? given : (int64_t)first - 1, last);
+    end = find_end(self, answers, first, given >= (int64_t)first ? given : (int64_t)first - 1, last);
     if (end < 0) return;
     for (size_t i = (size_t)end + 1; i <= last; i++)
         if (!is_template_space(self, places[i])) return;
@@ -265,7 +279,7 @@ static weft_status give(const conversation *self, const weft_chat_sink *sink, we
     mark_answers(self, answers);
     if (self->ids.n > 0) status = sink->put(sink->context, BPE_AT(&self->ids, int32_t), answers, self->ids.n);
     if (status != WEFT_OK && err != NULL && err->text[0] == 0)
-        (void)weft_error_set(err, status, "The ids of a conversation could not be taken.");
+        (void)weft_error_set(err, status, "The sink of ids failed.");
     host->release(host, answers);
     return status;
 }
@@ -315,7 +329,7 @@ weft_status bpe_chat_render(const weft_tokenizer *tokenizer, const weft_text_sin
     if (status != WEFT_OK) return status;
     if (text.text.n > 0) status = sink->put(sink->context, text.text.bytes, text.text.n);
     if (status != WEFT_OK && err != NULL && err->text[0] == 0)
-        (void)weft_error_set(err, status, "The text of a conversation could not be taken.");
+        (void)weft_error_set(err, status, "The sink of text failed.");
     chat_text_free(&text, tokenizer->host);
     return status;
 }

@@ -1,4 +1,4 @@
-/* chat_ids.h: the extensions of this tokenizer: conversations, and special tokens by name. */
+/* chat_ids.h: extensions of this tokenizer: chat templates, and special tokens by name. */
 #ifndef BPE_CHAT_IDS_H
 #define BPE_CHAT_IDS_H
 

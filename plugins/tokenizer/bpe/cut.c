@@ -1,13 +1,14 @@
-/* cut.c: see cut.h.
+/* cut.c: decides where a long text may be split (cut.h).
  *
- * A cut must not lie inside an added token, nor where normalizing, splitting or merging looks across it:
- * - added tokens are refused that hold a line end or a blank, that begin with what follows the cut, or that look at
- *   their neighbours (single_word);
- * - of the normalizer, Unicode forms and lower case never join a line end or a blank with a letter; a replaced literal
- *   may hold neither line ends nor letters; what is put in front is left out of all parts but the first (encode.c);
- * - before a letter that follows "a\n" the known patterns (pattern.c) always end a piece, and the line end is one of
- *   its own, whether the text goes on or not;
- * - without a splitting step the blank's character must be one that no merge joins with a letter before it. */
+ * A split must not be inside an added token, nor where normalizer, pre-tokenizer or merges look across it:
+ * - Added tokens must not contain a line end or a blank, begin with the character after the split, or look at their
+ *   neighbours (single_word).
+ * - Unicode normal forms and lower case never join a line end or a blank with a letter. A replaced literal must contain
+ *   neither line ends nor letters. Prepended text is added at the start of the text only (encode.c).
+ * - Before a letter that follows "a\n", the known patterns (pattern.c) always end a pre-token, and the line end is a
+ *   pre-token of its own, with or without following text.
+ * - Without a splitting step, no merge may join the blank's character with a letter before it.
+ */
 #include "cut.h"
 #include "unicode.h"
 
@@ -45,7 +46,8 @@ static bool normal_allows(const bpe_normal *normal, bpe_cut_kind kind) {
     return true;
 }
 
-/* A pattern that ends a piece before a letter at the beginning of a line, then steps inside of pieces. */
+/* Returns true for a pattern that ends a pre-token before a letter at the start of a line, followed by steps inside of
+ * pre-tokens. */
 static bool split_cuts_lines(const bpe_split *split) {
     const bpe_split_step *steps = BPE_AT(&split->steps, bpe_split_step);
     bool cuts = false;
@@ -60,7 +62,7 @@ static bool split_cuts_lines(const bpe_split *split) {
     return cuts;
 }
 
-/* What a blank becomes before it is merged; false: more than a character. */
+/* Returns the character that a blank is replaced by before merging. Fails if it is several characters. */
 static bool blank_of(int32_t *point, const weft_tokenizer *tokenizer) {
     const bpe_normal_step *steps = BPE_AT(&tokenizer->normal.steps, bpe_normal_step);
     const bpe_split_step *split = BPE_AT(&tokenizer->split.steps, bpe_split_step);
@@ -68,6 +70,10 @@ static bool blank_of(int32_t *point, const weft_tokenizer *tokenizer) {
     for (size_t i = 0; i < tokenizer->normal.steps.n; i++)
         if (steps[i].kind == BPE_REPLACE && steps[i].pattern.literal.bytes[0] == ' ' && blank.bytes[0] == ' ')
             blank = steps[i].content;
+    if (tokenizer->split.steps.n == 1 && split[0].kind == BPE_BYTES && blank.bytes[0] == ' ') {
+        *point = bpe_byte_character(' ');
+        return true;
+    }
     if (tokenizer->split.steps.n == 1 && split[0].kind == BPE_META && blank.bytes[0] == ' ')
         blank = split[0].replacement;
     else if (tokenizer->split.steps.n > 0) return false;

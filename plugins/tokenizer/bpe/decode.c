@@ -1,6 +1,5 @@
-/* decode.c: runs the decoder's steps. Byte pieces and byte-level characters become the bytes themselves, whether or not
- * they make up UTF-8: what was encoded comes back.
- */
+/* decode.c: runs the steps of the decoder. Byte tokens and byte-level characters become bytes, valid UTF-8 or not:
+ * decoding restores the encoded text. */
 #include "decode.h"
 #include "split.h"
 #include "unicode.h"
@@ -30,13 +29,13 @@ static int32_t hex(char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The byte of "<0x41>", or -1. */
+/* Returns the byte of "<0x41>", or -1. */
 static int32_t byte_of(const char *text, size_t n) {
     if (n != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || hex(text[3]) < 0 || hex(text[4]) < 0) return -1;
     return hex(text[3]) * 16 + hex(text[4]);
 }
 
-/* Byte pieces in a row become one text. */
+/* Joins consecutive byte tokens to one text. */
 static void byte_pieces(const bpe_texts *in, bpe_texts *out) {
     const char *bytes = in->bytes.data == NULL ? "" : in->bytes.data;
     size_t begin = 0;
@@ -65,7 +64,7 @@ static void strip(const bpe_decode_step *step, bpe_list *out, const char *text, 
     bpe_list_add(out, text, n);
 }
 
-/* A token with a character that stands for no byte is taken as it is. */
+/* Maps characters to bytes. A token with a character that represents no byte is copied unchanged. */
 static void byte_level(bpe_list *out, const char *text, size_t n) {
     const size_t before = out->n;
     size_t length = 0;
@@ -84,7 +83,7 @@ static void byte_level(bpe_list *out, const char *text, size_t n) {
     }
 }
 
-/* The replacement is a blank, but in the first token it is left out where encoding puts it in front. */
+/* Replaces the replacement by a blank, and removes it from the first token if encoding prepends it. */
 static void meta(const bpe_decode_step *step, bpe_list *out, const char *text, size_t n, bool first) {
     size_t length = 0;
     for (size_t i = 0; i < n; i += length) {
@@ -108,7 +107,7 @@ static weft_status run_text(const bpe_decode_step *step, bpe_matcher *matcher, b
     return WEFT_OK;
 }
 
-/* FUSE and BYTE_LEVEL make one text of all. */
+/* Runs a step on all texts. FUSE and BYTE_LEVEL join them. */
 static weft_status run_texts(const bpe_decode_step *step, bpe_matcher *matcher, const bpe_texts *in, bpe_texts *out,
                              weft_error *err) {
     const bool fuses = step->kind == BPE_DECODE_FUSE || step->kind == BPE_DECODE_BYTE_LEVEL;

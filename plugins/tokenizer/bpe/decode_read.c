@@ -1,4 +1,4 @@
-/* decode_read.c: reads the decoder's steps. */
+/* decode_read.c: reads the steps of the decoder. */
 #include "decode.h"
 #include "split.h"
 #include "unicode.h"
@@ -27,7 +27,7 @@ static weft_status read_count(int64_t *out, const bpe_place *at, const json_t *j
     const json_t *value = json_object_get(json, key);
     *out = json_integer_value(value);
     if (json_is_integer(value) && *out >= 0) return WEFT_OK;
-    return bpe_json_fail(err, &here, "must be a whole number, 0 or more.");
+    return bpe_json_fail(err, &here, "must be an integer, at least 0.");
 }
 
 static weft_status read_strip(bpe_decode *self, const bpe_place *at, const json_t *json, weft_error *err) {
@@ -71,7 +71,7 @@ static weft_status read_step(void *context, const bpe_place *at, const json_t *j
     if (strcmp(type, "ByteLevel") == 0)
         return read_plain(self, at, json, BPE_DECODE_BYTE_LEVEL, "type add_prefix_space trim_offsets use_regex", err);
     return bpe_json_fail(err, &here,
-                         "the decoder %s is not supported; supported are: Sequence, Replace, Strip, "
+                         "the decoder %s is not supported. Allowed: Sequence, Replace, Strip, "
                          "Metaspace, ByteFallback, Fuse, ByteLevel.",
                          bpe_quote(type, strlen(type)).text);
 }

@@ -1,4 +1,5 @@
-/* encode.c: one call, from bytes to ids: added tokens are found, what lies between is normalized, cut and merged. */
+/* encode.c: encodes bytes to ids: finds added tokens, and normalizes, splits and merges the text between them. Decodes
+ * ids. */
 #include "cut.h"
 #include "pass.h"
 #include "tokenizer.h"
@@ -6,7 +7,7 @@
 
 #include <unistd.h>
 
-#define CHUNK 4096 /* ids that are collected before the sink gets them */
+#define CHUNK 4096 /* ids collected before a call of the sink */
 
 weft_status bpe_pass_drain(const bpe_pass *self, weft_error *err) {
     bpe_list *ids = &self->scratch->work.ids;
@@ -15,7 +16,7 @@ weft_status bpe_pass_drain(const bpe_pass *self, weft_error *err) {
     if (ids->n > 0) status = self->sink->put(self->sink->context, BPE_AT(ids, int32_t), ids->n);
     ids->n = 0;
     if (status != WEFT_OK && err != NULL && err->text[0] == 0)
-        (void)weft_error_set(err, status, "The ids of a text could not be taken.");
+        (void)weft_error_set(err, status, "The sink of ids failed.");
     return status;
 }
 
@@ -25,8 +26,8 @@ static weft_status add_id(const bpe_pass *self, int32_t id, weft_error *err) {
     return ids->n >= CHUNK || ids->failed ? bpe_pass_drain(self, err) : WEFT_OK;
 }
 
-/* The character that the model could not write, as it stands in the text: every one of its kind fails, so the first one
- * after the beginning of this part is it, unless normalizing made it. */
+/* Reports a character that cannot be encoded. Every occurrence of it fails, so the first one in this range is the
+ * cause, unless the normalizer made the character. */
 static weft_status no_piece(const bpe_pass *self, weft_error *err) {
     const bpe_workspace *work = &self->scratch->work;
     const char *bytes = work->fault;
@@ -45,10 +46,10 @@ static weft_status no_piece(const bpe_pass *self, weft_error *err) {
     else (void)snprintf(name, sizeof name, "character U+%04X", (unsigned)point);
     at = memmem(self->text + self->part, self->bytes - self->part, bytes, n);
     return weft_error_set(err, WEFT_E_DATA,
-                          "The %s at offset %zu of the text %s, and this tokenizer has neither a piece "
-                          "for it, nor byte pieces, nor an unknown piece.",
+                          "The %s at offset %zu of the text %s, and this tokenizer has neither a token "
+                          "for it, nor byte tokens, nor an unknown token.",
                           name, at == NULL ? self->part : (size_t)(at - self->text),
-                          at == NULL ? "(or behind it, once normalized) cannot be written" : "cannot be written");
+                          at == NULL ? "(or after it, once normalized) cannot be encoded" : "cannot be encoded");
 }
 
 static weft_status give_piece(void *context, const char *piece, size_t n, weft_error *err) {
@@ -61,7 +62,7 @@ static weft_status give_piece(void *context, const char *piece, size_t n, weft_e
     return work->ids.n >= CHUNK || work->ids.failed ? bpe_pass_drain(self, err) : WEFT_OK;
 }
 
-/* A part of the normalized text: an added token, or what is cut and merged. */
+/* Encodes a range of the normalized text: an added token, or text. */
 static weft_status give_normal(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err) {
     bpe_pass *self = context;
     if (token != NULL) return add_id(self, token->id, err);
@@ -76,7 +77,7 @@ static bool always(void *context, size_t begin, size_t end) {
     return true;
 }
 
-/* A part of the text as it is. */
+/* Encodes a range of the original text. */
 weft_status bpe_pass_part(void *context, const bpe_added_token *token, size_t begin, size_t end, weft_error *err) {
     bpe_pass *self = context;
     const weft_tokenizer *tokenizer = self->tokenizer;
@@ -85,7 +86,7 @@ weft_status bpe_pass_part(void *context, const bpe_added_token *token, size_t be
     if (token != NULL) return add_id(self, token->id, err);
     if (self->continues && begin == 0 && normal.steps.n > 0 &&
         BPE_AT(&normal.steps, bpe_normal_step)->kind == BPE_PREPEND) {
-        normal.steps.data = BPE_AT(&normal.steps, bpe_normal_step) + 1; /* nothing is put in front of a rest */
+        normal.steps.data = BPE_AT(&normal.steps, bpe_normal_step) + 1; /* prepend only at the start of a text */
         normal.steps.n--;
     }
     self->part = begin;
@@ -112,10 +113,11 @@ static weft_status encode_text(bpe_pass *work, weft_error *err) {
                           work->plain ? always : NULL, bpe_pass_part, work, err);
 }
 
-/* ---- long texts, several parts at once ---- */
+/* ---- long texts, in parallel ---- */
 
-/* Text of a part, at least; a text of fewer than two is not cut. GROUP: parts whose ids are held at once. */
-enum { PART_BYTES = 1 << 18, GROUP = 64 };
+/* PART_BYTES: minimal size of a range. A text shorter than LEAST_LONG is not split. A group has at most GROUP ranges, and
+ * the ids of GROUP_BYTES of text and one range are in memory at once. */
+enum { PART_BYTES = 1 << 16, LEAST_LONG = 1 << 19, GROUP = 64, GROUP_BYTES = GROUP * PART_BYTES };
 
 typedef struct long_part {
     size_t begin, end;
@@ -124,7 +126,7 @@ typedef struct long_part {
 } long_part;
 
 typedef struct long_text {
-    const bpe_pass *whole;
+    bpe_pass *whole;
     long_part parts[GROUP];
 } long_text;
 
@@ -150,33 +152,36 @@ static void encode_long_part(int64_t index, void *context) {
     if (work.scratch != NULL) bpe_scratch_give(work.tokenizer, work.scratch);
 }
 
-/* The ids of some parts, from *at on; *at becomes where they end. */
+/* Encodes a group of ranges from *at on, and sets *at to their end. A text that is one range goes to the sink directly.
+ */
 static weft_status encode_group(long_text *all, bpe_cut_kind kind, size_t *at, weft_error *err) {
     const bpe_pass *whole = all->whole;
     const weft_host *host = whole->tokenizer->host;
+    const size_t first = *at;
     int64_t n = 0;
     weft_status status = WEFT_OK;
-    for (; n < GROUP && *at < whole->bytes; n++) {
+    for (; n < GROUP && *at < whole->bytes && *at - first < GROUP_BYTES; n++) {
         long_part *part = &all->parts[n];
         part->begin = *at;
         part->end = bpe_cut_find(whole->tokenizer, kind, whole->text, whole->bytes, *at + PART_BYTES);
         *at = part->end;
         bpe_list_init(&part->ids, host, sizeof(int32_t));
     }
+    if (first == 0 && n == 1 && *at == whole->bytes) return encode_text(all->whole, err);
     host->parallel_for(host, n, encode_long_part, all);
     for (int64_t i = 0; i < n; i++) {
         const bpe_list *ids = &all->parts[i].ids;
         if (status == WEFT_OK) status = all->parts[i].status;
         if (status == WEFT_OK && ids->n > 0) {
             status = whole->sink->put(whole->sink->context, BPE_AT(ids, int32_t), ids->n);
-            if (status != WEFT_OK) (void)weft_error_set(err, status, "The ids of a text could not be taken.");
+            if (status != WEFT_OK) (void)weft_error_set(err, status, "The sink of ids failed.");
         }
         bpe_list_free(&all->parts[i].ids);
     }
     return status;
 }
 
-/* A part that fails does so again where the text is encoded as one, and is told with its place there. */
+/* Encodes a long text in ranges. After a failure, encodes it again without splitting, to report the correct offset. */
 static weft_status encode_long(bpe_pass *work, bpe_cut_kind kind, weft_error *err) {
     long_text *all = bpe_zeros(work->tokenizer->host, 1, sizeof *all);
     weft_status status = all == NULL ? bpe_no_memory(err) : bpe_pass_drain(work, err);
@@ -186,9 +191,9 @@ static weft_status encode_long(bpe_pass *work, bpe_cut_kind kind, weft_error *er
     return status == WEFT_E_DATA && err != NULL && err->text[0] == 0 ? encode_text(work, err) : status;
 }
 
-/* parallel_for is the main thread's. */
+/* Only the main thread may call parallel_for. */
 static bpe_cut_kind cut_of_text(const bpe_pass *work) {
-    if (work->bytes < 2 * (size_t)PART_BYTES || gettid() != getpid()) return BPE_CUT_NONE;
+    if (work->bytes < (size_t)LEAST_LONG || gettid() != getpid()) return BPE_CUT_NONE;
     return bpe_cut_of(work->tokenizer);
 }
 
@@ -210,8 +215,7 @@ weft_status bpe_encode(const weft_tokenizer *tokenizer, const weft_ids_sink *sin
     return status;
 }
 
-/* A token's text, before the decoder: an added one in the form in which it was found. Of an id that is no token's:
- * none. */
+/* Adds a token's text before decoding; for an added token, its normalized form. An unknown id adds nothing. */
 static void add_text(const weft_tokenizer *self, bpe_texts *out, int32_t id, uint32_t flags) {
     const int32_t number = id >= 0 && id < self->n_ids ? self->added_by_id[id] : -1;
     const bpe_added_token *token = number < 0 ? NULL : &BPE_AT(&self->added.tokens, bpe_added_token)[number];
@@ -241,7 +245,7 @@ weft_status bpe_decode_ids(const weft_tokenizer *tokenizer, const weft_text_sink
     if (status == WEFT_OK && out->bytes.n > 0) {
         status = sink->put(sink->context, BPE_AT(&out->bytes, char), out->bytes.n);
         if (status != WEFT_OK && err != NULL && err->text[0] == 0)
-            (void)weft_error_set(err, status, "The decoded text could not be taken.");
+            (void)weft_error_set(err, status, "The sink of text failed.");
     }
     bpe_scratch_give(tokenizer, scratch);
     return status;

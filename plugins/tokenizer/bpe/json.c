@@ -1,4 +1,4 @@
-/* json.c: jansson, and the sentences about what it found. */
+/* json.c: reads JSON by jansson, and writes error messages. */
 #include "json.h"
 
 #include "../../common/json_big.h"
@@ -18,14 +18,14 @@ static weft_status read_text(char **out, size_t *n, const char *file, size_t byt
     return stream != NULL && *n == bytes ? WEFT_OK : weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read.", file);
 }
 
-/* The position behind a string that begins at `at`. */
+/* Returns the position after the string that begins at `at`. */
 static size_t behind_string(const char *text, size_t n, size_t at) {
     for (at++; at < n && text[at] != '"'; at++)
         if (text[at] == '\\') at++;
     return at < n ? at + 1 : n;
 }
 
-/* Writes \ufdd0 for each \u0000 of a key, and returns whether there was one. */
+/* Writes \ufdd0 for each \u0000 in a key, and returns true if there was one. */
 static bool hide_nul_keys(char *text, size_t n) {
     bool any = false;
     for (size_t at = 0, end = 0; at<n; at = end> at ? end : at + 1) {
@@ -48,7 +48,7 @@ static weft_status parse(json_t **out, const char *file, char *text, size_t n, b
     *out = json_big_load(text, n, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (*out == NULL)
         return weft_error_set(err, WEFT_E_DATA, "%s:%d:%d: is not JSON: %s.", file, why.line, why.column, why.text);
-    return json_is_object(*out) ? WEFT_OK : weft_error_set(err, WEFT_E_DATA, "%s: must hold a JSON object.", file);
+    return json_is_object(*out) ? WEFT_OK : weft_error_set(err, WEFT_E_DATA, "%s: must be a JSON object.", file);
 }
 
 weft_status bpe_json_load(json_t **out, const char *file, bool required, bool *nul_keys, weft_error *err) {
@@ -77,7 +77,7 @@ bpe_place bpe_place_file(const char *file) {
     return place;
 }
 
-/* A path that is too long keeps its end, where the fault is. */
+/* Appends to a path. A path that is too long keeps its end, which locates the error. */
 static void extend(bpe_place *place, const char *what, const char *separator) {
     const size_t n = strlen(place->path), more = strlen(what) + strlen(separator);
     const size_t over = n + more + 1 > sizeof place->path ? n + more + 1 - sizeof place->path : 0;
@@ -110,8 +110,8 @@ weft_status bpe_json_fail(weft_error *err, const bpe_place *at, const char *form
 }
 
 static const char *kind_of(const json_t *value) {
-    static const char *const names[] = {"an object", "an array", "a text", "a whole number",
-                                        "a number",  "true",     "false",  "null"};
+    static const char *const names[] = {"an object", "an array", "a string", "an integer",
+                                        "a number",  "true",     "false",    "null"};
     return value == NULL ? "missing" : names[json_typeof(value)];
 }
 
@@ -119,7 +119,7 @@ weft_status bpe_json_text(const char **out, size_t *n, const bpe_place *at, cons
                           weft_error *err) {
     const json_t *value = json_object_get(object, key);
     const bpe_place here = bpe_place_key(at, key);
-    if (!json_is_string(value)) return bpe_json_fail(err, &here, "must be a text, but is %s.", kind_of(value));
+    if (!json_is_string(value)) return bpe_json_fail(err, &here, "must be a string, but is %s.", kind_of(value));
     *out = json_string_value(value);
     *n = json_string_length(value);
     return WEFT_OK;
@@ -149,10 +149,9 @@ weft_status bpe_json_bool(bool *out, const bpe_place *at, const json_t *object, 
 
 weft_status bpe_json_id(int32_t *out, const bpe_place *at, const json_t *value, weft_error *err) {
     const json_int_t id = json_integer_value(value);
-    if (!json_is_integer(value))
-        return bpe_json_fail(err, at, "an id must be a whole number, but is %s.", kind_of(value));
+    if (!json_is_integer(value)) return bpe_json_fail(err, at, "an id must be an integer, but is %s.", kind_of(value));
     if (id < 0 || id > BPE_HIGHEST_ID)
-        return bpe_json_fail(err, at, "an id must lie in 0..%d, but is %lld.", BPE_HIGHEST_ID, (long long)id);
+        return bpe_json_fail(err, at, "an id must be in 0..%d, but is %lld.", BPE_HIGHEST_ID, (long long)id);
     *out = (int32_t)id;
     return WEFT_OK;
 }
@@ -186,7 +185,7 @@ weft_status bpe_json_known(const bpe_place *at, const json_t *object, const char
     json_object_foreach((json_t *)object, key, value) {
         const bpe_place here = bpe_place_key(at, bpe_quote(key, strlen(key)).text);
         if (!bpe_json_listed(keys, key))
-            return bpe_json_fail(err, &here, "this key is not known here and might change ids; known are: %s.", keys);
+            return bpe_json_fail(err, &here, "unknown key, which might change ids. Allowed: %s.", keys);
     }
     return WEFT_OK;
 }
@@ -218,7 +217,7 @@ static weft_status walk_any(const walk *self, const bpe_place *at, const json_t 
     const char *type = NULL;
     weft_status status = bpe_json_type(&type, at, json, err);
     if (status != WEFT_OK) return status;
-    if (depth > 8) return bpe_json_fail(err, at, "sequences lie in each other more than 8 deep.");
+    if (depth > 8) return bpe_json_fail(err, at, "sequences are nested more than 8 levels deep.");
     if (strcmp(type, "Sequence") == 0) return walk_list(self, at, json, depth, err);
     return self->read(self->self, at, json, type, err);
 }

@@ -1,4 +1,4 @@
-/* memory.c: growth by half, and the sentence for when that fails. */
+/* memory.c: lists that grow by half, strings, and the error for exhausted memory. */
 #include "memory.h"
 
 void bpe_list_init(bpe_list *self, const weft_host *host, size_t element) {
@@ -53,5 +53,5 @@ void *bpe_zeros(const weft_host *host, size_t n, size_t element) {
 }
 
 weft_status bpe_no_memory(weft_error *err) {
-    return weft_error_set(err, WEFT_E_MEMORY, "No memory left for the tokenizer.");
+    return weft_error_set(err, WEFT_E_MEMORY, "No memory for the tokenizer.");
 }

@@ -1,6 +1,5 @@
-/* memory.h: lists that grow, on the host's memory. A list that could not grow says so in `failed` and ignores what is
- * added afterwards, so that a stage asks once, at its end.
- */
+/* memory.h: growing lists in the host's memory. A list that could not grow sets `failed` and ignores later additions,
+ * so a caller checks once at its end. */
 #ifndef BPE_MEMORY_H
 #define BPE_MEMORY_H
 
@@ -12,7 +11,7 @@ typedef struct bpe_list {
     void *data;
     size_t n;
     size_t capacity;
-    size_t element; /* bytes of one */
+    size_t element; /* bytes per element */
     bool failed;
 } bpe_list;
 
@@ -21,13 +20,13 @@ typedef struct bpe_list {
 void bpe_list_init(bpe_list *self, const weft_host *host, size_t element);
 void bpe_list_free(bpe_list *self);
 
-/* Room for n more; false and failed where there is none. */
+/* Reserves capacity for n more elements; sets `failed` and returns false without memory. */
 bool bpe_list_reserve(bpe_list *self, size_t n);
 
-/* Gives memory above so many bytes back; the list is empty then. */
+/* Empties the list and frees its memory if it is larger than `bytes`. */
 void bpe_list_trim(bpe_list *self, size_t bytes);
 
-/* n elements at the end. */
+/* Appends n elements. */
 static inline void bpe_list_add(bpe_list *self, const void *items, size_t n) {
     if (n == 0 || (self->capacity - self->n < n && !bpe_list_reserve(self, n)) || self->failed) return;
     memcpy((char *)self->data + self->n * self->element, items, n * self->element);
@@ -39,20 +38,20 @@ static inline void bpe_list_clear(bpe_list *self) {
     self->failed = false;
 }
 
-/* A text of its own; bytes is NUL-terminated, and NULL only where memory ran out. */
+/* An owned, NUL-terminated string; bytes is NULL only if memory ran out. */
 typedef struct bpe_text {
     char *bytes;
     size_t n;
 } bpe_text;
 
-/* Whether n bytes begin with those of `with`. */
+/* Returns true if the text begins with `with`. */
 static inline bool bpe_text_begins(const char *text, size_t n, const bpe_text *with) {
     return n >= with->n && memcmp(text, with->bytes, with->n) == 0;
 }
 
 bool bpe_text_set(bpe_text *self, const weft_host *host, const char *bytes, size_t n);
 
-/* n elements of zeros, or NULL. */
+/* Returns n zeroed elements; NULL: no memory. */
 void *bpe_zeros(const weft_host *host, size_t n, size_t element);
 
 weft_status bpe_no_memory(weft_error *err);

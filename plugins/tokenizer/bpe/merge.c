@@ -1,10 +1,9 @@
-/* merge.c: from a piece of text to ids.
+/* merge.c: merges the characters of a pre-token to ids.
  *
- * SentencePiece style has the whole document as one piece. It is cut first where no merge of the vocabulary can reach
- * across: a boundary between two characters is crossed first by a merge whose left part ends and whose right part
- * begins with them, so where none exists, both sides are merged alone and give the same ids. What is left are words,
- * found in a cache, and now and then a long run, for which a heap keeps the work at n log n.
- */
+ * In SentencePiece style, the complete document is one pre-token. It is first split into words at boundaries that no
+ * merge of the vocabulary crosses. The first merge across a boundary between two characters has a left part that ends,
+ * and a right part that begins, with these characters. If no such merge exists, both sides can be merged separately
+ * with the same ids. Words are looked up in a cache. A heap keeps the work for occasional long words at O(n log n). */
 #include "model.h"
 #include "unicode.h"
 
@@ -12,15 +11,15 @@
 
 typedef struct symbol {
     int32_t id;
-    int32_t before; /* neighbours' indices, -1 at the ends */
+    int32_t before; /* indices of neighbours, -1 at the ends */
     int32_t after;
     int32_t alive;
 } symbol;
 
-/* The lowest key is the lowest rank and, within it, the leftmost symbol. */
+/* The lowest key has the lowest rank and, of equal ranks, the leftmost symbol. */
 typedef struct candidate {
     uint64_t key; /* rank << 32 | index of the left symbol */
-    int64_t id;   /* what the pair becomes */
+    int64_t id;   /* id of the merged pair */
 } candidate;
 
 void bpe_workspace_init(bpe_workspace *self, const weft_host *host) {
@@ -86,8 +85,8 @@ static void fill_heap(const bpe_model *model, bpe_workspace *work) {
     for (size_t i = work->heap.n / 2; i-- > 0;) sift_down(BPE_AT(&work->heap, candidate), work->heap.n, i);
 }
 
-/* An entry whose pair has changed since is dropped, unless the new pair becomes the same piece: then it is merged now,
- * at the old entry's rank, as the library does. */
+/* Merges until the heap is empty. An entry with a changed pair is dropped, unless the new pair merges to the same
+ * token: as in the library, it is then merged at the rank of the old entry. */
 static void merge_all(const bpe_model *model, bpe_workspace *work) {
     symbol *symbols = BPE_AT(&work->symbols, symbol);
     candidate next;
@@ -111,7 +110,7 @@ static void add_symbol(bpe_list *symbols, int32_t id) {
     bpe_list_add(symbols, &fresh, 1);
 }
 
-/* The byte pieces of a character; false where one is missing. */
+/* Adds the byte tokens of a character. Returns false if one is missing. */
 static bool add_bytes(const bpe_model *model, bpe_list *symbols, const char *bytes, size_t n) {
     for (size_t i = 0; i < n; i++) {
         if (model->bytes[(unsigned char)bytes[i]] < 0) return false;
@@ -120,7 +119,8 @@ static bool add_bytes(const bpe_model *model, bpe_list *symbols, const char *byt
     return true;
 }
 
-/* Unknown characters wait until the next known one, and byte pieces overtake them: the library's order. */
+/* Adds the symbols of a word. As in the library, an unknown character is added only before the next known one, so byte
+ * tokens in between precede it. */
 static weft_status fill_symbols(const bpe_model *model, bpe_workspace *work, const char *word, size_t n) {
     size_t length = 0;
     bool waiting = false;
@@ -158,7 +158,7 @@ static weft_status encode_word(const bpe_model *model, bpe_workspace *work, cons
         bpe_list_add(&work->ids, known, n_ids);
         return WEFT_OK;
     }
-    if (n > INT32_MAX) return weft_error_set(err, WEFT_E_DATA, "A piece of %zu bytes is too long to be merged.", n);
+    if (n > INT32_MAX) return weft_error_set(err, WEFT_E_DATA, "A pre-token of %zu bytes is too long to be merged.", n);
     bpe_list_clear(&work->symbols);
     bpe_list_clear(&work->heap);
     status = fill_symbols(model, work, word, n);
@@ -174,8 +174,8 @@ static weft_status encode_word(const bpe_model *model, bpe_workspace *work, cons
     return WEFT_OK;
 }
 
-/* End of the word that begins at `from`. A cut needs a known character on its left, since unknown ones wait for what
- * follows them. */
+/* Returns the end of the word at `from`. The character before a boundary must be known, since unknown ones are added
+ * with their successors. */
 static size_t word_end(const bpe_model *model, const char *text, size_t n, size_t from) {
     int32_t left = 0, right = 0;
     size_t at = from, length = bpe_utf8(text + at, n - at, &left);

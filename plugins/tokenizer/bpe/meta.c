@@ -1,4 +1,4 @@
-/* meta.c: the keys of Metaspace, which is a pre-tokenizer and a decoder. */
+/* meta.c: reads the keys of Metaspace, a pre-tokenizer and a decoder. */
 #include "split.h"
 #include "unicode.h"
 
@@ -17,7 +17,7 @@ static weft_status read_scheme(int32_t *out, const bpe_place *at, const json_t *
     return bpe_json_fail(err, &here, "must be always, first or never.");
 }
 
-/* add_prefix_space is the older spelling: false stands for never. */
+/* Reads add_prefix_space, the old form of prepend_scheme: false means never. */
 static weft_status read_prefix(int32_t *scheme, const bpe_place *at, const json_t *json, weft_error *err) {
     const bool yes = true;
     const bpe_place here = bpe_place_key(at, "add_prefix_space");
@@ -26,7 +26,8 @@ static weft_status read_prefix(int32_t *scheme, const bpe_place *at, const json_
     weft_status status = bpe_json_bool(&prefix, at, json, "add_prefix_space", &yes, err);
     if (status != WEFT_OK || prefix) return status;
     if (given && *scheme != BPE_NEVER)
-        return bpe_json_fail(err, &here, "is false, which does not go with prepend_scheme; it must be never then.");
+        return bpe_json_fail(err, &here,
+                             "is false, which contradicts prepend_scheme. Allowed: prepend_scheme = never.");
     *scheme = BPE_NEVER;
     return WEFT_OK;
 }

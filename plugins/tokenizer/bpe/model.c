@@ -1,4 +1,4 @@
-/* model.c: the "model" part of tokenizer.json: what it says, judged, and put into tables. */
+/* model.c: reads and checks the "model" section of tokenizer.json, and builds its tables. */
 #include "model.h"
 #include "unicode.h"
 
@@ -59,27 +59,27 @@ static weft_status read_vocab(bpe_model *self, const bpe_place *at, const json_t
     int32_t highest = 0, id = 0;
     size_t n = 0;
     weft_status status = WEFT_OK;
-    if (!json_is_object(vocab)) return bpe_json_fail(err, &here, "must be an object of pieces and their ids.");
+    if (!json_is_object(vocab)) return bpe_json_fail(err, &here, "must be an object of tokens and ids.");
     json_object_foreach(vocab, key, value) {
         const bpe_place piece = bpe_place_key(&here, PIECE(key, strlen(key)));
         status = bpe_json_id(&id, &piece, value, err);
         if (status != WEFT_OK) return status;
         if (id > highest) highest = id;
     }
-    if (json_object_size(vocab) == 0) return bpe_json_fail(err, &here, "holds no piece.");
+    if (json_object_size(vocab) == 0) return bpe_json_fail(err, &here, "has no token.");
     if (!bpe_vocab_reserve(&self->vocab, json_object_size(vocab), highest)) return bpe_no_memory(err);
     json_object_foreach(vocab, key, value) {
         const int32_t own = (int32_t)json_integer_value(value);
         const char *other = bpe_vocab_piece(&self->vocab, own, &n);
         if (other != NULL)
-            return bpe_json_fail(err, &here, "id %d is given to %s and to %s; every piece needs an id of its own.", own,
-                                 PIECE(other, n), PIECE(key, strlen(key)));
+            return bpe_json_fail(err, &here, "id %d belongs to %s and to %s; ids must be unique.", own, PIECE(other, n),
+                                 PIECE(key, strlen(key)));
         if (!add_piece(&self->vocab, own, key, at->nul_keys)) return bpe_no_memory(err);
     }
     return WEFT_OK;
 }
 
-/* "a b" or ["a", "b"]. */
+/* Splits "a b" or ["a", "b"]. */
 static weft_status split_merge(bpe_text parts[2], const bpe_place *at, const json_t *merge, weft_error *err) {
     const json_t *left = json_array_get(merge, 0), *right = json_array_get(merge, 1);
     const char *text = json_string_value(merge);
@@ -94,8 +94,8 @@ static weft_status split_merge(bpe_text parts[2], const bpe_place *at, const jso
     }
     if (blank == NULL || memchr(blank + 1, ' ', (size_t)(text + n - blank) - 1) != NULL)
         return bpe_json_fail(err, at,
-                             "a merge must be a text of two pieces with one blank between them, or an array "
-                             "of two texts.");
+                             "a merge must be a string of two tokens separated by a blank, or an array "
+                             "of two strings.");
     parts[0].bytes = (char *)(uintptr_t)text;
     parts[0].n = (size_t)(blank - text);
     parts[1].bytes = (char *)(uintptr_t)(blank + 1);
@@ -107,7 +107,7 @@ static weft_status find_part(int32_t *out, const bpe_model *self, const bpe_plac
                              weft_error *err) {
     *out = bpe_vocab_find(&self->vocab, bytes, n);
     if (*out >= 0) return WEFT_OK;
-    return bpe_json_fail(err, at, "the merge needs the piece %s, which model.vocab does not have.", PIECE(bytes, n));
+    return bpe_json_fail(err, at, "the merge needs the token %s, which model.vocab lacks.", PIECE(bytes, n));
 }
 
 static void put_merge(bpe_model *self, int32_t left, int32_t right, uint32_t rank, int32_t id) {
@@ -115,7 +115,7 @@ static void put_merge(bpe_model *self, int32_t left, int32_t right, uint32_t ran
     const size_t mask = self->n_merge_slots - 1;
     size_t i = mix(merge.pair) & mask;
     while (self->merges[i].pair != UINT64_MAX && self->merges[i].pair != merge.pair) i = (i + 1) & mask;
-    self->merges[i] = merge; /* of a pair that comes twice, the later rank counts */
+    self->merges[i] = merge; /* a repeated pair has the later rank */
 }
 
 static int32_t first_character(const bpe_text *part) {
@@ -140,7 +140,7 @@ static void put_crossing(bpe_model *self, const bpe_text parts[2]) {
     self->crossings[i] = pair;
 }
 
-/* A byte piece or the unknown piece stands for other characters than those of its name. */
+/* Returns true for a byte token or the unknown token, which represent other characters than their names. */
 static bool stands_for_others(const bpe_model *self, int32_t id) {
     if (id == self->unknown) return true;
     for (int32_t byte = 0; byte < 256; byte++) {
@@ -162,7 +162,8 @@ static weft_status read_merge(bpe_model *self, bpe_list *joined, const bpe_place
     bpe_list_add(joined, parts[0].bytes, parts[0].n);
     bpe_list_add(joined, parts[1].bytes, parts[1].n);
     if (joined->failed) return bpe_no_memory(err);
-    if (parts[0].n == 0 || parts[1].n == 0) return bpe_json_fail(err, at, "a merge with nothing is not allowed.");
+    if (parts[0].n == 0 || parts[1].n == 0)
+        return bpe_json_fail(err, at, "a merge with an empty token is not allowed.");
     status = find_part(&id, self, at, joined->data, joined->n, err);
     if (status != WEFT_OK) return status;
     put_merge(self, left, right, rank, id);
@@ -194,7 +195,7 @@ static weft_status read_merges(bpe_model *self, const bpe_place *at, const json_
         const json_t *merge = json_array_get(merges, i);
         const bpe_place one = bpe_place_index(&here, i);
         const char *text = json_string_value(merge);
-        if (text != NULL && strncmp(text, "#version", 8) == 0) continue; /* the head of a merges.txt */
+        if (text != NULL && strncmp(text, "#version", 8) == 0) continue; /* header of merges.txt */
         status = read_merge(self, &joined, &one, merge, rank++, err);
     }
 done:
@@ -202,18 +203,18 @@ done:
     return status;
 }
 
-/* Keys that change ids and must have the value that changes nothing. */
+/* Fails for keys that change ids, unless they have a neutral value. */
 static weft_status refuse_options(const bpe_place *at, const json_t *json, weft_error *err) {
     static const char *const texts[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const json_t *dropout = json_object_get(json, "dropout");
     const bpe_place here = bpe_place_key(at, "dropout");
     if (dropout != NULL && !json_is_null(dropout) && !(json_is_number(dropout) && json_number_value(dropout) == 0))
-        return bpe_json_fail(err, &here, "must be null or 0: merges that are left out at random are not supported.");
+        return bpe_json_fail(err, &here, "must be null or 0: dropout of merges is not supported.");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const json_t *value = json_object_get(json, texts[i]);
         const bpe_place place = bpe_place_key(at, texts[i]);
         if (value == NULL || json_is_null(value) || (json_is_string(value) && json_string_length(value) == 0)) continue;
-        return bpe_json_fail(err, &place, "must be null or empty: marked parts of words are not supported.");
+        return bpe_json_fail(err, &place, "must be null or empty: prefixes and suffixes of words are not supported.");
     }
     return WEFT_OK;
 }
@@ -222,12 +223,12 @@ static weft_status read_type(const bpe_place *at, const json_t *json, weft_error
     const char *type = NULL;
     const bpe_place here = bpe_place_key(at, "type");
     weft_status status = WEFT_OK;
-    /* Old files have no type; what tells them is that they have merges. */
+    /* Old files have no type; their merges identify BPE. */
     if (json_is_object(json) && json_object_get(json, "type") == NULL && json_object_get(json, "merges") != NULL)
         return WEFT_OK;
     status = bpe_json_type(&type, at, json, err);
     if (status == WEFT_OK && strcmp(type, "BPE") != 0)
-        status = bpe_json_fail(err, &here, "is %s; this plugin reads BPE alone.", PIECE(type, strlen(type)));
+        status = bpe_json_fail(err, &here, "is %s. Allowed: BPE.", PIECE(type, strlen(type)));
     return status;
 }
 
@@ -244,7 +245,7 @@ static weft_status read_options(bpe_model *self, const bpe_place *at, const json
     return status;
 }
 
-/* Single characters, byte pieces and the unknown piece, found once. */
+/* Fills the tables of single characters, byte tokens and the unknown token. */
 static weft_status fill_tables(bpe_model *self, const bpe_place *at, const json_t *json, weft_error *err) {
     const json_t *unknown = json_object_get(json, "unk_token");
     const char *name = NULL;

@@ -1,4 +1,5 @@
-/* normal.c: Prepend, Replace, NFC and its kin, Lowercase. Bytes that are not UTF-8 pass through untouched. */
+/* normal.c: the normalizers Prepend, Replace, NFC, NFD, NFKC, NFKD and Lowercase. Bytes that are not UTF-8 stay
+ * unchanged. */
 #include "normal.h"
 #include "unicode.h"
 
@@ -64,7 +65,7 @@ static weft_status read_step(void *context, const bpe_place *at, const json_t *j
     status = read_form(self, at, json, type, &found, err);
     if (status != WEFT_OK || found) return status;
     return bpe_json_fail(err, &here,
-                         "the normalizer %s is not supported; supported are: Sequence, Prepend, Replace, "
+                         "the normalizer %s is not supported. Allowed: Sequence, Prepend, Replace, "
                          "NFC, NFD, NFKC, NFKD, Lowercase.",
                          bpe_quote(type, strlen(type)).text);
 }
@@ -90,13 +91,13 @@ typedef struct replacing {
     bpe_list *out;
     const bpe_text *content;
     const char *text;
-    size_t most; /* bytes of out */
+    size_t most; /* maximal bytes of out */
 } replacing;
 
 static weft_status too_long(size_t most, weft_error *err) {
     return weft_error_set(err, WEFT_E_DATA,
-                          "the text becomes longer than %zu bytes as tokenizer.json replaces what is in it: its "
-                          "replacements multiply",
+                          "the normalized text exceeds %zu bytes: the replacements of tokenizer.json "
+                          "multiply it",
                           most);
 }
 
@@ -115,7 +116,7 @@ weft_status bpe_replace(const bpe_pattern *pattern, const bpe_text *content, bpe
     return bpe_pattern_each(pattern, matcher, text, n, replace_visit, &work, err);
 }
 
-/* Characters of Unicode 9.0; utf8proc's own memory lives for the call alone. */
+/* Normalizes characters of Unicode 9.0. Memory of utf8proc is freed before the return. */
 static weft_status compose_known(const bpe_normal_step *step, bpe_list *out, const char *text, size_t n,
                                  weft_error *err) {
     utf8proc_uint8_t *result = NULL;
@@ -129,8 +130,8 @@ static weft_status compose_known(const bpe_normal_step *step, bpe_list *out, con
     return WEFT_OK;
 }
 
-/* Whole characters. Those that Unicode 9.0 does not have stay as they are and combine with nothing, as in the library
- * and whatever utf8proc knows. */
+/* Normalizes valid UTF-8. As in the library, characters that are not in Unicode 9.0 stay unchanged and do not combine,
+ * regardless of utf8proc's version. */
 static weft_status compose(const bpe_normal_step *step, bpe_list *out, const char *text, size_t n, weft_error *err) {
     size_t done = 0, length = 0;
     weft_status status = WEFT_OK;
@@ -145,7 +146,7 @@ static weft_status compose(const bpe_normal_step *step, bpe_list *out, const cha
     return status == WEFT_OK ? compose_known(step, out, text + done, n - done, err) : status;
 }
 
-/* One character at a time, without regard to its neighbours. U+0130 alone becomes two. */
+/* Lowercases each character without its context. Only U+0130 becomes two characters. */
 static void lowercase(bpe_list *out, const char *text, size_t n) {
     size_t length = 0;
     for (size_t i = 0; i < n; i += length) {

@@ -1,10 +1,9 @@
-/* pattern.c: reads patterns and goes through a text with them. PCRE2 searches stretches of whole characters, each
- * character as one unit (regex.c); bytes that are not UTF-8 lie between the stretches.
- */
+/* pattern.c: reads patterns and searches texts for them. PCRE2 searches ranges of valid characters, one unit per
+ * character (regex.c). Bytes that are not UTF-8 separate the ranges. */
 #include "pattern.h"
 #include "unicode.h"
 
-/* The stack of compiled patterns grows up to this, for patterns that go back over long texts. */
+/* Size and limit of the JIT stack, for patterns that backtrack over long texts. */
 #define STACK_START ((size_t)32 << 10)
 #define STACK_MOST  ((size_t)64 << 20)
 
@@ -40,8 +39,8 @@ weft_status bpe_pattern_literal(bpe_pattern *self, const weft_host *host, const 
     return bpe_text_set(&self->literal, host, bytes, n) ? WEFT_OK : bpe_no_memory(err);
 }
 
-/* Those of GPT-2, Llama 3 and Qwen2. In all of them a line end between two letters is a piece by itself: words have no
- * white space but a blank before them, and what takes line ends with it begins with no letter. */
+/* Recognizes the patterns of GPT-2, Llama 3 and Qwen2. They match a line end between two letters separately: only a
+ * blank can precede a word, and no match with a line end begins with a letter. */
 static bool ends_lines(const char *regex, size_t n) {
     static const char *const known[] = {
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
@@ -70,8 +69,8 @@ weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bp
         goto done;
     }
     if (!bpe_regex_translate(&translated, self->units, &why, regex, n)) {
-        status =
-            bpe_json_fail(err, at, "the pattern %s holds %s, which is not supported.", bpe_quote(regex, n).text, why);
+        status = bpe_json_fail(err, at, "the pattern %s contains %s, which is not supported.", bpe_quote(regex, n).text,
+                               why);
         goto done;
     }
     if (translated.failed) {
@@ -86,7 +85,7 @@ weft_status bpe_pattern_regex(bpe_pattern *self, const weft_host *host, const bp
                                (const char *)message);
         goto done;
     }
-    (void)pcre2_jit_compile(self->code, PCRE2_JIT_COMPLETE); /* without it matching is slower, and the same */
+    (void)pcre2_jit_compile(self->code, PCRE2_JIT_COMPLETE); /* matching works without JIT, but slower */
 done:
     bpe_list_free(&translated);
     return status;
@@ -156,12 +155,12 @@ static weft_status match_fault(const search *self, int code, size_t at) {
                           (const char *)message);
 }
 
-/* A stretch of whole characters as units: one for each character. */
+/* A range of valid characters as units, one per character. */
 typedef struct stretch {
     const search *of;
-    const char *units; /* the text itself where that is all ASCII; NULL: at `first` of the matcher's */
+    const char *units; /* the text itself if it is ASCII; NULL: at `first` in the matcher's units */
     size_t first, n;
-    size_t unit, byte; /* the last position that was asked for, in units and in the text */
+    size_t unit, byte; /* the last converted position, in units and in bytes */
 } stretch;
 
 static size_t begin_stretch(stretch *self, const search *of, size_t begin, size_t end) {
@@ -182,7 +181,7 @@ static size_t begin_stretch(stretch *self, const search *of, size_t begin, size_
     return self->n;
 }
 
-/* Where a unit, not before the last one that was asked for, begins in the text. */
+/* Converts a unit to a byte position; calls must be in ascending order. */
 static size_t byte_of(stretch *self, size_t unit) {
     if (self->units != NULL) self->byte += unit - self->unit;
     else
@@ -194,7 +193,8 @@ static size_t byte_of(stretch *self, size_t unit) {
     return self->byte;
 }
 
-/* An empty match right behind the one before is none. What gets a match may search itself, with the same matcher. */
+/* Visits all matches. Skips an empty match directly after the previous one. The visitor may search with the same
+ * matcher. */
 static weft_status each_match_of(stretch *self, size_t begin, size_t end) {
     const search *of = self->of;
     bpe_matcher *matcher = of->matcher;

@@ -1,5 +1,4 @@
-/* read.c: a directory becomes a tokenizer: its files are opened, each part reads its own, the tables by id are filled.
- */
+/* read.c: creates a tokenizer from a directory: opens the files, reads each section, and fills the tables by id. */
 #include "tokenizer.h"
 #include "unicode.h"
 
@@ -28,14 +27,13 @@ static weft_status find_files(weft_tokenizer *tokenizer, const char *directory, 
             return weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s.", path, strerror(errno));
     }
     if (n > 0 && strcmp(tokenizer->files[0], file_names[0]) == 0) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "%s: no tokenizer.json is there, which this tokenizer is read from. Name a directory that has "
-        "one ([tokenizer] path), or make one with AutoTokenizer.save_pretrained of transformers.",
-        directory);
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s: tokenizer.json is missing. Fix: set [tokenizer] path to a directory with "
+                          "one, or create one by AutoTokenizer.save_pretrained of transformers.",
+                          directory);
 }
 
-/* With the tokens that were added. */
+/* Loads all files, and adds the new tokens to them. */
 static weft_status load(json_t *out[BPE_N_JSON], char paths[BPE_N_JSON][BPE_PATH_BYTES], bool nul_keys[BPE_N_JSON],
                         const weft_tokenizer *self, const char *directory, weft_error *err) {
     static const char *const names[BPE_N_JSON] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
@@ -62,7 +60,7 @@ static weft_status judge_root(const weft_tokenizer *tokenizer, const bpe_place *
     if (status != WEFT_OK) return status;
     if (version != NULL && (text == NULL || strcmp(text, "1.0") != 0))
         return bpe_json_fail(err, &here, "must be \"1.0\".");
-    /* As in `transformers`, a text is cut and filled up by who asks for it, not by the file. */
+    /* As in `transformers`, the caller truncates and pads, not the file. */
     if (json_is_object(json_object_get(root, "truncation")) || json_is_object(json_object_get(root, "padding")))
         weft_log(tokenizer->host, WEFT_LOG_INFO, "%s: truncation and padding are not applied.", at->file);
     return WEFT_OK;
@@ -90,9 +88,8 @@ static weft_status read_parts(weft_tokenizer *self, const bpe_place *at, const j
     return status;
 }
 
-/* With prepend_scheme = first, what counts as the beginning depends on how the library traces characters back through
- * the normalizer. One character for another is plain; a replacement that takes or leaves another number of them is not.
- */
+/* With prepend_scheme = first, the start of the text depends on how the library traces characters back through the
+ * normalizer. Replacing one character by another is supported; other replacements are an error. */
 static weft_status judge_first(const weft_tokenizer *self, const bpe_place *at, weft_error *err) {
     const bpe_place here = bpe_place_key(at, "normalizer");
     const bpe_split_step *first = BPE_AT(&self->split.steps, bpe_split_step);
@@ -105,8 +102,8 @@ static weft_status judge_first(const weft_tokenizer *self, const bpe_place *at, 
                                           bpe_utf8(literal->bytes, literal->n, &point) == literal->n))
             continue;
         return bpe_json_fail(err, &here,
-                             "a Replace of anything but one character beside Metaspace with prepend_scheme "
-                             "= first is not supported.");
+                             "a Replace other than of one character is not supported with a Metaspace of "
+                             "prepend_scheme = first.");
     }
     return WEFT_OK;
 }
@@ -122,7 +119,7 @@ static weft_status fill_ids(weft_tokenizer *self, weft_error *err) {
     return WEFT_OK;
 }
 
-/* The text of a token that the files give no name to, but an id. */
+/* Sets a template variable to the text of an id, unless the files name the token. */
 static bool name_token(json_t *tokens, const char *variable, const weft_tokenizer *self, int32_t id) {
     const bpe_added_token *added = id < 0 ? NULL : bpe_added_by_id(&self->added, id);
     size_t n = 0;

@@ -1,11 +1,11 @@
-/* regex.c: translates a pattern from the dialect of tokenizer.json (Oniguruma, Ruby's syntax, UTF-8) to PCRE2's.
+/* regex.c: translates a pattern of tokenizer.json (Oniguruma, Ruby's syntax, UTF-8) to PCRE2.
  *
- * PCRE2 matches units of 8 bits, not UTF-8: a character in ASCII is itself, and each other one is the number, from 80
- * to FF, of its class. A class holds the characters that this pattern cannot tell apart: those of one general category
- * that are in the same of the ranges that the pattern names. So categories come from the table of unicode.h, whatever
- * Unicode PCRE2 knows. Constructs that the two dialects read differently are refused with a reason: nested sets and &&
- * in a character class, {n,m}+, {,n}, options other than i, names of scripts, \w, \b, \h and other escapes.
- */
+ * PCRE2 matches 8-bit units, not UTF-8. An ASCII character is its own unit; any other character is represented by the
+ * number of its class, 80 to FF. A class contains the characters that the pattern cannot distinguish: one general
+ * category, and the same set of the pattern's ranges. So categories come from the table of unicode.h, independent of
+ * PCRE2's version of Unicode. Constructs with different meanings in the two dialects are errors with a reason: nested
+ * sets and && in a character class, {n,m}+, {,n}, options other than i, names of scripts, \w, \b, \h and other
+ * escapes. */
 #include "pattern.h"
 #include "unicode.h"
 
@@ -33,7 +33,7 @@ typedef struct reader {
     bool in_class, caseless;
     bool outer[MOST_DEPTH]; /* caseless, outside of each open group */
     int depth;
-    bool collects; /* first of two passes: ranges are collected, and out is of no use */
+    bool collects; /* first of two passes: collect the ranges, ignore `out` */
     range ranges[MOST_RANGES];
     class classes[128];
     size_t n_ranges, n_classes;
@@ -60,7 +60,7 @@ static unsigned char class_of(reader *self, int32_t category, uint32_t ranges) {
     return (unsigned char)(0x80 + i);
 }
 
-/* The class of every character. */
+/* Assigns a class to every character. */
 static void classify(reader *self, unsigned char *units) {
     int32_t last = 0;
     for (int32_t point = 0; point < 0x80; point++) units[point] = (unsigned char)point;
@@ -103,7 +103,7 @@ static void invert(byte_set *set) {
     for (int i = 0; i < 256; i++) set->has[i] = !set->has[i];
 }
 
-/* ---- out ---- */
+/* ---- output ---- */
 
 static void put(reader *self, const char *text) {
     bpe_list_add(self->out, text, strlen(text));
@@ -122,8 +122,8 @@ static void put_set(reader *self, const byte_set *set) {
     if (!self->in_class) put(self, "]");
 }
 
-/* A character or a range of them. Where case is ignored, two signs outside ASCII have a letter in it as their other
- * case; PCRE2 itself ignores the case of ASCII alone. */
+/* Adds a character or range. A caseless pattern must also match the two characters outside ASCII with an ASCII letter
+ * as their other case; PCRE2 handles ASCII only. */
 static void put_range(reader *self, int32_t low, int32_t high) {
     byte_set set = {{false}};
     if (low > high) self->why = "a range whose end comes before its beginning";
@@ -135,7 +135,7 @@ static void put_range(reader *self, int32_t low, int32_t high) {
     put_set(self, &set);
 }
 
-/* n characters as they stand. */
+/* Copies n characters unchanged. */
 static void copy(reader *self, size_t n) {
     const size_t left = (size_t)(self->end - self->at);
     if (n > left) n = left;
@@ -143,7 +143,7 @@ static void copy(reader *self, size_t n) {
     self->at += n;
 }
 
-/* ---- in ---- */
+/* ---- input ---- */
 
 static bool starts(const reader *self, const char *text) {
     const size_t n = strlen(text);
@@ -154,7 +154,7 @@ static bool one_of(char c, const char *set) {
     return c != 0 && strchr(set, c) != NULL;
 }
 
-/* \p{L}, \P{Lu}, \p{^N}: general categories. Names of scripts are looked up differently. */
+/* Translates \p{L}, \P{Lu} and \p{^N}: general categories. Other names are errors. */
 static void property(reader *self) {
     bool inverted = self->at[1] == 'P';
     const char *at = self->at + 2, *end = self->end;
@@ -183,7 +183,7 @@ static bool is_hex(char c) {
     return one_of(c, "0123456789abcdefABCDEF");
 }
 
-/* \x{H...} is a character in both dialects; \xHH above 7F is a byte of one in the other dialect. */
+/* Reads \x{H...}, a character in both dialects. \xHH above 7F is a byte of a character in the other dialect. */
 static int32_t hexadecimal(reader *self) {
     const char *at = self->at + 2;
     long value = 0;
@@ -211,7 +211,7 @@ static int32_t unicode_escape(reader *self) {
     return (int32_t)strtol(digits, NULL, 16);
 }
 
-/* One character, as it is or by an escape; -1: what comes is no single character, or why is set. */
+/* Reads one character or its escape. -1: not a single character, or `why` is set. */
 static int32_t character(reader *self) {
     const char c = self->end - self->at < 2 ? 0 : self->at[1];
     int32_t point = -1;
@@ -280,7 +280,7 @@ static void class_member(reader *self) {
 static void open_class(reader *self) {
     copy(self, starts(self, "[^") ? 2 : 1);
     self->in_class = true;
-    if (self->at < self->end && *self->at == ']') { /* the first one is a member */
+    if (self->at < self->end && *self->at == ']') { /* a leading ] is a member */
         self->at++;
         put_range(self, ']', ']');
     }
@@ -328,9 +328,9 @@ static void read_pattern(reader *self, const char *regex, size_t n) {
     self->at = regex;
     self->end = regex + n;
     bpe_list_clear(self->out);
-    put(self, "(*LF)"); /* the end of a line, whatever PCRE2 was built for */
+    put(self, "(*LF)"); /* line end, regardless of PCRE2's build */
     self->caseless = n >= 4 && memcmp(regex, "(?i)", 4) == 0;
-    if (self->caseless) copy(self, 4); /* elsewhere its reach differs */
+    if (self->caseless) copy(self, 4); /* inside a group its scope differs */
     while (self->at < self->end && self->why == NULL) {
         if (self->in_class) class_member(self);
         else if (*self->at == '\\' || (unsigned char)*self->at >= 0x80) single(self);

@@ -1,4 +1,4 @@
-/* scratch.c: the pool. A scratch that grew for a long document gives that memory back before it waits for the next. */
+/* scratch.c: pool of scratch memory. A scratch frees large buffers before it returns to the pool. */
 #include "tokenizer.h"
 
 #define KEPT ((size_t)1 << 20) /* bytes that a list may keep */
@@ -25,7 +25,7 @@ void bpe_scratch_free(const weft_host *host, bpe_scratch *scratch) {
     host->release(host, scratch);
 }
 
-/* The pool is the one thing of a tokenizer that changes. */
+/* Casts away const: only the pool of a tokenizer is mutable. */
 static weft_tokenizer *writable(const weft_tokenizer *tokenizer) {
     return (weft_tokenizer *)(uintptr_t)tokenizer;
 }

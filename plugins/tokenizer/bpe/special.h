@@ -1,4 +1,4 @@
-/* special.h: which ids are BOS, EOS, unknown and padding, and which of them the files put around a text. */
+/* special.h: ids of BOS, EOS, unknown and padding token, and the ids that the files add around a text. */
 #ifndef BPE_SPECIAL_H
 #define BPE_SPECIAL_H
 
@@ -6,7 +6,7 @@
 #include "model.h"
 
 typedef struct bpe_special {
-    int32_t bos; /* each -1: none */
+    int32_t bos; /* each -1: absent */
     int32_t eos;
     int32_t unknown;
     int32_t pad;
@@ -14,16 +14,16 @@ typedef struct bpe_special {
     bool auto_eos;
 } bpe_special;
 
-/* What stands around a text; -1: nothing. */
+/* Ids added around a text; -1: absent. */
 typedef struct bpe_template {
     int32_t before;
     int32_t after;
 } bpe_template;
 
-/* The "post_processor" part of tokenizer.json. */
+/* Reads the "post_processor" section of tokenizer.json. */
 weft_status bpe_template_read(bpe_template *self, const bpe_place *at, const json_t *json, weft_error *err);
 
-/* root: of tokenizer.json; config and map: of tokenizer_config.json and special_tokens_map.json, NULL where they are
+/* root: tokenizer.json; config: tokenizer_config.json; map: special_tokens_map.json. config and map are NULL if
  * missing. */
 typedef struct bpe_special_sources {
     const bpe_model *model;

@@ -1,16 +1,17 @@
-/* split.c: runs the steps, piece by piece, each piece through all that is left before the next one is cut. */
+/* split.c: runs the steps depth-first: each result passes through all remaining steps before the next result is split
+ * off. */
 #include "split.h"
 #include "unicode.h"
 
 typedef struct run {
     const bpe_split *split;
     bpe_matcher *matcher;
-    bpe_list *buffers; /* one per step: what the step made of its piece */
+    bpe_list *buffers; /* one per step: its output */
     bpe_piece_fn *give;
     void *context;
 } run;
 
-/* One BPE_SPLIT at work: `held` is a part whose end is not known yet. */
+/* A running BPE_SPLIT. `held`: a range with an unknown end. */
 typedef struct cutter {
     const run *run;
     size_t step;
@@ -43,7 +44,7 @@ static weft_status hold(cutter *self, size_t begin, size_t end, bool is_match, w
     return status;
 }
 
-/* A match joins what stands before it, unless that is a match too. */
+/* Joins a match with the text before it, unless that is a match too. */
 static weft_status with_previous(cutter *self, size_t begin, size_t end, bool is_match, weft_error *err) {
     if (!is_match || self->held_is_match || !self->holds) return hold(self, begin, end, is_match, err);
     self->end = end;
@@ -51,7 +52,7 @@ static weft_status with_previous(cutter *self, size_t begin, size_t end, bool is
     return WEFT_OK;
 }
 
-/* A match waits for what stands behind it, and stays alone if that is a match too. */
+/* Joins a match with the text after it, unless that is a match too. */
 static weft_status with_next(cutter *self, size_t begin, size_t end, bool is_match, weft_error *err) {
     if (is_match) return hold(self, begin, end, true, err);
     if (!self->holds) return emit(self, begin, end, err);

@@ -1,6 +1,5 @@
-/* split.h: how a normalized text is cut into the pieces that the model sees. Every pre-tokenizer of the format is made
- * of four kinds of steps; a piece that one step cuts off goes through the following steps by itself.
- */
+/* split.h: splits a normalized text into pre-tokens. Every pre-tokenizer of the format consists of four kinds of steps;
+ * each result of a step runs through the following steps separately. */
 #ifndef BPE_SPLIT_H
 #define BPE_SPLIT_H
 
@@ -9,10 +8,10 @@
 #define BPE_MOST_STEPS 16
 
 typedef enum bpe_split_kind {
-    BPE_SPLIT, /* cut at a pattern */
-    BPE_SPACE, /* put a blank in front where there is none */
-    BPE_BYTES, /* every byte becomes the printable character that stands for it */
-    BPE_META   /* blanks become the replacement, which may also be put in front */
+    BPE_SPLIT, /* split at a pattern */
+    BPE_SPACE, /* prepend a blank if there is none */
+    BPE_BYTES, /* replace each byte by its printable character */
+    BPE_META   /* replace blanks, and optionally prepend the replacement */
 } bpe_split_kind;
 
 typedef enum bpe_behaviour {
@@ -28,7 +27,7 @@ typedef enum bpe_scheme { BPE_ALWAYS, BPE_FIRST, BPE_NEVER } bpe_scheme;
 typedef struct bpe_split_step {
     int32_t kind;
     int32_t behaviour; /* BPE_SPLIT */
-    int32_t scheme;    /* BPE_META: when to put the replacement in front */
+    int32_t scheme;    /* BPE_META: when to prepend the replacement */
     bool invert;
     bpe_text replacement;
     bpe_pattern pattern;
@@ -37,25 +36,25 @@ typedef struct bpe_split_step {
 typedef struct bpe_split {
     const weft_host *host;
     bpe_list steps; /* bpe_split_step */
-    bool bytes;     /* BPE_BYTES is among them */
+    bool bytes;     /* the steps contain BPE_BYTES */
 } bpe_split;
 
 weft_status bpe_split_read(bpe_split *self, const weft_host *host, const bpe_place *at, const json_t *json,
                            weft_error *err);
 void bpe_split_free(bpe_split *self);
 
-/* Receives the pieces in order; none is empty. */
+/* Receives the pre-tokens in order; none is empty. */
 typedef weft_status bpe_piece_fn(void *context, const char *piece, size_t n, weft_error *err);
 
-/* buffers: BPE_MOST_STEPS of them. first: the text stands at the beginning of the document. */
+/* Runs all steps. buffers: BPE_MOST_STEPS of them. first: the text is at the start of the document. */
 weft_status bpe_split_run(const bpe_split *self, bpe_matcher *matcher, bpe_list *buffers, const char *text, size_t n,
                           bool first, bpe_piece_fn *give, void *context, weft_error *err);
 
-/* Replacement and scheme of a Metaspace, which is a decoder as well. */
+/* Reads replacement and scheme of a Metaspace, which may be a pre-tokenizer or a decoder. */
 weft_status bpe_meta_read(bpe_text *replacement, int32_t *scheme, const weft_host *host, const bpe_place *at,
                           const json_t *json, weft_error *err);
 
-/* The character that stands for a byte; the byte that a character stands for, or -1. */
+/* Map a byte to its printable character, and back; -1: not such a character. */
 int32_t bpe_byte_character(unsigned char byte);
 int32_t bpe_character_byte(int32_t point);
 

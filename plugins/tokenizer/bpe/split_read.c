@@ -1,8 +1,8 @@
-/* split_read.c: the "pre_tokenizer" part of tokenizer.json. */
+/* split_read.c: reads the "pre_tokenizer" section of tokenizer.json. */
 #include "split.h"
 #include "unicode.h"
 
-/* How GPT-2 cuts: contractions, words, numbers and other signs, each with the blank before it, and white space. */
+/* Pattern of GPT-2: contractions; words, numbers and other characters, each with a preceding blank; white space. */
 static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static bpe_split_step *add_step(bpe_split *self, int32_t kind, const bpe_place *at, weft_status *status,
@@ -47,7 +47,8 @@ static weft_status read_behaviour(int32_t *out, const bpe_place *at, const json_
         *out = i;
         return WEFT_OK;
     }
-    return bpe_json_fail(err, &here, "%s is none of Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous.",
+    return bpe_json_fail(err, &here,
+                         "%s is unknown. Allowed: Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous.",
                          bpe_quote(name, n).text);
 }
 
@@ -120,7 +121,7 @@ static weft_status read_step(void *context, const bpe_place *at, const json_t *j
     if (strcmp(type, "Punctuation") == 0) return read_punctuation(self, at, json, err);
     if (strcmp(type, "Metaspace") == 0) return read_meta(self, at, json, err);
     return bpe_json_fail(err, &here,
-                         "the pre-tokenizer %s is not supported; supported are: Sequence, ByteLevel, Split, "
+                         "the pre-tokenizer %s is not supported. Allowed: Sequence, ByteLevel, Split, "
                          "Digits, Punctuation, Metaspace.",
                          bpe_quote(type, strlen(type)).text);
 }

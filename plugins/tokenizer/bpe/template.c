@@ -1,6 +1,6 @@
-/* template.c: post-processors. Only what TemplateProcessing puts around a single text matters here; ByteLevel moves
- * offsets and no ids. One token before and one after the text can be told to the host; more are refused.
- */
+/* template.c: reads post-processors. Only the tokens that TemplateProcessing adds around a single text are relevant;
+ * ByteLevel changes offsets but no ids. The host supports one token before and one after the text; more are an
+ * error. */
 #include "special.h"
 
 typedef struct side {
@@ -19,7 +19,7 @@ static weft_status token_id(int32_t *out, const bpe_place *at, const json_t *jso
 static weft_status put_token(const side *to, const bpe_place *at, const bpe_place *processor, const json_t *json,
                              const json_t *piece, weft_error *err) {
     const char *name = json_string_value(json_object_get(piece, "id"));
-    if (name == NULL) return bpe_json_fail(err, at, "SpecialToken needs a text as its id.");
+    if (name == NULL) return bpe_json_fail(err, at, "SpecialToken needs a string as its id.");
     if (*to->id >= 0) return bpe_json_fail(err, at, "more than one token %s a text is not supported.", to->word);
     return token_id(to->id, processor, json, name, err);
 }
@@ -54,7 +54,7 @@ static weft_status read_step(void *self, const bpe_place *at, const json_t *json
         return bpe_json_known(at, json, "type add_prefix_space trim_offsets use_regex", err);
     if (strcmp(type, "TemplateProcessing") == 0) return read_template(self, at, json, err);
     return bpe_json_fail(err, &here,
-                         "the post-processor %s is not supported; supported are: Sequence, ByteLevel, "
+                         "the post-processor %s is not supported. Allowed: Sequence, ByteLevel, "
                          "TemplateProcessing.",
                          bpe_quote(type, strlen(type)).text);
 }

@@ -1,8 +1,7 @@
-/* tokenizer.h: the parts of one tokenizer, and what a call needs beside them.
+/* tokenizer.h: the parts of a tokenizer, and the scratch memory of its calls.
  *
- * The tokenizer is read-only once it is made. What an encoding writes to is a scratch, taken from a pool and given
- * back, so that threads never share one and the words that were merged are remembered from one text to the next.
- */
+ * A tokenizer is immutable. An encoding writes only to a scratch, which it takes from a pool and returns. So threads
+ * never share one, and its cache of merged words is reused for later texts. */
 #ifndef BPE_TOKENIZER_H
 #define BPE_TOKENIZER_H
 
@@ -28,7 +27,7 @@ struct bpe_scratch {
     bpe_texts texts[2];
 };
 
-/* A token that the files do not have. */
+/* A token added by weft_tokenizer_add. */
 typedef struct bpe_new_token {
     bpe_text name;
     int32_t id;
@@ -48,9 +47,9 @@ struct weft_tokenizer {
     int32_t *added_by_id; /* index of the added token with this id, or -1 */
     const char *files[BPE_MOST_FILES + 1];
     bpe_text directory;
-    bpe_new_token *new_tokens; /* [n_new] that were added (tokens.c); NULL: none were */
+    bpe_new_token *new_tokens; /* [n_new] tokens of weft_tokenizer_add (tokens.c); NULL: absent */
     uint32_t n_new;
-    pthread_mutex_t lock; /* of the pool */
+    pthread_mutex_t lock; /* protects the pool */
     bool has_lock;
     bpe_scratch *pool;
 };
@@ -59,24 +58,23 @@ bpe_scratch *bpe_scratch_take(const weft_tokenizer *tokenizer, weft_error *err);
 void bpe_scratch_give(const weft_tokenizer *tokenizer, bpe_scratch *scratch);
 void bpe_scratch_free(const weft_host *host, bpe_scratch *scratch);
 
-/* create without the pool's lock; tokenizer is all zeros but its host. */
+/* Implements create except for the pool's lock. The tokenizer must be zeroed except for its host. */
 weft_status bpe_tokenizer_read(weft_tokenizer *tokenizer, const char *directory, weft_error *err);
 
-/* Frees what that has made, so that it may be called again. */
+/* Frees the result of bpe_tokenizer_read, which may then be called again. */
 void bpe_tokenizer_clear(weft_tokenizer *tokenizer);
 
-/* The files that are read, by their place in an array of their contents; those that are missing are NULL. */
+/* Indices of the parsed files; a missing file is NULL. */
 enum { BPE_JSON_TOKENIZER, BPE_JSON_CONFIG, BPE_JSON_MAP, BPE_JSON_ADDED, BPE_JSON_MODEL, BPE_N_JSON };
 
-/* Gives them the meaning that AutoTokenizer of transformers gives them. A tokenizer_config.json that is missing becomes
- * an empty one. */
+/* Edits the files to match AutoTokenizer of transformers. Replaces a missing tokenizer_config.json by an empty one. */
 weft_status bpe_auto_edit(json_t *json[BPE_N_JSON], const weft_host *host, const char *directory, weft_error *err);
 
-/* "DIRECTORY/NAME" of one of the tokenizer's files. */
+/* Writes "DIRECTORY/NAME" of a tokenizer file. */
 enum { BPE_PATH_BYTES = 4096 };
 weft_status bpe_path(char out[BPE_PATH_BYTES], const char *directory, const char *name, weft_error *err);
 
-/* weft_tokenizer_add, and a file of that name as it is with the tokens; json may be NULL. */
+/* Implement weft_tokenizer_add: add tokens, and return a file's text or JSON with them. json may be NULL. */
 weft_status bpe_tokens_add(weft_tokenizer *tokenizer, const char *const *names, uint32_t n, int32_t pad,
                            weft_error *err);
 weft_status bpe_tokens_file(const weft_tokenizer *tokenizer, uint32_t i, const weft_text_sink *sink, int32_t *changed,

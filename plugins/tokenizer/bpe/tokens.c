@@ -1,13 +1,11 @@
-/* tokens.c: tokens that a tokenizer gets beside its own, one of which may be the pad token. What its files say of them
- * is put into them once, as JSON, and both the tokenizer in memory and what is saved come of that, so that they cannot
- * differ.
- */
+/* tokens.c: adds tokens to a tokenizer, one of which may be the pad token. The tokens are inserted into the JSON of the
+ * files. Both the tokenizer in memory and the saved files use this JSON, so they cannot differ. */
 #include "tokenizer.h"
 
 #include <errno.h>
 #include <stdio.h>
 
-/* Sets *out to the flags that write JSON as the file has it, by its first lines. */
+/* Sets *out to the flags that reproduce the file's indentation, from its first lines. */
 static weft_status find_indent(size_t *out, const char *path, weft_error *err) {
     char begin[64];
     FILE *file = fopen(path, "re");
@@ -20,7 +18,7 @@ static weft_status find_indent(size_t *out, const char *path, weft_error *err) {
     return WEFT_OK;
 }
 
-/* ---- what the files say ---- */
+/* ---- edits of the files ---- */
 
 static bool is_added(const json_t *list, const char *name) {
     for (size_t i = 0; i < json_array_size(list); i++) {
@@ -39,7 +37,7 @@ static bool add_token(json_t *root, const char *name, int32_t id) {
                                                  1)) == 0;
 }
 
-/* tokenizer_config.json may list all of them by id. */
+/* Adds a token to the list by id of tokenizer_config.json, if it has one. */
 static bool list_token(json_t *config, const char *name, int32_t id) {
     json_t *decoder = json_object_get(config, "added_tokens_decoder");
     char key[16];
@@ -67,7 +65,7 @@ bool bpe_tokens_edit(const weft_tokenizer *tokenizer, const char *file, json_t *
     return true;
 }
 
-/* ---- the contract ---- */
+/* ---- contract ---- */
 
 static bool has_file(const weft_tokenizer *tokenizer, const char *name) {
     size_t i = 0;
@@ -82,12 +80,12 @@ static weft_status judge_pad(const weft_tokenizer *tokenizer, weft_error *err) {
                               (int)tokenizer->special.pad);
     if (has_file(tokenizer, "tokenizer_config.json")) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "%s: no tokenizer_config.json is there, which names a pad token; save the tokenizer with "
+                          "%s: tokenizer_config.json is missing, which names the pad token. Fix: save the tokenizer by "
                           "AutoTokenizer.save_pretrained of transformers",
                           directory);
 }
 
-/* next: the id of the next one that is nobody's. */
+/* Chooses the id of a new token. next: the next unused id. */
 static weft_status choose_id(bpe_new_token *token, const weft_tokenizer *tokenizer, int32_t *next, weft_error *err) {
     const bpe_added_token *there = bpe_added_by_content(&tokenizer->added, token->name.bytes, token->name.n);
     const int32_t piece = bpe_vocab_find(&tokenizer->model.vocab, token->name.bytes, token->name.n);
@@ -120,7 +118,7 @@ weft_status bpe_tokens_add(weft_tokenizer *tokenizer, const char *const *names, 
                            weft_error *err) {
     weft_status status = pad >= 0 ? judge_pad(tokenizer, err) : WEFT_OK;
     if (status == WEFT_OK && tokenizer->new_tokens != NULL)
-        status = weft_error_set(err, WEFT_E_HOST, "tokens are added to a tokenizer a second time");
+        status = weft_error_set(err, WEFT_E_HOST, "tokens can be added to a tokenizer only once");
     if (status == WEFT_OK) status = take_names(tokenizer, names, n, pad, err);
     if (status != WEFT_OK) return status;
     bpe_tokenizer_clear(tokenizer);
@@ -168,7 +166,7 @@ weft_status bpe_tokens_file(const weft_tokenizer *tokenizer, uint32_t i, const w
     if (status == WEFT_OK && !bpe_tokens_edit(tokenizer, name, json)) status = bpe_no_memory(err);
     if (status == WEFT_OK) status = find_indent(&indent, path, err);
     if (status == WEFT_OK && json_dump_callback(json, put_part, &to, indent) != 0)
-        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be written anew", path);
+        status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be rewritten", path);
     if (status == WEFT_OK) *changed = 1;
     json_decref(json);
     return status;

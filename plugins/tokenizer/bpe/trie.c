@@ -1,10 +1,10 @@
-/* trie.c: nodes with their first child and their next sibling. */
+/* trie.c: trie of nodes, each with its first child and its next sibling. */
 #include "trie.h"
 
 typedef struct node {
-    int32_t value; /* -1: no text ends here */
-    int32_t child; /* 0: none */
-    int32_t next;  /* sibling; 0: none */
+    int32_t value; /* -1: no string ends here */
+    int32_t child; /* 0: absent */
+    int32_t next;  /* sibling; 0: absent */
     int32_t byte;
 } node;
 

@@ -1,21 +1,22 @@
-/* trie.h: finds the longest of many texts at a place. */
+/* trie.h: finds the longest of many strings at a position. */
 #ifndef BPE_TRIE_H
 #define BPE_TRIE_H
 
 #include "memory.h"
 
 typedef struct bpe_trie {
-    bpe_list nodes;   /* of trie.c */
-    bool starts[256]; /* the first bytes of all texts */
+    bpe_list nodes;   /* node of trie.c */
+    bool starts[256]; /* first bytes of all strings */
 } bpe_trie;
 
 void bpe_trie_init(bpe_trie *self, const weft_host *host);
 void bpe_trie_free(bpe_trie *self);
 
-/* value >= 0. *taken: the value of the same text, put before (then nothing is changed), or -1. False without memory. */
+/* Adds a string; value >= 0. *taken: value of the same string added earlier, which stays, or -1. Returns false without
+ * memory. */
 bool bpe_trie_put(bpe_trie *self, const char *bytes, size_t n, int32_t value, int32_t *taken);
 
-/* Value of the longest text that begins here, and its length; -1: none. */
+/* Returns the value and length of the longest string at the start of the text; -1: absent. */
 int32_t bpe_trie_longest(const bpe_trie *self, const char *bytes, size_t n, size_t *length);
 
 #endif

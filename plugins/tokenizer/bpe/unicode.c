@@ -1,4 +1,4 @@
-/* unicode.c: UTF-8 as RFC 3629 has it (no surrogates, nothing overlong), and classes of characters by a table. */
+/* unicode.c: UTF-8 of RFC 3629 (no surrogates, no overlong forms), and character classes from a table. */
 #include "unicode.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ size_t bpe_utf8_long(const char *bytes, size_t n, int32_t *point) {
     const unsigned char *b = (const unsigned char *)bytes;
     const unsigned char first = b[0];
     size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    /* The second byte alone tells overlong forms, surrogates and numbers above 10FFFF. */
+    /* The second byte excludes overlong forms, surrogates and code points above 10FFFF. */
     const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
     int32_t value = 0;
@@ -121,7 +121,7 @@ bool bpe_is_word(int32_t point) {
     if (bpe_category_is(category, "L") || bpe_category_is(category, "M") || bpe_category_is(category, "Nd") ||
         bpe_category_is(category, "Nl") || bpe_category_is(category, "Pc"))
         return true;
-    /* Joiners, and the circled and squared letters, which are alphabetic though their category says symbol. */
+    /* Joiners, and circled and squared letters, which are alphabetic symbols. */
     return point == 0x200c || point == 0x200d || (point >= 0x24b6 && point <= 0x24e9) ||
            (point >= 0x1f130 && point <= 0x1f149) || (point >= 0x1f150 && point <= 0x1f169) ||
            (point >= 0x1f170 && point <= 0x1f189);
@@ -129,7 +129,7 @@ bool bpe_is_word(int32_t point) {
 
 bool bpe_is_numeric(int32_t point) {
     if (point < 0x80) return point >= '0' && point <= '9';
-    /* Unicode 17.0 has two rows more. */
+    /* Unicode 17.0 has two more ranges. */
     return bpe_category_is(bpe_category(point), "N") || (point >= 0x11de0 && point <= 0x11de9) ||
            (point >= 0x16ff4 && point <= 0x16ff6);
 }
@@ -143,9 +143,10 @@ bool bpe_in_unicode_9(int32_t point) {
 }
 
 int32_t bpe_lower(int32_t point) {
+    /* Lower case that utf8proc lacks. */
     static const struct {
         int32_t first, last, lower;
-    } later[] = {{0x1c89, 0x1c89, 0x1c8a},   {0xa7cb, 0xa7cb, 0x264},  {0xa7cc, 0xa7cc, 0xa7cd}, /* than utf8proc's */
+    } later[] = {{0x1c89, 0x1c89, 0x1c8a},   {0xa7cb, 0xa7cb, 0x264},  {0xa7cc, 0xa7cc, 0xa7cd},
                  {0xa7ce, 0xa7ce, 0xa7cf},   {0xa7d2, 0xa7d2, 0xa7d3}, {0xa7d4, 0xa7d4, 0xa7d5},
                  {0xa7da, 0xa7da, 0xa7db},   {0xa7dc, 0xa7dc, 0x19b},  {0x10d50, 0x10d65, 0x10d70},
                  {0x16ea0, 0x16eb8, 0x16ebb}};

@@ -1,7 +1,6 @@
-/* unicode.h: characters in bytes that need not be UTF-8, and the classes of characters that the format speaks of.
+/* unicode.h: decodes characters from bytes that may be invalid UTF-8, and classifies characters.
  *
- * A byte that belongs to no character is a unit of its own, one byte long, with the number -1.
- */
+ * A byte that belongs to no character counts as a unit of length 1 with the code point -1. */
 #ifndef BPE_UNICODE_H
 #define BPE_UNICODE_H
 
@@ -9,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Length of the character or the stray byte at the front of n > 0 bytes; *point is its number or -1. */
+/* Returns the length of the character or stray byte at the start of n > 0 bytes; *point: its code point or -1. */
 size_t bpe_utf8_long(const char *bytes, size_t n, int32_t *point);
 
 static inline size_t bpe_utf8(const char *bytes, size_t n, int32_t *point) {
@@ -19,26 +18,26 @@ static inline size_t bpe_utf8(const char *bytes, size_t n, int32_t *point) {
     return 1;
 }
 
-/* Writes a character, at most 4 bytes; returns how many. */
+/* Encodes a character in at most 4 bytes; returns their number. */
 size_t bpe_utf8_put(char *out, int32_t point);
 
-/* How many bytes at the front are whole characters; how many belong to none. */
+/* Return the number of leading bytes that form valid characters, and of those that form none. */
 size_t bpe_valid_prefix(const char *bytes, size_t n);
 size_t bpe_stray_prefix(const char *bytes, size_t n);
 
-/* Every table is one of this plugin, of the version of Unicode that the `tokenizers` library 0.23 uses for the same:
- * 16.0, numbers 17.0. */
+/* All tables are part of this plugin, in the version of Unicode that the `tokenizers` library 0.23 uses: 16.0, for
+ * numbers 17.0. */
 enum { BPE_N_POINTS = 0x110000 };
 int32_t bpe_category(int32_t point);                      /* number of the general category */
-int32_t bpe_category_end(int32_t point);                  /* the last of those from point on that have the same */
+int32_t bpe_category_end(int32_t point);                  /* last character of the run with the same category */
 bool bpe_category_is(int32_t category, const char *name); /* "L", "Lu" */
 bool bpe_category_known(const char *name);
 
 bool bpe_is_space(int32_t point);       /* Unicode's White_Space */
 bool bpe_is_word(int32_t point);        /* letters, marks, digits, connectors: \w of UTS 18 */
 bool bpe_is_numeric(int32_t point);     /* general category N */
-bool bpe_is_punctuation(int32_t point); /* of the Punctuation pre-tokenizer */
-bool bpe_in_unicode_9(int32_t point);   /* whose tables the normalizers use */
-int32_t bpe_lower(int32_t point);       /* one character for one */
+bool bpe_is_punctuation(int32_t point); /* class of the Punctuation pre-tokenizer */
+bool bpe_in_unicode_9(int32_t point);   /* version of the normalizers' tables */
+int32_t bpe_lower(int32_t point);       /* maps one character to one */
 
 #endif

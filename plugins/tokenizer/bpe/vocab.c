@@ -1,4 +1,4 @@
-/* vocab.c: one block of bytes, one table by id, one hash table with linear probing at most half full. */
+/* vocab.c: one buffer of all tokens, a table by id, and a hash table with linear probing, at most half full. */
 #include "vocab.h"
 
 void bpe_vocab_init(bpe_vocab *self, const weft_host *host) {

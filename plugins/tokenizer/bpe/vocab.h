@@ -1,19 +1,19 @@
-/* vocab.h: pieces by id and ids by piece. */
+/* vocab.h: vocabulary: tokens by id and ids by token. */
 #ifndef BPE_VOCAB_H
 #define BPE_VOCAB_H
 
 #include "memory.h"
 
 typedef struct bpe_piece {
-    uint32_t at; /* in the bytes of all pieces */
+    uint32_t at; /* offset into the bytes of all tokens */
     uint32_t n;
-    int32_t known; /* 0: no piece has this id */
+    int32_t known; /* 0: no token has this id */
 } bpe_piece;
 
 typedef struct bpe_vocab {
-    bpe_list bytes;  /* char: all pieces, one after the other */
+    bpe_list bytes;  /* char: all tokens, concatenated */
     bpe_list pieces; /* bpe_piece by id */
-    int32_t *slots;  /* ids, or -1, by hash; a power of two of them */
+    int32_t *slots;  /* hash table of ids, -1 if empty; its size is a power of two */
     size_t n_slots;
     size_t count;
 } bpe_vocab;
@@ -21,15 +21,15 @@ typedef struct bpe_vocab {
 void bpe_vocab_init(bpe_vocab *self, const weft_host *host);
 void bpe_vocab_free(bpe_vocab *self);
 
-/* Before the first piece: room for n of them, of which the highest id is `highest`. */
+/* Reserves memory for n tokens up to the id `highest`; call it before the first token. */
 bool bpe_vocab_reserve(bpe_vocab *self, size_t n, int32_t highest);
 
-/* False where memory ran out. The id must be free and not above `highest`, and the piece new. */
+/* Adds a token. The id must be unused and at most `highest`, and the token new. Returns false without memory. */
 bool bpe_vocab_add(bpe_vocab *self, int32_t id, const char *bytes, size_t n);
 
-int32_t bpe_vocab_find(const bpe_vocab *self, const char *bytes, size_t n); /* -1: no such piece */
+int32_t bpe_vocab_find(const bpe_vocab *self, const char *bytes, size_t n); /* -1: not in the vocabulary */
 
-/* NULL where no piece has the id. */
+/* Returns the token of an id; NULL: absent. */
 const char *bpe_vocab_piece(const bpe_vocab *self, int32_t id, size_t *n);
 
 static inline uint64_t bpe_hash(const char *bytes, size_t n) {

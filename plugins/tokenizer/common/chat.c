@@ -1,4 +1,4 @@
-/* chat.c: see chat.h. */
+/* chat.c: compiles chat templates, prepares a conversation as JSON, and renders it. */
 #include "chat.h"
 
 #include "../../common/json_big.h"
@@ -24,7 +24,7 @@ static weft_status compile_named(chat_templates *self, weft_error *err) {
     return status;
 }
 
-/* Compiles one template of the files, or keeps the reason why it cannot be. */
+/* Compiles a template of the files. If it fails, keeps the error for the first use. */
 static weft_status compile_own(chat_template *self, const weft_host *host, const json_t *one, weft_error *err) {
     const json_t *text = json_object_get(one, "template");
     const char *from = json_string_value(json_object_get(one, "from"));
@@ -74,7 +74,7 @@ void chat_close(chat_templates *self) {
     json_decref(self->files);
 }
 
-/* The last of a name counts, as in a Python dict. */
+/* Returns the template `name`; of several, the last one, as in a Python dict. */
 static const chat_template *find_own(const chat_templates *self, const char *name) {
     for (size_t i = self->n_own; i-- > 0;)
         if (strcmp(self->own[i].name, name) == 0) return &self->own[i];
@@ -96,11 +96,11 @@ static weft_status missing(const chat_templates *self, const char *named, weft_e
     chat_named_list(names, sizeof names);
     for (size_t i = 0; i < self->n_own; i++) add_word(own, sizeof own, self->own[i].name);
     if (named != NULL)
-        return weft_error_set(err, WEFT_E_USER, "there is no chat template named %s; there are: %s%s%s", named, names,
+        return weft_error_set(err, WEFT_E_USER, "unknown chat template %s. Allowed: %s%s%s", named, names,
                               self->n_own > 0 ? ", and in the tokenizer's files: " : "", own);
     if (self->n_own > 0)
         return weft_error_set(err, WEFT_E_USER,
-                              "the tokenizer's files have several chat templates and none named default; choose one by "
+                              "the tokenizer's files have several chat templates but no default. Fix: choose one by "
                               "name: %s",
                               own);
     return weft_error_set(err, WEFT_E_USER,
@@ -109,7 +109,7 @@ static weft_status missing(const chat_templates *self, const char *named, weft_e
                           names);
 }
 
-/* named NULL: as transformers chooses among the templates of the files. */
+/* Chooses a template. named NULL: among the templates of the files, as transformers does. */
 static weft_status find_template(const jinja_template **out, const chat_templates *self, const char *named,
                                  bool has_tools, weft_error *err) {
     const chat_template *own = NULL;
@@ -133,7 +133,7 @@ weft_status chat_check(const chat_templates *self, const char *named, weft_error
     return find_template(&found, self, named, only_tools, err);
 }
 
-/* Drops the keys without a value, and gives the reasoning of an answer under the names that templates read. */
+/* Removes keys with null, and copies the reasoning of an answer to the keys that templates read. */
 static json_t *normalized(const json_t *message) {
     static const char *const fields[] = {"reasoning_content", "thinking", "reasoning"};
     json_t *out = json_object(), *reasoning = NULL, *value = NULL;
@@ -150,14 +150,14 @@ static json_t *normalized(const json_t *message) {
     return out;
 }
 
-/* One message as an object: role, content, and the fields of `more`, which replace these two in their order. */
+/* Converts a message to an object: role, content, and the fields of `more`, which replace role and content. */
 static weft_status message_json(json_t **out, const weft_chat_message *message, size_t i, weft_error *err) {
     json_t *object = json_object(), *more = NULL, *content = NULL;
     json_error_t why;
     weft_status status = WEFT_OK;
     if (message->more != NULL) more = json_big_load(message->more, (size_t)message->more_bytes, JSON_ALLOW_NUL, &why);
     if (message->more != NULL && !json_is_object(more))
-        status = weft_error_set(err, WEFT_E_DATA, "message %zu has further fields that are no JSON object", i + 1);
+        status = weft_error_set(err, WEFT_E_DATA, "message %zu has further fields that are not a JSON object", i + 1);
     if (message->role != NULL && json_object_get(more, "role") == NULL)
         (void)json_object_set_new(object, "role", json_string(message->role));
     if (message->content != NULL && json_object_get(more, "content") == NULL) {
@@ -168,7 +168,7 @@ static weft_status message_json(json_t **out, const weft_chat_message *message, 
     }
     if (more != NULL) (void)json_object_update(object, more);
     if (status == WEFT_OK && !json_is_string(json_object_get(object, "role")))
-        status = weft_error_set(err, WEFT_E_DATA, "message %zu has no role that is UTF-8", i + 1);
+        status = weft_error_set(err, WEFT_E_DATA, "message %zu has no valid role", i + 1);
     if (status == WEFT_OK) *out = normalized(object);
     json_decref(more);
     json_decref(object);
@@ -179,15 +179,14 @@ static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error
     json_t *array = json_array();
     weft_status status = WEFT_OK;
     if (chat->n_messages == 0 || chat->n_messages > JINJA_MOST_BLOCKS)
-        status = weft_error_set(err, WEFT_E_DATA, "a conversation has %llu messages, and may have 1 to %u",
+        status = weft_error_set(err, WEFT_E_DATA, "a conversation has %llu messages. Allowed: 1 to %u",
                                 (unsigned long long)chat->n_messages, JINJA_MOST_BLOCKS);
     for (size_t i = 0; i < chat->n_messages && status == WEFT_OK; i++) {
         const char *at = (const char *)chat->messages + i * chat->stride;
         weft_chat_message message;
         json_t *one = NULL;
         if (!weft_struct_take(&message, sizeof message, at))
-            status =
-                weft_error_set(err, WEFT_E_UNSUPPORTED, "message %zu asks for what this tokenizer does not know", i);
+            status = weft_error_set(err, WEFT_E_UNSUPPORTED, "message %zu requires an unsupported feature", i);
         else if (!WEFT_WHOLE(&message, weft_chat_message))
             status = weft_error_set(err, WEFT_E_PLUGIN, "message %zu has struct_size %u; at least %u is needed", i,
                                     message.struct_size, WEFT_SIZE_1_0(weft_chat_message));
@@ -199,22 +198,22 @@ static weft_status messages_json(json_t **out, const weft_chat *chat, weft_error
     return status;
 }
 
-/* Marks the bytes of a message by its number. Those of a role get a label, because templates compose special tokens
- * from them. */
+/* Returns the mark of a message's bytes. Bytes of a role get a label, because templates compose special tokens from
+ * roles. */
 static uint32_t origin_of(void *context, size_t i, const char *key) {
     (void)context;
     return strcmp(key, "role") == 0 ? 1u | JINJA_LABEL : CHAT_ORIGIN(i);
 }
 
-/* Tools and documents are lists of objects. */
+/* Fails if the variable is not a list of objects (tools, documents). */
 static weft_status check_list(const json_t *variables, const char *name, weft_error *err) {
     const json_t *value = json_object_get(variables, name);
     bool fits = value == NULL || json_is_null(value) || json_is_array(value);
     for (size_t i = 0; i < json_array_size(value); i++) fits = fits && json_is_object(json_array_get(value, i));
-    return fits ? WEFT_OK : weft_error_set(err, WEFT_E_DATA, "\"%s\" of a conversation is no list of objects", name);
+    return fits ? WEFT_OK : weft_error_set(err, WEFT_E_DATA, "\"%s\" of a conversation is not a list of objects", name);
 }
 
-/* The variables of the caller; templates find tools and documents as none if there are none. */
+/* Collects the caller's variables. As in transformers, missing tools and documents are none. */
 static weft_status variables_json(json_t **out, const weft_chat *chat, weft_error *err) {
     json_error_t why;
     json_t *all = json_pack("{s:n, s:n}", "tools", "documents"), *more = NULL;
@@ -222,7 +221,7 @@ static weft_status variables_json(json_t **out, const weft_chat *chat, weft_erro
     if (chat->variables != NULL) {
         more = json_big_load(chat->variables, (size_t)chat->variables_bytes, JSON_ALLOW_NUL, &why);
         if (!json_is_object(more))
-            status = weft_error_set(err, WEFT_E_DATA, "the variables of a conversation are no JSON object");
+            status = weft_error_set(err, WEFT_E_DATA, "the variables of a conversation are not a JSON object");
         else (void)json_object_update(all, more);
         json_decref(more);
     }
@@ -233,7 +232,7 @@ static weft_status variables_json(json_t **out, const weft_chat *chat, weft_erro
     return status;
 }
 
-/* jinja_run reports a value that is too much for a rendering. */
+/* Sets all variables. Ignores failures: jinja_run reports an exceeded limit. */
 static void set_variables(jinja_render *r, const chat_templates *self, const weft_chat *chat, json_t *variables) {
     json_t *value = NULL;
     const char *key = NULL;
@@ -247,7 +246,7 @@ static void set_variables(jinja_render *r, const chat_templates *self, const wef
     }
 }
 
-/* By the template's own blocks; an answer's number counts them. */
+/* Numbers the answers by the template's {% generation %} blocks. */
 static void answers_by_block(chat_text *out) {
     for (size_t i = 0; i < out->text.n; i++) out->answers[i] = (int32_t)JINJA_BLOCK(out->text.marks[i]) - 1;
 }
@@ -273,8 +272,8 @@ static weft_status find_answers(chat_text *out, const chat_work *work, weft_erro
     return chat_answers(out, work, err);
 }
 
-/* A template that reads content as a list of parts only loops over the characters of a text. Gives the content of such
- * messages as a list of one part. False: there is none. */
+/* Some templates accept content only as a list of parts: they loop over the characters of a string. Converts the
+ * content of such messages to a list with one text part. Returns false if nothing changed. */
 static bool use_parts(json_t *messages, const jinja_render *render) {
     bool any = false;
     for (size_t i = 0; i < json_array_size(messages); i++) {
@@ -287,7 +286,8 @@ static bool use_parts(json_t *messages, const jinja_render *render) {
     return any;
 }
 
-/* Renders again as long as a message's content has to be a list; a rendering that fails shows the first one only. */
+/* Renders, and renders again while a message needs its content as a list. A failed rendering detects only the first
+ * such message. */
 static weft_status render_messages(chat_text *out, const chat_work *work, weft_error *err) {
     weft_status status = chat_run(&out->render, &out->text, work, work->messages, NULL, err);
     while ((status == WEFT_OK || status == WEFT_E_DATA) && use_parts(work->messages, out->render)) {
@@ -306,7 +306,7 @@ weft_status chat_render(chat_text *out, const chat_templates *self, const weft_c
     weft_status status = WEFT_OK;
     memset(out, 0, sizeof *out);
     if (!weft_struct_take(&asked, sizeof asked, chat))
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "a conversation asks for what this tokenizer does not know");
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "a conversation requires an unsupported feature");
     if (!WEFT_WHOLE(&asked, weft_chat))
         return weft_error_set(err, WEFT_E_PLUGIN, "a conversation has struct_size %u; at least %u is needed",
                               asked.struct_size, WEFT_SIZE_1_0(weft_chat));

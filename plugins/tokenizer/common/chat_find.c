@@ -1,5 +1,5 @@
-/* chat_find.c: the templates and special tokens among a tokenizer's files, as transformers 5.24 finds them: files
- * before tokenizer_config.json, and each template by name. */
+/* chat_find.c: finds templates and special tokens in a tokenizer's files, as transformers 5.24 does: template files
+ * take precedence over tokenizer_config.json. */
 #include "chat.h"
 
 #include <dirent.h>
@@ -19,14 +19,14 @@ static weft_status no_memory(weft_error *err) {
 
 static weft_status add_template(json_t **list, const char *name, const char *from, const char *text, size_t n,
                                 weft_error *err) {
-    json_t *source = json_stringn(text, n); /* NULL: it is not UTF-8, which its use reports */
+    json_t *source = json_stringn(text, n); /* NULL: not UTF-8; reported at its use */
     json_t *one =
         json_pack("{s:s, s:s, s:o}", "name", name, "from", from, "template", source == NULL ? json_null() : source);
     if (*list == NULL) *list = json_array();
     return one != NULL && json_array_append_new(*list, one) == 0 ? WEFT_OK : no_memory(err);
 }
 
-/* NULL *source with WEFT_OK: there is no such file. */
+/* Reads a file. *source stays NULL with WEFT_OK if the file does not exist. */
 static weft_status read_file(char **source, size_t *n, const weft_host *host, const char *path, weft_error *err) {
     struct stat about;
     size_t done = 0;
@@ -36,7 +36,7 @@ static weft_status read_file(char **source, size_t *n, const weft_host *host, co
     if (file < 0 || fstat(file, &about) != 0)
         status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read: %s.", path, strerror(errno));
     else if (!S_ISREG(about.st_mode) || about.st_size > MOST_TEMPLATE)
-        status = weft_error_set(err, WEFT_E_DATA, "%s: is not a file of at most 4 MiB.", path);
+        status = weft_error_set(err, WEFT_E_DATA, "%s: is not a regular file of at most 4 MiB.", path);
     else {
         *source = host->alloc(host, (size_t)about.st_size + 1, 16);
         if (*source == NULL) status = no_memory(err);
@@ -44,7 +44,7 @@ static weft_status read_file(char **source, size_t *n, const weft_host *host, co
     while (status == WEFT_OK && done < (size_t)about.st_size) {
         const ssize_t got = read(file, *source + done, (size_t)about.st_size - done);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read whole.", path);
+        if (got <= 0) status = weft_error_set(err, WEFT_E_SYSTEM, "%s: cannot be read completely.", path);
         else done += (size_t)got;
     }
     *n = done;
@@ -93,7 +93,8 @@ static weft_status add_directory(json_t **list, json_t **files, const weft_host 
     return status;
 }
 
-/* One text, a list of {"name", "template"}, or an object of texts by name. */
+/* Adds chat_template of tokenizer_config.json: a string, a list of {"name", "template"}, or an object of strings by
+ * name. */
 static weft_status add_config(json_t **list, const char *directory, const json_t *config, weft_error *err) {
     json_t *given = json_object_get(config, "chat_template"), *value = NULL;
     const char *key = NULL;
@@ -131,7 +132,7 @@ weft_status chat_find(json_t **list, json_t **files, const weft_host *host, cons
     return status;
 }
 
-/* A token is a text, or an object with its text as `content`. */
+/* Adds a token: a string, or an object with the string as `content`. */
 static bool put_token(json_t *out, const char *key, json_t *value) {
     if (json_is_object(value)) value = json_object_get(value, "content");
     return !json_is_string(value) || json_object_set(out, key, value) == 0;

@@ -1,8 +1,8 @@
-/* chat_named.c: templates by name, for models whose files have none. What is an answer they say themselves, its end
- * token with it. */
+/* chat_named.c: built-in templates, for models without one in their files. They mark answers, including the end token,
+ * by {% generation %} blocks. */
 #include "chat.h"
 
-/* For templates that have text for a user and an assistant only. */
+/* For templates that support only user and assistant messages. */
 #define NO_SUCH_ROLE                                                                                                   \
     "{% else %}{{ raise_exception('the role ' ~ m.role ~ ' is not known here; allowed: user, assistant, and system "   \
     "for the first message') }}"

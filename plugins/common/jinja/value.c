@@ -1,5 +1,62 @@
-/* jinja_value.c: making, comparing and looking up values. */
-#include "jinja_value.h"
+/* value.c: the arena; creation, comparison and lookup of values. */
+#include "value.h"
+
+enum { BLOCK = 32768 };
+
+static jinja_block *new_block(jinja_arena *self, size_t bytes) {
+    const size_t n = bytes > BLOCK / 2 ? bytes : BLOCK;
+    jinja_block *block = NULL;
+    if (self->failed || n > self->limit - self->taken) return NULL;
+    block = self->host->alloc(self->host, sizeof *block + n, 16);
+    if (block == NULL) return NULL;
+    block->before = self->top;
+    block->n = n;
+    block->used = 0;
+    self->top = block;
+    self->taken += n;
+    return block;
+}
+
+void *jinja_take(jinja_arena *self, size_t bytes) {
+    const size_t n = (bytes + 15) / 16 * 16;
+    jinja_block *block = self->top;
+    char *at = NULL;
+    if (n < bytes) self->failed = true;
+    if (block == NULL || block->n - block->used < n) block = new_block(self, n);
+    if (block == NULL) self->failed = true;
+    if (self->failed) return NULL;
+    at = (char *)(block + 1) + block->used;
+    block->used += n;
+    memset(at, 0, n);
+    return at;
+}
+
+static bool fail(jinja_arena *self, jinja_limit past) {
+    if (!self->failed) self->past = past;
+    self->failed = true;
+    return false;
+}
+
+enum { BYTES_OF_A_STEP = 256 }; /* bytes of compared or searched text per step */
+
+bool jinja_spend(jinja_arena *self, size_t bytes) {
+    self->steps += 1 + (int64_t)(bytes / BYTES_OF_A_STEP);
+    return self->steps > JINJA_MOST_STEPS ? fail(self, JINJA_STEPS) : !self->failed;
+}
+
+bool jinja_enter_value(jinja_arena *self) {
+    self->levels++;
+    if (self->levels > JINJA_MOST_LEVELS) return fail(self, JINJA_LEVELS);
+    return jinja_spend(self, 0);
+}
+
+void jinja_arena_free(jinja_arena *self) {
+    for (jinja_block *at = self->top, *before = NULL; at != NULL; at = before) {
+        before = at->before;
+        self->host->release(self->host, at);
+    }
+    self->top = NULL;
+}
 
 jinja_value jinja_integer(jinja_arena *arena, const char *digits, size_t n) {
     const bool minus = n > 0 && digits[0] == '-';
@@ -15,7 +72,7 @@ jinja_value jinja_integer(jinja_arena *arena, const char *digits, size_t n) {
     return big;
 }
 
-static void *grown(jinja_arena *arena, const void *old, size_t n, size_t *capacity, size_t more, size_t element) {
+void *jinja_grow(jinja_arena *arena, const void *old, size_t n, size_t *capacity, size_t more, size_t element) {
     size_t capacity_now = *capacity * 2 > 8 ? *capacity * 2 : 8;
     void *fresh = NULL;
     if (capacity_now < n + more) capacity_now = n + more;
@@ -26,7 +83,7 @@ static void *grown(jinja_arena *arena, const void *old, size_t n, size_t *capaci
     return fresh;
 }
 
-/* The first block that wrote a byte stays its block, whichever prints it later. */
+/* Sets the block of a byte without one: a byte keeps the first block that wrote it. */
 static uint32_t with_block(uint32_t mark, uint32_t block) {
     return JINJA_BLOCK(mark) != 0 ? mark : mark | block;
 }
@@ -37,9 +94,9 @@ void jinja_add(jinja_builder *self, const char *bytes, const uint32_t *marks, si
         self->overflow = true;
         return;
     }
-    if (self->n + n >= self->capacity) { /* a NUL behind it: what is grown is of zeros */
+    if (self->n + n >= self->capacity) { /* jinja_grow zeroes, so the text ends in a NUL */
         size_t capacity = self->capacity < 64 ? 64 : self->capacity;
-        char *fresh = grown(self->arena, self->bytes, self->n, &capacity, n + 1, 1);
+        char *fresh = jinja_grow(self->arena, self->bytes, self->n, &capacity, n + 1, 1);
         uint32_t *fresh_marks = jinja_take(self->arena, fresh == NULL ? 0 : capacity * sizeof *fresh_marks);
         if (fresh == NULL || fresh_marks == NULL) return;
         if (self->n > 0) memcpy(fresh_marks, self->marks, self->n * sizeof *fresh_marks);
@@ -54,6 +111,14 @@ void jinja_add(jinja_builder *self, const char *bytes, const uint32_t *marks, si
 
 void jinja_add_text(jinja_builder *self, const jinja_text *text) {
     jinja_add(self, text->bytes, text->marks, text->n);
+}
+
+void jinja_add_part(jinja_builder *self, const jinja_text *text, size_t begin, size_t end) {
+    jinja_add(self, text->bytes + begin, jinja_marks(text, begin), end - begin);
+}
+
+void jinja_add_as(jinja_builder *self, const char *bytes, size_t n, const uint32_t *mark) {
+    for (size_t i = 0; i < n; i++) jinja_add(self, bytes + i, mark, 1);
 }
 
 void jinja_add_plain(jinja_builder *self, const char *text) {
@@ -73,12 +138,15 @@ jinja_value jinja_text_new(jinja_arena *arena, const char *bytes, const uint32_t
     return jinja_string(text);
 }
 
-const char *jinja_name(jinja_arena *arena, const jinja_text *text) {
-    char *copy = text->bytes[text->n] == '\0' ? NULL : jinja_take(arena, text->n + 1);
-    if (text->bytes[text->n] == '\0') return text->bytes;
-    if (copy == NULL) return "";
-    memcpy(copy, text->bytes, text->n);
+char *jinja_copy(jinja_arena *arena, const char *bytes, size_t n) {
+    char *copy = jinja_take(arena, n + 1);
+    if (copy != NULL && n > 0) memcpy(copy, bytes, n);
     return copy;
+}
+
+const char *jinja_name(jinja_arena *arena, const jinja_text *text) {
+    const char *copy = text->bytes[text->n] == '\0' ? text->bytes : jinja_copy(arena, text->bytes, text->n);
+    return copy == NULL ? "" : copy;
 }
 
 jinja_value jinja_literal(jinja_arena *arena, const char *text) {
@@ -95,7 +163,7 @@ jinja_value jinja_list_new(jinja_arena *arena, int32_t kind, size_t capacity) {
 
 void jinja_push(jinja_arena *arena, jinja_list *list, jinja_value value) {
     if (list->n == list->capacity) {
-        jinja_value *items = grown(arena, list->items, list->n, &list->capacity, 1, sizeof *items);
+        jinja_value *items = jinja_grow(arena, list->items, list->n, &list->capacity, 1, sizeof *items);
         if (items == NULL) return;
         list->items = items;
     }
@@ -116,7 +184,7 @@ void jinja_put(jinja_arena *arena, jinja_dict *dict, jinja_value key, jinja_valu
         return;
     }
     if (dict->n == dict->capacity) {
-        jinja_entry *entries = grown(arena, dict->entries, dict->n, &dict->capacity, 1, sizeof *entries);
+        jinja_entry *entries = jinja_grow(arena, dict->entries, dict->n, &dict->capacity, 1, sizeof *entries);
         if (entries == NULL) return;
         dict->entries = entries;
     }
@@ -185,12 +253,12 @@ bool jinja_is_given(const jinja_text *text) {
 static bool equal_texts(jinja_arena *arena, jinja_text *a, jinja_text *b) {
     if (a->n != b->n || !jinja_spend(arena, a->n) || memcmp(a->bytes, b->bytes, a->n) != 0) return false;
     if (jinja_is_given(a) && !jinja_is_given(b))
-        a->matched = true; /* threads share the template's own texts: no write to these */
+        a->matched = true; /* threads share the template's strings, so only strings of variables are written */
     if (jinja_is_given(b) && !jinja_is_given(a)) b->matched = true;
     return true;
 }
 
-/* Of one kind, no numbers. */
+/* Compares values of one kind, except numbers. */
 static bool equal_alike(jinja_arena *arena, const jinja_value *a, const jinja_value *b) {
     switch (a->kind) {
     case JINJA_UNDEFINED:
@@ -219,7 +287,7 @@ bool jinja_equal(jinja_arena *arena, const jinja_value *a, const jinja_value *b)
     return same;
 }
 
-/* UTF-8 in the order of its bytes is in the order of its characters. */
+/* The byte order of UTF-8 is the order of its characters. */
 static int order_texts(jinja_arena *arena, const jinja_text *a, const jinja_text *b) {
     const size_t n = a->n < b->n ? a->n : b->n;
     const int c = jinja_spend(arena, n) ? memcmp(a->bytes, b->bytes, n) : 0;
@@ -232,7 +300,7 @@ static int order_numbers(const jinja_value *a, const jinja_value *b) {
     return (x > y) - (x < y);
 }
 
-/* By the first elements that differ. */
+/* Compares by the first different elements. */
 static int order_lists(jinja_arena *arena, const jinja_list *a, const jinja_list *b) {
     size_t i = 0;
     while (i < a->n && i < b->n && jinja_equal(arena, &a->items[i], &b->items[i])) i++;
@@ -252,8 +320,8 @@ int jinja_order(jinja_arena *arena, const jinja_value *a, const jinja_value *b) 
 }
 
 const char *jinja_kind_name(const jinja_value *v) {
-    static const char *const names[] = {"undefined",  "none",        "a boolean",   "a whole number",
-                                        "a number",   "a string",    "a list",      "a tuple",
+    static const char *const names[] = {"undefined",  "none",        "a boolean",   "an integer",
+                                        "a float",    "a string",    "a list",      "a tuple",
                                         "an object",  "a namespace", "loop",        "a macro",
                                         "a function", "a method",    "an iterator", "an integer of more than 64 bits",
                                         "a cycler",   "a joiner"};

@@ -154,7 +154,7 @@ static const case_run cased_runs[] = {
 {0x1d750, 0x1d76e, 1, 0}, {0x1d770, 0x1d788, 1, 0}, {0x1d78a, 0x1d7a8, 1, 0}, {0x1d7aa, 0x1d7c2, 1, 0},
 {0x1d7c4, 0x1d7cb, 1, 0}, {0x1df00, 0x1df09, 1, 0}, {0x1df0b, 0x1df1e, 1, 0}, {0x1e900, 0x1e943, 1, 0},
 {0x1f130, 0x1f149, 1, 0}, {0x1f150, 0x1f169, 1, 0}, {0x1f170, 0x1f189, 1, 0}};
-/* Characters that become several; NULL: the runs have it. */
+/* Characters that change to several characters. NULL: the runs above hold the result. */
 static const struct {
     int32_t point;
     const char *upper, *title, *lower, *fold;

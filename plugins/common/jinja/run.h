@@ -1,13 +1,15 @@
-/* jinja_run.h: what runs a template: variables, calls, and the failure that ends it. */
+/* run.h: state and internal functions of a rendering: variables, calls, operators, filters, errors. Private to
+ * jinja/. */
 #ifndef JINJA_RUN_H
 #define JINJA_RUN_H
 
-#include "jinja_syntax.h"
+#include "syntax.h"
 
 typedef struct jinja_variable {
     struct jinja_variable *next;
     const char *name;
     jinja_value value;
+    bool read;
 } jinja_variable;
 
 typedef struct jinja_scope {
@@ -16,20 +18,20 @@ typedef struct jinja_scope {
 } jinja_scope;
 
 struct jinja_loop {
-    const jinja_list *items; /* of a joiner: the separator */
+    const jinja_list *items; /* joiner: holds the separator */
     size_t index;
     int depth;              /* of recursion, from 0 */
-    const jinja_node *node; /* of a recursive loop: it calls itself */
-    jinja_scope *scope;     /* that a recursive loop runs in */
-    jinja_value changed;    /* the last argument of loop.changed */
-    bool has_changed;       /* of a joiner: it has been called */
+    const jinja_node *node; /* set for a recursive loop, which a template may call */
+    jinja_scope *scope;     /* scope in which a recursive loop runs */
+    jinja_value changed;    /* last argument of loop.changed */
+    bool has_changed;       /* joiner: was called before */
 };
 
 struct jinja_macro {
     const jinja_node *parameters, *body;
     const char *name;
-    jinja_scope *scope; /* where it was defined */
-    bool takes_more;    /* it reads varargs or kwargs */
+    jinja_scope *scope; /* scope of the definition */
+    bool takes_more;    /* the body reads varargs or kwargs */
 };
 
 struct jinja_render {
@@ -37,12 +39,12 @@ struct jinja_render {
     jinja_arena arena;
     weft_error *err;
     jinja_scope globals, *scope;
-    const jinja_list *objects; /* of jinja_set_objects */
+    const jinja_list *objects; /* set by jinja_set_objects */
     jinja_builder *out;
     int64_t time;
     int depth, loops;
-    int line;     /* of the node at work */
-    int32_t jump; /* NODE_BREAK or NODE_CONTINUE on its way to its loop */
+    int line;     /* line of the current node */
+    int32_t jump; /* NODE_BREAK or NODE_CONTINUE until its loop handles it */
     uint32_t n_generations;
     bool failed, has_time;
 };
@@ -50,9 +52,15 @@ struct jinja_render {
 /* Arguments of a call. */
 typedef struct jinja_args {
     jinja_value *values;
-    const char **names; /* NULL: by position */
+    const char **names; /* NULL: positional */
     size_t n;
 } jinja_args;
+
+static const jinja_args jinja_no_args = {NULL, NULL, 0};
+
+static inline bool jinja_failed(const jinja_render *r) {
+    return r->failed || r->arena.failed;
+}
 
 enum {
     FUNCTION_RANGE,
@@ -65,18 +73,19 @@ enum {
     FUNCTION_LIPSUM
 };
 
-/* Ends the rendering with a sentence; none. */
+/* Fails the rendering with an error message, and returns none. Later calls keep the first message. */
 jinja_value jinja_stop(jinja_render *r, const char *format, ...) WEFT_PRINTF(2, 3);
-bool jinja_step(jinja_render *r); /* false: it has failed, or must now */
+jinja_value jinja_finish(jinja_render *r, jinja_builder *out); /* returns the built string; fails if it is too long */
+bool jinja_step(jinja_render *r);                              /* counts a step; false: the rendering failed */
 
 jinja_value jinja_eval(jinja_render *r, const jinja_node *node);
-void jinja_exec(jinja_render *r, const jinja_node *node); /* it and all behind it */
+void jinja_exec(jinja_render *r, const jinja_node *node); /* executes the node and its successors */
 
 const jinja_value *jinja_lookup(jinja_render *r, const char *name);
-void jinja_assign(jinja_render *r, const char *name, jinja_value value); /* in the scope at work */
+void jinja_assign(jinja_render *r, const char *name, jinja_value value); /* in the current scope */
 bool jinja_unpack(jinja_render *r, const jinja_node *target, jinja_value value);
 
-/* Nth positional argument, or the one of that name; NULL: not given. */
+/* Returns positional argument n or the argument `name`; NULL: absent. */
 const jinja_value *jinja_arg(const jinja_args *args, size_t n, const char *name);
 bool jinja_arg_text(jinja_render *r, jinja_text **out, const jinja_args *args, size_t n, const char *name);
 bool jinja_arg_int(jinja_render *r, int64_t *out, const jinja_args *args, size_t n, const char *name);
@@ -95,33 +104,33 @@ jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, cons
 bool jinja_compare(jinja_render *r, const char *sign, const jinja_value *a, const jinja_value *b);
 jinja_value jinja_undefined(jinja_render *r, const char *name);
 jinja_value jinja_method_of(jinja_render *r, const jinja_value *v, const char *name);
-jinja_value jinja_escape(jinja_render *r, const jinja_value *text); /* HTML's signs, unless |safe has marked it */
+jinja_value jinja_escape(jinja_render *r, const jinja_value *text); /* escapes HTML unless |safe was applied */
 
-/* jinja_format.c: format % values, and format.format(args). */
+/* format.c: `format % values` and format.format(args). */
 jinja_value jinja_percent(jinja_render *r, const jinja_value *format, const jinja_value *values);
 jinja_value jinja_format(jinja_render *r, const jinja_value *format, const jinja_args *args);
-/* Filters outside of jinja_filters.c. */
+/* Filters outside of filters.c. */
 typedef jinja_value jinja_filter_fn(jinja_render *r, jinja_value v, const jinja_args *args);
 jinja_filter_fn jinja_filter_int, jinja_filter_float, jinja_filter_abs, jinja_filter_round, jinja_filter_filesizeformat;
 jinja_filter_fn jinja_filter_truncate, jinja_filter_center, jinja_filter_escape, jinja_filter_forceescape;
 jinja_filter_fn jinja_filter_striptags, jinja_filter_wordcount, jinja_filter_wordwrap, jinja_filter_urlencode;
 jinja_filter_fn jinja_filter_xmlattr, jinja_filter_indent;
-/* To `width` characters; side: 'l' the text is left, 'r' right, 'c' centered. */
+/* Pads to `width` characters. side: 'l' aligns the text left, 'r' right, 'c' centers it. */
 jinja_value jinja_pad(jinja_render *r, jinja_text *text, int64_t width, const jinja_text *fill, char side);
-/* jinja_numbers.c: the whole number without its fraction, of any size. */
+/* numbers.c: truncates to an integer of any size. */
 jinja_value jinja_from_double(jinja_render *r, double f);
 
-/* The elements of what can be walked; NULL: it cannot, and that has failed. */
+/* Returns the elements of an iterable value. Fails and returns NULL for other values. */
 const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v);
 jinja_value jinja_to_string(jinja_render *r, const jinja_value *v);
 
-/* On texts, as the methods of str. change: 'u' upper, 'l' lower, 'c' capitalize, 't' title, 's' swapcase, 'f' casefold,
- * 'T' jinja2's filter title. */
+/* String methods. change: 'u' upper, 'l' lower, 'c' capitalize, 't' title, 's' swapcase, 'f' casefold, 'T' jinja2's
+ * filter title. */
 jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change);
 jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const jinja_text *old, const jinja_text *fresh,
                                int64_t most);
 int64_t jinja_find(jinja_arena *arena, const jinja_text *text, const jinja_text *what,
-                   size_t from); /* byte; -1: not there */
+                   size_t from); /* byte offset; -1: not found */
 jinja_value jinja_join(jinja_render *r, const jinja_text *between, const jinja_list *list);
 jinja_value jinja_split_lines(jinja_render *r, const jinja_text *text, bool keep_ends);
 

@@ -1,5 +1,5 @@
-/* jinja_operate.c: operators, attributes and subscripts. */
-#include "jinja_run.h"
+/* operate.c: operators, attributes, subscripts and slices. */
+#include "run.h"
 
 #include <math.h>
 
@@ -12,19 +12,18 @@ jinja_value jinja_undefined(jinja_render *r, const char *name) {
 static jinja_value refuse_operands(jinja_render *r, const char *sign, const jinja_value *a, const jinja_value *b) {
     const jinja_value *missing = a->kind == JINJA_UNDEFINED ? a : b->kind == JINJA_UNDEFINED ? b : NULL;
     if (missing != NULL && missing->as.text != NULL)
-        return jinja_stop(r, "%s is undefined, and so has no %s", missing->as.text->bytes, sign);
-    return jinja_stop(r, "%s %s %s is not possible", jinja_kind_name(a), sign, jinja_kind_name(b));
+        return jinja_stop(r, "%s is undefined, operator %s needs a value", missing->as.text->bytes, sign);
+    return jinja_stop(r, "unsupported operands: %s %s %s", jinja_kind_name(a), sign, jinja_kind_name(b));
 }
 
 static jinja_value concatenate(jinja_render *r, const jinja_text *a, const jinja_text *b) {
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     jinja_add_text(&out, a);
     jinja_add_text(&out, b);
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    return jinja_finish(r, &out);
 }
 
-/* As markupsafe has it: the signs of HTML in what is not marked safe are written as their names. */
+/* Escapes the characters &<>'" as markupsafe does, unless the string is marked safe. */
 jinja_value jinja_escape(jinja_render *r, const jinja_value *v) {
     static const char signs[] = "&<>'\"", *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
     const jinja_text *text = v->as.text;
@@ -35,11 +34,10 @@ jinja_value jinja_escape(jinja_render *r, const jinja_value *v) {
         const char *sign = memchr(signs, text->bytes[i], sizeof signs - 1);
         const char *name = sign == NULL ? &text->bytes[i] : names[sign - signs];
         const size_t n = sign == NULL ? 1 : strlen(name);
-        for (size_t k = 0; k < n; k++) jinja_add(&out, name + k, text->marks == NULL ? NULL : text->marks + i, 1);
+        jinja_add_as(&out, name, n, jinja_marks(text, i));
     }
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    made = jinja_built(&out);
-    if (!r->arena.failed) made.function = JINJA_SAFE;
+    made = jinja_finish(r, &out);
+    if (!jinja_failed(r)) made.function = JINJA_SAFE;
     return made;
 }
 
@@ -48,7 +46,7 @@ static jinja_value add_texts(jinja_render *r, const jinja_value *a, const jinja_
     if (a->function != JINJA_SAFE && b->function != JINJA_SAFE) return concatenate(r, a->as.text, b->as.text);
     x = jinja_escape(r, a);
     y = jinja_escape(r, b);
-    if (r->failed || r->arena.failed) return out;
+    if (jinja_failed(r)) return out;
     out = concatenate(r, x.as.text, y.as.text);
     if (!r->failed) out.function = JINJA_SAFE;
     return out;
@@ -73,14 +71,13 @@ static jinja_value repeat(jinja_render *r, const jinja_value *v, int64_t times) 
         if (v->kind == JINJA_STRING) jinja_add_text(&out, v->as.text);
         else add_items(&r->arena, list.as.list, v->as.list);
     }
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return v->kind == JINJA_STRING ? jinja_built(&out) : list;
+    return v->kind == JINJA_STRING ? jinja_finish(r, &out) : list;
 }
 
 static jinja_value whole(jinja_render *r, int32_t op, int64_t a, int64_t b) {
     int64_t out = 0;
     bool over = false;
-    if ((op == 'd' || op == '%') && b == 0) return jinja_stop(r, "a division by zero");
+    if ((op == 'd' || op == '%') && b == 0) return jinja_stop(r, "division by zero");
     switch (op) {
     case '+': over = __builtin_add_overflow(a, b, &out); break;
     case '-': over = __builtin_sub_overflow(a, b, &out); break;
@@ -95,12 +92,12 @@ static jinja_value whole(jinja_render *r, int32_t op, int64_t a, int64_t b) {
         for (int64_t i = 0; i < b && !over && jinja_step(r); i++) over = __builtin_mul_overflow(out, a, &out);
         break;
     }
-    if (over) return jinja_stop(r, "a whole number has more than 64 bits");
+    if (over) return jinja_stop(r, "an integer exceeds 64 bits");
     return jinja_int(out);
 }
 
 static jinja_value real(jinja_render *r, int32_t op, double a, double b) {
-    if ((op == '/' || op == 'd' || op == '%') && !(b < 0.0) && !(b > 0.0)) return jinja_stop(r, "a division by zero");
+    if ((op == '/' || op == 'd' || op == '%') && !(b < 0.0) && !(b > 0.0)) return jinja_stop(r, "division by zero");
     switch (op) {
     case '+': return jinja_float(a + b);
     case '-': return jinja_float(a - b);
@@ -109,7 +106,7 @@ static jinja_value real(jinja_render *r, int32_t op, double a, double b) {
     case 'd': return jinja_float(floor(a / b));
     case '%': return jinja_float(a - b * floor(a / b));
     default:
-        if (a < 0.0 && (trunc(b) < b || trunc(b) > b)) return jinja_stop(r, "a power is a complex number");
+        if (a < 0.0 && (trunc(b) < b || trunc(b) > b)) return jinja_stop(r, "the power is a complex number");
         return jinja_float(pow(a, b));
     }
 }
@@ -118,7 +115,7 @@ jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, cons
     const char sign[3] = {op == 'p' ? '*' : op == 'd' ? '/' : (char)op, op == 'p' ? '*' : op == 'd' ? '/' : '\0', '\0'};
     if (op == '~') {
         const jinja_value x = jinja_to_string(r, a), y = jinja_to_string(r, b);
-        return r->failed || r->arena.failed ? jinja_none() : concatenate(r, x.as.text, y.as.text);
+        return jinja_failed(r) ? jinja_none() : concatenate(r, x.as.text, y.as.text);
     }
     if (jinja_is_whole(a) && jinja_is_whole(b) && op != '/' && !(op == 'p' && b->as.i < 0))
         return whole(r, op, a->as.i, b->as.i);
@@ -130,7 +127,7 @@ jinja_value jinja_binary(jinja_render *r, int32_t op, const jinja_value *a, cons
     if (op == '%' && a->kind == JINJA_STRING) return jinja_percent(r, a, b);
     if ((a->kind == JINJA_BIG && (jinja_is_number(b) || b->kind == JINJA_BIG)) ||
         (b->kind == JINJA_BIG && jinja_is_number(a)))
-        return jinja_stop(r, "a whole number has more than 64 bits");
+        return jinja_stop(r, "an integer exceeds 64 bits");
     return refuse_operands(r, sign, a, b);
 }
 
@@ -142,7 +139,7 @@ static bool contains(jinja_render *r, const jinja_value *within, const jinja_val
         (void)refuse_operands(r, "in", what, within);
         return false;
     }
-    if (within->kind == JINJA_DICT || within->kind == JINJA_NAMESPACE) { /* does not read the value */
+    if (within->kind == JINJA_DICT || within->kind == JINJA_NAMESPACE) { /* does not count as a read */
         for (size_t i = 0; i < within->as.dict->n && jinja_step(r); i++)
             if (jinja_equal(&r->arena, &within->as.dict->entries[i].key, what)) return true;
         return false;
@@ -202,8 +199,8 @@ jinja_value jinja_method_of(jinja_render *r, const jinja_value *v, const char *n
 jinja_value jinja_attribute(jinja_render *r, const jinja_value *v, const char *name) {
     const jinja_value *found = NULL;
     if (v->kind == JINJA_UNDEFINED)
-        return jinja_stop(r, "%s is undefined, and so has no .%s", v->as.text == NULL ? "a value" : v->as.text->bytes,
-                          name);
+        return jinja_stop(r, "%s is undefined and has no attribute %s",
+                          v->as.text == NULL ? "a value" : v->as.text->bytes, name);
     if (jinja_has_method(v, name)) return jinja_method_of(r, v, name);
     if (v->kind == JINJA_LOOP) return loop_attribute(r, v->as.loop, name);
     if (jinja_is_number(v) && strcmp(name, "real") == 0) return *v;
@@ -242,13 +239,13 @@ jinja_value jinja_item(jinja_render *r, const jinja_value *v, const jinja_value 
     return jinja_undefined(r, "an element");
 }
 
-/* Python's slice.indices: where a slice begins and ends in n elements. */
+/* Computes begin and end of a slice over n elements, as Python's slice.indices. */
 static bool slice_bounds(jinja_render *r, const jinja_value bounds[3], int64_t n, int64_t out[3]) {
     for (int i = 0; i < 3; i++)
         if (bounds[i].kind != JINJA_NONE && !jinja_is_whole(&bounds[i]))
-            return jinja_stop(r, "a slice by %s is not possible", jinja_kind_name(&bounds[i])), false;
+            return jinja_stop(r, "a slice needs integers, not %s", jinja_kind_name(&bounds[i])), false;
     out[2] = bounds[2].kind == JINJA_NONE ? 1 : bounds[2].as.i;
-    if (out[2] == 0) return jinja_stop(r, "a slice has step 0"), false;
+    if (out[2] == 0) return jinja_stop(r, "the step of a slice is 0"), false;
     for (int i = 0; i < 2; i++) {
         const int64_t least = out[2] < 0 ? -1 : 0, most = out[2] < 0 ? n - 1 : n;
         int64_t at = bounds[i].as.i;
@@ -262,7 +259,7 @@ static bool slice_bounds(jinja_render *r, const jinja_value bounds[3], int64_t n
     return true;
 }
 
-/* From one character to the one that lies `step` behind or before it; false: there is none. */
+/* Moves by `step` characters. Returns false at either end of the text. */
 static bool skip(const jinja_text *text, size_t *at, int64_t step) {
     const bool ahead = step > 0;
     for (uint64_t left = ahead ? (uint64_t)step : -(uint64_t)step; left > 0; left--) {
@@ -276,7 +273,7 @@ static bool skip(const jinja_text *text, size_t *at, int64_t step) {
 
 static jinja_value slice_text(jinja_render *r, jinja_text *text, const int64_t at[3]) {
     jinja_builder out = {.arena = &r->arena};
-    const int64_t n = at[2] > 0 ? at[1] - at[0] : at[0] - at[1]; /* characters from the first to the end */
+    const int64_t n = at[2] > 0 ? at[1] - at[0] : at[0] - at[1]; /* characters from begin to end */
     size_t from = n > 0 ? jinja_byte_at(&r->arena, text, (size_t)at[0]) : 0;
     int32_t c = 0;
     if (n <= 0 || r->arena.failed) return jinja_built(&out);
@@ -284,7 +281,7 @@ static jinja_value slice_text(jinja_render *r, jinja_text *text, const int64_t a
     for (uint64_t done = 0, step = at[2] > 0 ? (uint64_t)at[2] : -(uint64_t)at[2]; done < (uint64_t)n && jinja_step(r);
          done += step) {
         const size_t bytes = jinja_next(text->bytes + from, text->n - from, &c);
-        jinja_add(&out, text->bytes + from, text->marks == NULL ? NULL : text->marks + from, bytes);
+        jinja_add_part(&out, text, from, from + bytes);
         if (step >= (uint64_t)n - done || !skip(text, &from, at[2])) break;
     }
     return jinja_built(&out);
@@ -297,11 +294,11 @@ jinja_value jinja_slice(jinja_render *r, const jinja_value *v, const jinja_value
                                          : -1;
     int64_t at[3] = {0, 0, 1};
     jinja_value out = jinja_none();
-    if (n < 0) return jinja_undefined(r, "a slice"); /* as jinja2 has it for what has no elements */
+    if (n < 0) return jinja_undefined(r, "a slice"); /* as in jinja2, for a value without elements */
     if (!slice_bounds(r, bounds, n, at)) return out;
     if (text) {
         out = slice_text(r, v->as.text, at);
-        out.function = r->failed || r->arena.failed ? 0 : v->function;
+        out.function = jinja_failed(r) ? 0 : v->function;
         return out;
     }
     out = jinja_list_new(&r->arena, v->kind, 0);
@@ -332,7 +329,7 @@ const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v) {
             jinja_push(&r->arena, out.as.list, jinja_slice_bytes(&r->arena, v->as.text, at, at + n));
         }
     } else if (v->kind != JINJA_UNDEFINED) {
-        (void)jinja_stop(r, "%s cannot be walked through", jinja_kind_name(v));
+        (void)jinja_stop(r, "%s is not iterable", jinja_kind_name(v));
         return NULL;
     }
     return out.as.list;
@@ -341,9 +338,8 @@ const jinja_list *jinja_walk(jinja_render *r, const jinja_value *v) {
 jinja_value jinja_to_string(jinja_render *r, const jinja_value *v) {
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     if (v->kind == JINJA_STRING) return *v;
-    if (v->kind == JINJA_ITERATOR) return jinja_stop(r, "an iterator is no text: put |list or |join behind it");
-    if (jinja_is_opaque(v)) return jinja_stop(r, "%s is no text", jinja_kind_name(v));
+    if (v->kind == JINJA_ITERATOR) return jinja_stop(r, "an iterator cannot be printed. Fix: append |list or |join");
+    if (jinja_is_opaque(v)) return jinja_stop(r, "%s cannot be printed", jinja_kind_name(v));
     jinja_add_str(&out, v);
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    return jinja_finish(r, &out);
 }

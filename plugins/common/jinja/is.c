@@ -1,15 +1,14 @@
-/* jinja_tests.c: what may stand behind `is`. */
-#include "jinja_run.h"
+/* is.c: the tests of jinja2, `value is test`. */
+#include "run.h"
 
 #include <math.h>
 
 static bool is_cased(jinja_render *r, const jinja_value *v, const char *method) {
-    const jinja_args none = {NULL, NULL, 0};
     const jinja_value text = jinja_to_string(r, v);
     const jinja_method call = {text, method};
     jinja_value out = jinja_none();
-    if (r->failed || r->arena.failed) return false;
-    out = jinja_method_call(r, &call, &none);
+    if (jinja_failed(r)) return false;
+    out = jinja_method_call(r, &call, &jinja_no_args);
     return jinja_truth(&out);
 }
 
@@ -34,7 +33,7 @@ static bool with_number(jinja_render *r, const char *name, const jinja_value *v,
         const double rest = fmod(v->as.f, (double)n);
         return name[0] == 'o' ? rest + (rest < 0.0) * (double)n == 1.0 : !(rest < 0.0) && !(rest > 0.0);
     }
-    if (!jinja_is_whole(v) || n == 0) return jinja_stop(r, "%s needs whole numbers", name), false;
+    if (!jinja_is_whole(v) || n == 0) return jinja_stop(r, "%s needs integers", name), false;
     return n == -1 || (v->as.i % n == 0) != (name[0] == 'o');
 }
 
@@ -82,6 +81,6 @@ bool jinja_test(jinja_render *r, const char *name, const jinja_value *v, const j
         return with_number(r, name, v, other);
     if (strcmp(name, "sameas") == 0 && other != NULL) return is_same(&r->arena, v, other);
     if (sign != NULL && other != NULL) return jinja_compare(r, sign, v, other);
-    (void)jinja_stop(r, sign != NULL ? "the test %.60s needs a value" : "the test %.60s is not known here", name);
+    (void)jinja_stop(r, sign != NULL ? "the test %.60s needs a value" : "unknown test %.60s", name);
     return false;
 }

@@ -1,6 +1,6 @@
-/* jinja_methods.c: the methods of strings, objects and lists, and calls. What would change a value is refused, as
- * jinja2's sandbox refuses it. */
-#include "jinja_run.h"
+/* methods.c: methods of strings, objects and lists, and calls. Methods that modify a value are errors, as in jinja2's
+ * immutable sandbox. */
+#include "run.h"
 
 #include <time.h>
 #include <utf8proc.h>
@@ -18,7 +18,7 @@ bool jinja_arg_text(jinja_render *r, jinja_text **out, const jinja_args *args, s
     const jinja_value *given = jinja_arg(args, n, name);
     if (given == NULL || given->kind == JINJA_NONE) return true;
     if (given->kind != JINJA_STRING)
-        return jinja_stop(r, "a string is needed, and there is %s", jinja_kind_name(given)), false;
+        return jinja_stop(r, "an argument must be a string, not %s", jinja_kind_name(given)), false;
     *out = given->as.text;
     return true;
 }
@@ -27,7 +27,7 @@ bool jinja_arg_int(jinja_render *r, int64_t *out, const jinja_args *args, size_t
     const jinja_value *given = jinja_arg(args, n, name);
     if (given == NULL || given->kind == JINJA_NONE) return true;
     if (!jinja_is_whole(given))
-        return jinja_stop(r, "a whole number is needed, and there is %s", jinja_kind_name(given)), false;
+        return jinja_stop(r, "an argument must be an integer, not %s", jinja_kind_name(given)), false;
     *out = given->as.i;
     return true;
 }
@@ -62,7 +62,7 @@ bool jinja_has_method(const jinja_value *v, const char *name) {
     return false;
 }
 
-/* At white space; most < 0: all. */
+/* Splits at white space, at most `most` times; most < 0: no limit. */
 static void split_spaces(jinja_render *r, jinja_list *out, const jinja_text *text, int64_t most) {
     size_t at = 0, n = 0;
     int32_t c = 0;
@@ -94,7 +94,7 @@ static jinja_value split(jinja_render *r, const jinja_text *text, const jinja_ar
     int64_t most = -1;
     size_t at = 0;
     if (!jinja_arg_text(r, &by, args, 0, "sep") || !jinja_arg_int(r, &most, args, 1, "maxsplit")) return out;
-    if (by != NULL && by->n == 0) return jinja_stop(r, "a text cannot be split at nothing");
+    if (by != NULL && by->n == 0) return jinja_stop(r, "split: the separator is empty");
     if (by == NULL) {
         split_spaces(r, out.as.list, text, most);
         return out;
@@ -124,13 +124,11 @@ static void reverse(jinja_list *list) {
     }
 }
 
-/* Where the white space before, or the word before, byte `end` begins. */
+/* Returns the start of the white space, or of the word, that ends at byte `end`. */
 static size_t back_over(const jinja_text *text, size_t end, bool spaces) {
     int32_t c = 0;
     while (end > 0) {
-        size_t at = end - 1;
-        while (at > 0 && ((unsigned char)text->bytes[at] & 0xC0) == 0x80) at--;
-        (void)jinja_next(text->bytes + at, end - at, &c);
+        const size_t at = jinja_back(text->bytes, 0, end, &c);
         if (jinja_is_space(c) != spaces) break;
         end = at;
     }
@@ -157,7 +155,7 @@ static jinja_value split_back(jinja_render *r, const jinja_text *text, const jin
     size_t end = text->n;
     if (!jinja_arg_text(r, &by, args, 0, "sep") || !jinja_arg_int(r, &most, args, 1, "maxsplit")) return out;
     if (most < 0) return split(r, text, args);
-    if (by != NULL && by->n == 0) return jinja_stop(r, "a text cannot be split at nothing");
+    if (by != NULL && by->n == 0) return jinja_stop(r, "split: the separator is empty");
     if (by == NULL) split_spaces_back(r, out.as.list, text, most);
     while (by != NULL && most-- > 0 && jinja_step(r)) {
         const int64_t found = find_last(&r->arena, text, by, end);
@@ -165,14 +163,14 @@ static jinja_value split_back(jinja_render *r, const jinja_text *text, const jin
         jinja_push(&r->arena, out.as.list, jinja_slice_bytes(&r->arena, text, (size_t)found + by->n, end));
         end = (size_t)found;
     }
-    if (r->failed || r->arena.failed) return out;
+    if (jinja_failed(r)) return out;
     if (by != NULL) jinja_push(&r->arena, out.as.list, jinja_slice_bytes(&r->arena, text, 0, end));
     reverse(out.as.list);
     return out;
 }
 
-/* The part of a text between the characters that argument n and the next say, as Python's slices have it; false: it
- * begins behind the end, or that has failed. */
+/* Reads the optional slice bounds, arguments n and n + 1, as Python does. Returns false if the slice begins after the
+ * end, or on an error. */
 static bool window(jinja_render *r, jinja_text *text, const jinja_args *args, size_t n, size_t *begin, size_t *end) {
     const int64_t points = (int64_t)jinja_points(&r->arena, text);
     int64_t from = 0, to = points;
@@ -189,7 +187,7 @@ static bool window(jinja_render *r, jinja_text *text, const jinja_args *args, si
     return !r->arena.failed;
 }
 
-/* startswith and endswith take one text or several. */
+/* Tests a prefix or suffix for startswith and endswith, which take a string or a tuple. */
 static bool edge_is(jinja_render *r, const jinja_text *text, const jinja_value *what, bool front) {
     if (what != NULL && what->kind == JINJA_TUPLE) {
         for (size_t i = 0; i < what->as.list->n && !r->failed; i++)
@@ -197,14 +195,14 @@ static bool edge_is(jinja_render *r, const jinja_text *text, const jinja_value *
         return false;
     }
     if (what == NULL || what->kind != JINJA_STRING)
-        return jinja_stop(r, "startswith and endswith need a string, and there is %s",
+        return jinja_stop(r, "startswith and endswith need a string, not %s",
                           what == NULL ? "none" : jinja_kind_name(what)),
                false;
     return what->as.text->n <= text->n && jinja_spend(&r->arena, what->as.text->n) &&
            memcmp(text->bytes + (front ? 0 : text->n - what->as.text->n), what->as.text->bytes, what->as.text->n) == 0;
 }
 
-/* Digits that are no decimal ones: superscripts, subscripts, in circles. */
+/* True for decimal digits and other digits: superscripts, subscripts, circled digits. */
 static bool is_digit(int32_t c) {
     static const int32_t ranges[][2] = {{0xB2, 0xB3},       {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},
                                         {0x2070, 0x2070},   {0x2074, 0x2079},   {0x2080, 0x2089},   {0x2460, 0x2468},
@@ -233,7 +231,7 @@ static bool holds(int32_t c, const char *name, bool first) {
     return is_digit(c);
 }
 
-/* isupper, islower and istitle: of the letters that have a case. */
+/* Implements isupper, islower and istitle, which consider cased letters only. */
 static bool is_cased(jinja_arena *arena, const jinja_text *text, char which) {
     bool any = false, inside = false;
     for (size_t i = 0; i < text->n && jinja_spend(arena, 0);) {
@@ -287,12 +285,12 @@ static jinja_value place_of(jinja_render *r, jinja_text *text, const char *name,
         return jinja_int(n < 0 ? (int64_t)jinja_points(&r->arena, &part) + 1 : n);
     }
     if (fits) at = name[0] == 'r' ? find_last(&r->arena, &part, what, part.n) : jinja_find(&r->arena, &part, what, 0);
-    if (at < 0 && strstr(name, "index") != NULL) return jinja_stop(r, "%s finds nothing", name);
+    if (at < 0 && strstr(name, "index") != NULL) return jinja_stop(r, "%s: not found", name);
     for (int64_t i = 0; i < (int64_t)begin + at; i++) points += ((unsigned char)text->bytes[i] & 0xC0) != 0x80;
     return jinja_int(at < 0 ? -1 : points);
 }
 
-/* The parts before and behind the first or last place of a text, and the text between them. */
+/* Splits a text at the first or last occurrence of a separator: (before, separator, after). */
 static jinja_value partition(jinja_render *r, const jinja_text *text, const jinja_args *args, bool last) {
     jinja_value out = jinja_list_new(&r->arena, JINJA_TUPLE, 3);
     jinja_text *what = NULL;
@@ -318,9 +316,9 @@ static jinja_value pad_text(jinja_render *r, jinja_text *text, const char *name,
     jinja_builder whole = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     if (r->arena.failed || (name[0] != 'z' && !jinja_arg_text(r, &fill, args, 1, "fillchar"))) return out;
     if (width == NULL || !jinja_is_whole(width) || jinja_points(&r->arena, fill) != 1)
-        return jinja_stop(r, "%s needs a width, and may have one character to fill it", name);
+        return jinja_stop(r, "%s needs a width and an optional fill character", name);
     out = jinja_pad(r, rest.as.text, width->as.i - signs, fill, name[0] == 'c' ? 'c' : name[0] == 'l' ? 'l' : 'r');
-    if (!signs || r->failed || r->arena.failed) return out;
+    if (!signs || jinja_failed(r)) return out;
     jinja_add(&whole, text->bytes, text->marks, 1);
     jinja_add_text(&whole, out.as.text);
     return jinja_built(&whole);
@@ -333,17 +331,16 @@ static jinja_value expand_tabs(jinja_render *r, const jinja_text *text, const ji
     for (size_t i = 0; i < text->n && jinja_step(r) && !out.overflow; i++) {
         const char c = text->bytes[i];
         int64_t blanks = c == '\t' && size > 0 ? size - column % size : 0;
-        if (c != '\t') jinja_add(&out, text->bytes + i, text->marks == NULL ? NULL : text->marks + i, 1);
+        if (c != '\t') jinja_add_part(&out, text, i, i + 1);
         column = c == '\n' || c == '\r' ? 0 : column + blanks + (c != '\t' && ((unsigned char)c & 0xC0) != 0x80);
         for (; blanks > 0 && !out.overflow && !r->arena.failed; blanks--) jinja_add_plain(&out, " ");
     }
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    return jinja_finish(r, &out);
 }
 
 static jinja_value format_map(jinja_render *r, const jinja_value *self, const jinja_args *args) {
     const jinja_value *map = jinja_arg(args, 0, "mapping");
-    jinja_args named = {NULL, NULL, 0};
+    jinja_args named = jinja_no_args;
     if (map == NULL || map->kind != JINJA_DICT) return jinja_stop(r, "format_map needs an object");
     named.values = jinja_take(&r->arena, (map->as.dict->n + 1) * sizeof *named.values);
     named.names = jinja_take(&r->arena, (map->as.dict->n + 1) * sizeof *named.names);
@@ -359,7 +356,8 @@ static jinja_value format_map(jinja_render *r, const jinja_value *self, const ji
 static jinja_value cut_edge(jinja_render *r, const jinja_text *text, const jinja_args *args, bool front) {
     jinja_text *what = NULL;
     const jinja_value *given = jinja_arg(args, 0, NULL);
-    if (!jinja_arg_text(r, &what, args, 0, NULL) || what == NULL) return jinja_stop(r, "removing needs a string");
+    if (!jinja_arg_text(r, &what, args, 0, NULL) || what == NULL)
+        return jinja_stop(r, "removeprefix and removesuffix need a string");
     if (!edge_is(r, text, given, front)) return jinja_slice_bytes(&r->arena, text, 0, text->n);
     return jinja_slice_bytes(&r->arena, text, front ? what->n : 0, front ? text->n : text->n - what->n);
 }
@@ -368,7 +366,7 @@ static jinja_value join_texts(jinja_render *r, const jinja_text *between, const 
     const jinja_list *list = given == NULL ? NULL : jinja_walk(r, given);
     for (size_t i = 0; list != NULL && i < list->n; i++)
         if (list->items[i].kind != JINJA_STRING)
-            return jinja_stop(r, "join needs strings, and there is %s", jinja_kind_name(&list->items[i]));
+            return jinja_stop(r, "join needs strings, not %s", jinja_kind_name(&list->items[i]));
     return list == NULL ? jinja_stop(r, "join needs a list") : jinja_join(r, between, list);
 }
 
@@ -424,7 +422,7 @@ static jinja_value text_call(jinja_render *r, const jinja_value *self, const cha
     if (strcmp(name, "expandtabs") == 0) return expand_tabs(r, text, args);
     if (strcmp(name, "format") == 0) return jinja_format(r, self, args);
     if (strcmp(name, "format_map") == 0) return format_map(r, self, args);
-    return jinja_stop(r, "the method %s of a string is not known here", name);
+    return jinja_stop(r, "unsupported string method %s", name);
 }
 
 /* dict.fromkeys(keys, value) */
@@ -455,7 +453,7 @@ static jinja_value dict_call(jinja_render *r, const jinja_dict *dict, const char
     }
     if (strcmp(name, "fromkeys") == 0) return from_keys(r, args);
     if (strcmp(name, "items") != 0 && strcmp(name, "keys") != 0 && strcmp(name, "values") != 0)
-        return jinja_stop(r, "%s would change an object, which a template may not", name);
+        return jinja_stop(r, "%s would modify an object, which is not allowed", name);
     out.function = name[0] == 'k' ? JINJA_KEYS : name[0] == 'v' ? JINJA_VALUES : JINJA_ITEMS;
     for (size_t i = 0; i < dict->n && !r->arena.failed; i++) {
         jinja_value pair = jinja_none();
@@ -476,15 +474,15 @@ static jinja_value list_call(jinja_render *r, const jinja_value *v, const char *
     int64_t n = 0, from = 0;
     if (strcmp(name, "copy") == 0) return *v;
     if ((strcmp(name, "index") != 0 && strcmp(name, "count") != 0) || what == NULL)
-        return jinja_stop(r, "%s would change a list, which a template may not", name);
+        return jinja_stop(r, "%s would modify a list, which is not allowed", name);
     if (!jinja_arg_int(r, &from, args, 1, NULL)) return jinja_none();
-    if (from < 0 || args->n > 2) return jinja_stop(r, "%s is known here with one place to begin at", name);
+    if (from < 0 || args->n > 2) return jinja_stop(r, "%s supports one start index, at least 0", name);
     for (size_t i = (size_t)from; i < v->as.list->n && jinja_step(r); i++) {
         if (!jinja_equal(&r->arena, &v->as.list->items[i], what)) continue;
         if (name[0] == 'i') return jinja_int((int64_t)i);
         n++;
     }
-    return name[0] == 'i' ? jinja_stop(r, "index finds nothing") : jinja_int(n);
+    return name[0] == 'i' ? jinja_stop(r, "index: not found") : jinja_int(n);
 }
 
 static jinja_value loop_call(jinja_render *r, jinja_loop *loop, const char *name, const jinja_args *args) {
@@ -502,7 +500,7 @@ static jinja_value loop_call(jinja_render *r, jinja_loop *loop, const char *name
     return jinja_bool(!same);
 }
 
-/* As markupsafe has it: what a safe text is joined with, or gets in, is escaped, and all that comes of it is safe. */
+/* Calls a method of a string marked safe. As in markupsafe, inserted strings are escaped and the results are safe. */
 static jinja_value safe_call(jinja_render *r, const jinja_value *self, const char *name, const jinja_args *args) {
     jinja_value out = jinja_none(), items = jinja_list_new(&r->arena, JINJA_LIST, 0);
     jinja_args given = *args;
@@ -521,8 +519,8 @@ static jinja_value safe_call(jinja_render *r, const jinja_value *self, const cha
         values[1] = jinja_escape(r, &values[1]);
         given.values = values;
     }
-    if (!r->failed && !r->arena.failed) out = text_call(r, self, name, &given);
-    if (r->failed || r->arena.failed) return out;
+    if (!jinja_failed(r)) out = text_call(r, self, name, &given);
+    if (jinja_failed(r)) return out;
     if (out.kind == JINJA_STRING) out.function = JINJA_SAFE;
     for (size_t i = 0; jinja_is_list(&out) && i < out.as.list->n; i++) out.as.list->items[i].function = JINJA_SAFE;
     return out;
@@ -546,7 +544,7 @@ static jinja_value new_cycler(jinja_render *r, const jinja_args *args, int32_t k
     return out;
 }
 
-/* Nothing at the first call, then the separator. */
+/* Returns an empty string at the first call, then the separator. */
 static jinja_value call_joiner(jinja_render *r, jinja_loop *joiner) {
     const bool first = !joiner->has_changed;
     joiner->has_changed = true;
@@ -570,7 +568,7 @@ static jinja_value range(jinja_render *r, const jinja_args *args) {
     for (size_t i = 0; i < 3; i++)
         if (!jinja_arg_int(r, &bounds[i], args, i, NULL)) return out;
     if (args->n == 1) bounds[1] = bounds[0], bounds[0] = 0;
-    if (args->n == 0 || bounds[2] == 0) return jinja_stop(r, "range needs one to three whole numbers, and no step 0");
+    if (args->n == 0 || bounds[2] == 0) return jinja_stop(r, "range needs one to three integers and a nonzero step");
     for (int64_t i = bounds[0], n = 0; bounds[2] > 0 ? i < bounds[1] : i > bounds[1]; n++) {
         if (n >= 100000) return jinja_stop(r, "a range has more than 100000 numbers");
         if (!jinja_step(r)) break;
@@ -589,7 +587,7 @@ static jinja_value make_dict(jinja_render *r, const jinja_args *args, int32_t ki
         const jinja_value *v = &args->values[i];
         if (args->names[i] != NULL) {
             if (kind == JINJA_NAMESPACE && args->names[i][0] == '_')
-                return jinja_stop(r, "a namespace has no names that begin with _");
+                return jinja_stop(r, "names in a namespace must not begin with _");
             jinja_put(&r->arena, out.as.dict, jinja_literal(&r->arena, args->names[i]), *v);
         } else if (v->kind == JINJA_DICT) {
             jinja_read_all(v->as.dict);
@@ -598,15 +596,15 @@ static jinja_value make_dict(jinja_render *r, const jinja_args *args, int32_t ki
         } else if (jinja_is_list(v)) {
             for (size_t k = 0; k < v->as.list->n && !r->arena.failed; k++) {
                 const jinja_value *pair = &v->as.list->items[k];
-                if (!jinja_is_list(pair) || pair->as.list->n != 2) return jinja_stop(r, "an object is made of pairs");
+                if (!jinja_is_list(pair) || pair->as.list->n != 2) return jinja_stop(r, "dict needs pairs");
                 jinja_put(&r->arena, out.as.dict, pair->as.list->items[0], pair->as.list->items[1]);
             }
-        } else return jinja_stop(r, "an object is made of names and values, or of an object");
+        } else return jinja_stop(r, "dict and namespace need named values, pairs or an object");
     }
     return out;
 }
 
-/* A time of Python without a zone has no text for %z and %Z. */
+/* Removes %z and %Z: they are empty for a Python time without a zone. */
 static const char *without_zone(jinja_render *r, const jinja_text *format) {
     char *out = jinja_take(&r->arena, format->n + 1);
     size_t n = 0;
@@ -622,7 +620,7 @@ static const char *without_zone(jinja_render *r, const jinja_text *format) {
     return out == NULL ? "" : out;
 }
 
-static jinja_value tell_time(jinja_render *r, const jinja_args *args) {
+static jinja_value now_text(jinja_render *r, const jinja_args *args) {
     char text[256];
     struct tm parts;
     jinja_text *format = NULL;
@@ -632,14 +630,12 @@ static jinja_value tell_time(jinja_render *r, const jinja_args *args) {
     size_t n = 0;
     if (!jinja_arg_text(r, &format, args, 0, "format") || format == NULL)
         return jinja_stop(r, "strftime_now needs a format");
-    if (localtime_r(&now, &parts) == NULL) return jinja_stop(r, "the time has no date");
+    if (localtime_r(&now, &parts) == NULL) return jinja_stop(r, "the time cannot be converted to a date");
     zoneless = without_zone(r, format);
     n = strftime(text, sizeof text, zoneless, &parts);
-    if (n == 0 && *zoneless != '\0') return jinja_stop(r, "a date has more than 255 bytes");
-    copy = jinja_take(&r->arena, n + 1);
-    if (copy == NULL) return jinja_none();
-    memcpy(copy, text, n);
-    return jinja_text_new(&r->arena, copy, NULL, n);
+    if (n == 0 && *zoneless != '\0') return jinja_stop(r, "a date exceeds 255 bytes");
+    copy = jinja_copy(&r->arena, text, n);
+    return copy == NULL ? jinja_none() : jinja_text_new(&r->arena, copy, NULL, n);
 }
 
 jinja_value jinja_call(jinja_render *r, const jinja_value *called, const jinja_args *args) {
@@ -649,7 +645,7 @@ jinja_value jinja_call(jinja_render *r, const jinja_value *called, const jinja_a
     if (called->kind == JINJA_JOINER) return call_joiner(r, called->as.loop);
     if (called->kind == JINJA_MACRO) return jinja_call_macro(r, called->as.macro, args);
     if (called->kind != JINJA_FUNCTION)
-        return jinja_stop(r, "%s is %s, and cannot be called",
+        return jinja_stop(r, "%s is %s and cannot be called",
                           called->kind == JINJA_UNDEFINED && called->as.text != NULL ? called->as.text->bytes
                                                                                      : "a value",
                           jinja_kind_name(called));
@@ -657,7 +653,7 @@ jinja_value jinja_call(jinja_render *r, const jinja_value *called, const jinja_a
     case FUNCTION_RANGE: return range(r, args);
     case FUNCTION_NAMESPACE: return make_dict(r, args, JINJA_NAMESPACE);
     case FUNCTION_DICT: return make_dict(r, args, JINJA_DICT);
-    case FUNCTION_TIME: return tell_time(r, args);
+    case FUNCTION_TIME: return now_text(r, args);
     case FUNCTION_CYCLER: return new_cycler(r, args, JINJA_CYCLER);
     case FUNCTION_JOINER: return new_cycler(r, args, JINJA_JOINER);
     case FUNCTION_LIPSUM: return jinja_stop(r, "lipsum is not supported");
@@ -665,6 +661,6 @@ jinja_value jinja_call(jinja_render *r, const jinja_value *called, const jinja_a
     }
     message = jinja_arg(args, 0, "message");
     if (message != NULL && message->kind == JINJA_STRING)
-        return jinja_stop(r, "the template refuses this conversation: %.400s", jinja_name(&r->arena, message->as.text));
-    return jinja_stop(r, "the template refuses this conversation");
+        return jinja_stop(r, "the template rejects the conversation: %.400s", jinja_name(&r->arena, message->as.text));
+    return jinja_stop(r, "the template rejects the conversation");
 }

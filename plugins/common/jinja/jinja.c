@@ -1,7 +1,7 @@
-/* jinja.c: templates and renderings, from the outside; and JSON as values. */
-#include "jinja_run.h"
+/* jinja.c: public functions of templates and renderings; conversion from JSON to values. */
+#include "run.h"
 
-#include "../../common/json_big.h"
+#include "../json_big.h"
 
 #include <ctype.h>
 
@@ -25,8 +25,7 @@ weft_status jinja_compile(jinja_template **out, const weft_host *host, const cha
     self->host = host;
     self->arena.host = host;
     self->arena.limit = JINJA_MOST_MEMORY;
-    copy = jinja_take(&self->arena, strlen(name) + 1);
-    if (copy != NULL) memcpy(copy, name, strlen(name) + 1);
+    copy = jinja_copy(&self->arena, name, strlen(name));
     self->name = copy == NULL ? "" : copy;
     if (err != NULL) err->text[0] = '\0';
     tokens = jinja_lex(self, source, n, err);
@@ -49,41 +48,20 @@ bool jinja_has_blocks(const jinja_template *self) {
     return self->has_blocks;
 }
 
-typedef bool reads_fn(const jinja_node *node, const char *name);
-
-static bool reads_variable(const jinja_node *node, const char *name) {
-    return node->kind == NODE_NAME && strcmp(node->text, name) == 0;
-}
-
-static bool is_text(const jinja_node *node, const char *text) {
-    return node != NULL && node->kind == NODE_CONST && node->value.kind == JINJA_STRING &&
-           strcmp(node->value.as.text->bytes, text) == 0;
-}
-
-static bool reads_key(const jinja_node *node, const char *key) {
-    if (node->kind == NODE_ATTRIBUTE) return strcmp(node->text, key) == 0;
-    if (node->kind == NODE_ITEM) return is_text(node->b, key);
-    return node->kind == NODE_CALL && node->a->kind == NODE_ATTRIBUTE && strcmp(node->a->text, "get") == 0 &&
-           node->b != NULL && is_text(node->b->a, key);
-}
-
-/* Targets of assignments are no reads. The parser bounds the depth. */
-static bool any_reads(const jinja_node *node, reads_fn *reads, const char *name) {
+/* Searches a subtree for a read of a variable. An assignment target is not a read. The parser bounds the depth. */
+static bool reads_name(const jinja_node *node, const char *name) {
     for (; node != NULL; node = node->next) {
         const bool target = node->kind == NODE_SET || node->kind == NODE_SET_BLOCK || node->kind == NODE_FOR;
-        if (reads(node, name) || (!target && any_reads(node->a, reads, name)) || any_reads(node->b, reads, name) ||
-            any_reads(node->c, reads, name) || any_reads(node->d, reads, name) || any_reads(node->e, reads, name))
+        if ((node->kind == NODE_NAME && strcmp(node->text, name) == 0) || (!target && reads_name(node->a, name)) ||
+            reads_name(node->b, name) || reads_name(node->c, name) || reads_name(node->d, name) ||
+            reads_name(node->e, name))
             return true;
     }
     return false;
 }
 
 bool jinja_names_variable(const jinja_template *self, const char *name) {
-    return any_reads(self->body, reads_variable, name);
-}
-
-bool jinja_names_key(const jinja_template *self, const char *key) {
-    return any_reads(self->body, reads_key, key);
+    return reads_name(self->body, name);
 }
 
 weft_status jinja_begin(jinja_render **out, const jinja_template *self, weft_error *err) {
@@ -105,12 +83,11 @@ void jinja_end(jinja_render *self) {
     host->release(host, self);
 }
 
-/* A copy, every byte with the mark. */
+/* Returns a copy of the bytes, all with the mark `origin`. */
 static jinja_value marked(jinja_arena *arena, const char *bytes, size_t n, uint32_t origin) {
-    char *copy = jinja_take(arena, n + 1);
+    char *copy = jinja_copy(arena, bytes, n);
     uint32_t *marks = origin == 0 ? NULL : jinja_take(arena, n * sizeof *marks);
     if (arena->failed) return jinja_none();
-    if (n > 0) memcpy(copy, bytes, n);
     for (size_t i = 0; marks != NULL && i < n; i++) marks[i] = origin;
     return jinja_text_new(arena, copy, marks, n);
 }
@@ -146,9 +123,8 @@ static jinja_value from_json(jinja_arena *arena, const json_t *json, uint32_t or
 }
 
 static bool set(jinja_render *self, const char *name, jinja_value value) {
-    char *copy = jinja_take(&self->arena, strlen(name) + 1);
+    const char *copy = jinja_copy(&self->arena, name, strlen(name));
     if (copy == NULL) return false;
-    memcpy(copy, name, strlen(name) + 1);
     jinja_assign(self, copy, value);
     return !self->arena.failed;
 }
@@ -171,7 +147,14 @@ bool jinja_set_time(jinja_render *self, int64_t seconds) {
     return true;
 }
 
-/* The arguments of calls that are the JSON of an object, as a string: tojson writes the object, not a string of it. */
+/* Returns the value of a key without recording a read. */
+static const jinja_value *peek(const jinja_dict *dict, const char *key) {
+    for (size_t i = 0; i < dict->n; i++)
+        if (strcmp(dict->entries[i].key.as.text->bytes, key) == 0) return &dict->entries[i].value;
+    return NULL;
+}
+
+/* Parses the arguments of calls that are strings of JSON: tojson then writes the object instead of a quoted string. */
 static void parse_arguments(jinja_arena *arena, const jinja_value *calls, uint32_t origin) {
     const jinja_value *value = NULL;
     json_error_t why;
@@ -180,9 +163,9 @@ static void parse_arguments(jinja_arena *arena, const jinja_value *calls, uint32
     for (size_t i = 0; jinja_is_list(calls) && i < calls->as.list->n; i++)
         parse_arguments(arena, &calls->as.list->items[i], origin);
     if (calls->kind != JINJA_DICT || arena->failed) return;
-    value = jinja_get(arena, calls->as.dict, "function", strlen("function"));
+    value = peek(calls->as.dict, "function");
     if (value != NULL) parse_arguments(arena, value, origin);
-    value = jinja_get(arena, calls->as.dict, "arguments", strlen("arguments"));
+    value = peek(calls->as.dict, "arguments");
     if (value == NULL || value->kind != JINJA_STRING) return;
     json = json_big_load(value->as.text->bytes, value->as.text->n, JSON_ALLOW_NUL, &why);
     if (json_is_object(json)) object = JINJA_NEW(arena, jinja_value);
@@ -226,6 +209,39 @@ bool jinja_has_read(const jinja_render *self, size_t element, const char *key) {
     return entry != NULL && entry->read;
 }
 
+/* Searches `value` for an unread key, and appends it to the path of n bytes. The parser of JSON bounds the depth. */
+static bool find_unread(const jinja_value *value, const char *const *optional, char *path, size_t n, size_t size) {
+    static const char *const required[] = {NULL};
+    if (value->kind == JINJA_LIST)
+        for (size_t i = 0; i < value->as.list->n; i++)
+            if (find_unread(&value->as.list->items[i], optional, path, n, size)) return true;
+    if (value->kind != JINJA_DICT) return false;
+    for (size_t i = 0; i < value->as.dict->n; i++) {
+        const jinja_entry *entry = &value->as.dict->entries[i];
+        const char *key = entry->key.as.text->bytes;
+        const bool is_number = jinja_is_number(&entry->value) || entry->value.kind == JINJA_BOOL;
+        size_t k = 0, end = 0;
+        while (optional[k] != NULL && strcmp(optional[k], key) != 0) k++;
+        if (optional[k] != NULL || (!is_number && !jinja_truth(&entry->value))) continue;
+        end = n + (size_t)snprintf(path + n, size - n, ".%s", key);
+        if (!entry->read || find_unread(&entry->value, required, path, end < size ? end : size - 1, size)) return true;
+    }
+    return false;
+}
+
+bool jinja_find_unread(const jinja_render *self, size_t element, const char *key, const char *const *optional,
+                       char *path, size_t size) {
+    const jinja_entry *entry = entry_of(self, element, key);
+    const int n = snprintf(path, size, "%s", key);
+    return entry != NULL && n > 0 && (size_t)n < size && find_unread(&entry->value, optional, path, (size_t)n, size);
+}
+
+bool jinja_has_read_variable(const jinja_render *self, const char *name) {
+    for (const jinja_variable *at = self->globals.first; at != NULL; at = at->next)
+        if (strcmp(at->name, name) == 0) return at->read;
+    return false;
+}
+
 static const jinja_text *text_of(const jinja_render *self, size_t element, const char *key) {
     const jinja_entry *entry = entry_of(self, element, key);
     return entry != NULL && entry->value.kind == JINJA_STRING ? entry->value.as.text : NULL;
@@ -246,8 +262,8 @@ weft_status jinja_run(jinja_render *self, jinja_output *out, weft_error *err) {
     self->err = err;
     self->out = &text;
     self->line = 1;
-    if (!self->arena.failed) jinja_exec(self, self->self->body);     /* what it was given may be too much already */
-    if (!self->failed && self->arena.failed) (void)jinja_step(self); /* says so */
+    if (!self->arena.failed) jinja_exec(self, self->self->body);     /* variables may exceed the limits */
+    if (!self->failed && self->arena.failed) (void)jinja_step(self); /* reports the limit */
     if (self->failed) return WEFT_E_DATA;
     out->bytes = text.bytes == NULL ? "" : text.bytes;
     out->marks = text.marks;

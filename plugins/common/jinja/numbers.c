@@ -1,5 +1,5 @@
-/* jinja_numbers.c: the filters of jinja2 on numbers. */
-#include "jinja_run.h"
+/* numbers.c: the filters of jinja2 for numbers. */
+#include "run.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -7,17 +7,15 @@
 jinja_value jinja_from_double(jinja_render *r, double f) {
     char text[400], *copy = NULL;
     int n = 0;
-    if (!isfinite(f)) return jinja_stop(r, "a number without end is no whole number");
+    if (!isfinite(f)) return jinja_stop(r, "a number that is not finite cannot be converted to an integer");
     if (fabs(f) < 9e18) return jinja_int((int64_t)f);
     n = snprintf(text, sizeof text, "%.0f", f);
-    copy = jinja_take(&r->arena, (size_t)n + 1);
-    if (copy == NULL) return jinja_none();
-    memcpy(copy, text, (size_t)n);
-    return jinja_integer(&r->arena, copy, (size_t)n);
+    copy = jinja_copy(&r->arena, text, (size_t)n);
+    return copy == NULL ? jinja_none() : jinja_integer(&r->arena, copy, (size_t)n);
 }
 
-/* Without white space around it and without the underscores between its digits, as Python reads numbers; NULL: it has
- * underscores elsewhere, or no room. */
+/* Strips white space and underscores between digits, as Python reads numbers. Returns NULL for other underscores or
+ * without memory. */
 static char *number_text(jinja_render *r, const jinja_text *given) {
     const jinja_value text = jinja_strip(&r->arena, given, NULL, 3);
     char *out = r->arena.failed ? NULL : jinja_take(&r->arena, text.as.text->n + 1);
@@ -31,7 +29,7 @@ static char *number_text(jinja_render *r, const jinja_text *given) {
     return out;
 }
 
-/* Digits of a base, which may have its prefix; base 0: as the prefix says. */
+/* Reads an integer with an optional prefix. base 0: the prefix determines the base. */
 static bool read_whole(jinja_render *r, jinja_value *out, const char *text, int64_t base) {
     const bool minus = *text == '-';
     const char *at = text + (minus || *text == '+'), *end = NULL;
@@ -53,7 +51,7 @@ static bool read_whole(jinja_render *r, jinja_value *out, const char *text, int6
     if (end == at) return false;
     if (base != 10) {
         *out = jinja_int(strtoll(at, &stop, (int)base));
-        if (out->as.i == INT64_MAX) return jinja_stop(r, "a whole number has more than 64 bits"), false;
+        if (out->as.i == INT64_MAX) return jinja_stop(r, "an integer exceeds 64 bits"), false;
         if (minus) out->as.i = -out->as.i;
         return true;
     }
@@ -66,7 +64,7 @@ static bool read_whole(jinja_render *r, jinja_value *out, const char *text, int6
     return true;
 }
 
-/* As Python's float(): no hexadecimal digits. */
+/* Reads a float as Python's float() does, which rejects hexadecimal digits. */
 static bool read_real(double *out, const char *text) {
     char *end = NULL;
     const double f = strtod(text, &end);
@@ -83,7 +81,7 @@ jinja_value jinja_filter_int(jinja_render *r, jinja_value v, const jinja_args *a
     double f = NAN;
     const char *text = NULL;
     if (!jinja_arg_int(r, &base, args, 1, "base")) return v;
-    if (v.kind == JINJA_UNDEFINED) return jinja_stop(r, "int needs a value, and there is undefined");
+    if (v.kind == JINJA_UNDEFINED) return jinja_stop(r, "int needs a value, not undefined");
     if (v.kind == JINJA_BIG) return v;
     if (jinja_is_whole(&v)) return jinja_int(v.as.i);
     if (base < 0 || base == 1 || base > 36) return otherwise;
@@ -108,7 +106,7 @@ static bool to_double(jinja_render *r, double *out, const jinja_value *v) {
 jinja_value jinja_filter_float(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value *fallback = jinja_arg(args, 0, "default");
     double f = 0.0;
-    if (v.kind == JINJA_UNDEFINED) return jinja_stop(r, "float needs a value, and there is undefined");
+    if (v.kind == JINJA_UNDEFINED) return jinja_stop(r, "float needs a value, not undefined");
     if (to_double(r, &f, &v)) return jinja_float(f);
     return fallback != NULL ? *fallback : jinja_float(0.0);
 }
@@ -120,16 +118,16 @@ jinja_value jinja_filter_abs(jinja_render *r, jinja_value v, const jinja_args *a
     return jinja_stop(r, "abs needs a number");
 }
 
-/* A whole number to a multiple of 10^digits, ties to even. */
+/* Rounds an integer to a multiple of 10^digits, ties to even. */
 static jinja_value round_whole(jinja_render *r, int64_t i, int64_t digits) {
     int64_t unit = 1, rest = 0;
     if (digits >= 0) return jinja_int(i);
     for (int64_t n = digits; n < 0; n++)
         if (__builtin_mul_overflow(unit, 10, &unit)) return jinja_int(0);
     rest = i % unit < 0 ? i % unit + unit : i % unit;
-    if (__builtin_sub_overflow(i, rest, &i)) return jinja_stop(r, "a whole number has more than 64 bits");
+    if (__builtin_sub_overflow(i, rest, &i)) return jinja_stop(r, "an integer exceeds 64 bits");
     if ((rest > unit / 2 || (rest == unit / 2 && i / unit % 2 != 0)) && __builtin_add_overflow(i, unit, &i))
-        return jinja_stop(r, "a whole number has more than 64 bits");
+        return jinja_stop(r, "an integer exceeds 64 bits");
     return jinja_int(i);
 }
 
@@ -142,18 +140,18 @@ jinja_value jinja_filter_round(jinja_render *r, jinja_value v, const jinja_args 
     if (v.kind == JINJA_BIG) return v;
     if (!jinja_is_number(&v)) return jinja_stop(r, "round needs a number");
     if (!jinja_arg_int(r, &digits, args, 0, "precision") || !jinja_arg_text(r, &method, args, 1, "method")) return v;
-    if (digits < -300 || digits > 300) return jinja_stop(r, "round is known for -300 to 300 digits");
+    if (digits < -300 || digits > 300) return jinja_stop(r, "round supports -300 to 300 digits");
     if (method != NULL) name = jinja_name(&r->arena, method);
     f = jinja_number(&v);
     scale = pow(10.0, (double)digits);
     if (strcmp(name, "ceil") == 0) return jinja_float(ceil(f * scale) / scale);
     if (strcmp(name, "floor") == 0) return jinja_float(floor(f * scale) / scale);
-    if (strcmp(name, "common") != 0) return jinja_stop(r, "the method of round is common, ceil or floor");
+    if (strcmp(name, "common") != 0) return jinja_stop(r, "round: unknown method. Allowed: common, ceil, floor");
     if (jinja_is_whole(&v)) return round_whole(r, v.as.i, digits);
     if (!isfinite(f)) return digits == 0 ? jinja_stop(r, "round needs a finite number") : v;
     if (fabs(f) > 1e30 || digits > 30) return v;
     if (digits < 0) return jinja_float(nearbyint(f * scale) / scale);
-    (void)snprintf(text, sizeof text, "%.*f", (int)digits, f); /* the nearest, ties to even, as Python's round */
+    (void)snprintf(text, sizeof text, "%.*f", (int)digits, f); /* to nearest, ties to even, as Python's round */
     return jinja_float(strtod(text, NULL));
 }
 
@@ -173,8 +171,6 @@ jinja_value jinja_filter_filesizeformat(jinja_render *r, jinja_value v, const ji
         (void)snprintf(text, sizeof text, "%.1f %c%sB", f / unit, by_1024 && i == 0 ? 'K' : prefixes[i],
                        by_1024 ? "i" : "");
     }
-    copy = jinja_take(&r->arena, strlen(text) + 1);
-    if (copy == NULL) return v;
-    memcpy(copy, text, strlen(text));
-    return jinja_literal(&r->arena, copy);
+    copy = jinja_copy(&r->arena, text, strlen(text));
+    return copy == NULL ? v : jinja_literal(&r->arena, copy);
 }

@@ -1,5 +1,5 @@
-/* jinja_text.c: texts as rows of characters, and values as texts: Python's str, repr and json.dumps. */
-#include "jinja_value.h"
+/* text.c: characters of strings, and conversion of values to strings: Python's str, repr and json.dumps. */
+#include "value.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +10,13 @@ size_t jinja_next(const char *bytes, size_t n, int32_t *point) {
     const utf8proc_ssize_t length = utf8proc_iterate((const utf8proc_uint8_t *)bytes, (utf8proc_ssize_t)n, &found);
     *point = found;
     return length > 0 ? (size_t)length : 1;
+}
+
+size_t jinja_back(const char *bytes, size_t begin, size_t end, int32_t *point) {
+    size_t at = end - 1;
+    while (at > begin && ((unsigned char)bytes[at] & 0xC0) == 0x80) at--;
+    (void)jinja_next(bytes + at, end - at, point);
+    return at;
 }
 
 size_t jinja_put_point(char out[4], int64_t point) {
@@ -27,7 +34,7 @@ size_t jinja_points(jinja_arena *arena, jinja_text *text) {
         for (size_t i = 0; i < text->n; i++) n += ((unsigned char)text->bytes[i] & 0xC0) != 0x80;
         text->points = n + 1;
     }
-    return text->points == 0 ? 0 : text->points - 1; /* 0: not counted, where the arena has failed */
+    return text->points == 0 ? 0 : text->points - 1; /* 0: not counted because the arena failed */
 }
 
 size_t jinja_byte_at(jinja_arena *arena, jinja_text *text, size_t point) {
@@ -40,14 +47,14 @@ size_t jinja_byte_at(jinja_arena *arena, jinja_text *text, size_t point) {
     return at;
 }
 
-/* What str.isspace of Python has. */
+/* str.isspace of Python. */
 bool jinja_is_space(int32_t c) {
     return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
            (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 jinja_value jinja_slice_bytes(jinja_arena *arena, const jinja_text *text, size_t begin, size_t end) {
-    return jinja_text_new(arena, text->bytes + begin, text->marks == NULL ? NULL : text->marks + begin, end - begin);
+    return jinja_text_new(arena, text->bytes + begin, jinja_marks(text, begin), end - begin);
 }
 
 static bool strips(jinja_arena *arena, int32_t point, const jinja_text *set) {
@@ -70,16 +77,14 @@ jinja_value jinja_strip(jinja_arena *arena, const jinja_text *text, const jinja_
         begin += n;
     }
     while ((sides & 2) != 0 && begin < end) {
-        size_t back = end - 1;
-        while (back > begin && ((unsigned char)text->bytes[back] & 0xC0) == 0x80) back--;
-        (void)jinja_next(text->bytes + back, end - back, &point);
+        const size_t back = jinja_back(text->bytes, begin, end, &point);
         if (!strips(arena, point, set)) break;
         end = back;
     }
     return jinja_slice_bytes(arena, text, begin, end);
 }
 
-/* The fewest digits that give the number back, as Python writes it. */
+/* Writes the shortest digits that read back as the same number, in Python's notation. */
 void jinja_add_float(jinja_builder *out, double f, bool json) {
     char text[64], mantissa[32];
     int exponent = 0, digits = 1;
@@ -92,7 +97,7 @@ void jinja_add_float(jinja_builder *out, double f, bool json) {
     }
     for (digits = 1; digits <= 17; digits++) {
         (void)snprintf(text, sizeof text, "%.*e", digits - 1, f);
-        if (strtod(text, NULL) == f) break; /* holds at 17 */
+        if (strtod(text, NULL) == f) break; /* always true at 17 digits */
     }
     exponent = atoi(strchr(text, 'e') + 1);
     if (exponent >= -4 && exponent < 16) {
@@ -114,7 +119,7 @@ static void add_int(jinja_builder *out, int64_t i) {
     jinja_add_plain(out, text);
 }
 
-/* What Python's repr writes as it is. */
+/* Characters that Python's repr does not escape. */
 bool jinja_is_printable(int32_t point) {
     switch (utf8proc_category(point)) {
     case UTF8PROC_CATEGORY_CC:
@@ -129,9 +134,9 @@ bool jinja_is_printable(int32_t point) {
     }
 }
 
-/* An escape has the mark of the character that it stands for. */
+/* Adds an escape with the mark of the escaped character. */
 static void add_escape(jinja_builder *out, const char *escape, const uint32_t *marks) {
-    for (size_t i = 0; escape[i] != '\0'; i++) jinja_add(out, escape + i, marks, 1);
+    jinja_add_as(out, escape, strlen(escape), marks);
 }
 
 static void add_repr_text(jinja_builder *out, const jinja_text *text) {
@@ -142,7 +147,7 @@ static void add_repr_text(jinja_builder *out, const jinja_text *text) {
         int32_t c = 0;
         char escape[16] = "";
         const size_t n = jinja_next(text->bytes + i, text->n - i, &c);
-        const uint32_t *marks = text->marks == NULL ? NULL : text->marks + i;
+        const uint32_t *marks = jinja_marks(text, i);
         if (c == '\\' || c == quote[0]) (void)snprintf(escape, sizeof escape, "\\%c", (char)c);
         else if (c == '\n') (void)snprintf(escape, sizeof escape, "\\n");
         else if (c == '\r') (void)snprintf(escape, sizeof escape, "\\r");
@@ -199,7 +204,7 @@ static void add_repr_list(jinja_builder *out, const jinja_value *v) {
     if (view != NULL) jinja_add_plain(out, ")");
 }
 
-/* Whether more can be written: what is past a limit, or has no room, is given up, with all that lies in it. */
+/* Returns true if output may continue. After an exceeded limit, nested values are skipped. */
 static bool enter(jinja_builder *out) {
     return jinja_enter_value(out->arena) && !out->overflow;
 }
@@ -254,7 +259,7 @@ static void add_json_text(jinja_builder *out, const jinja_text *text, bool ascii
     for (size_t i = 0; i < text->n;) {
         int32_t c = 0;
         const size_t n = jinja_next(text->bytes + i, text->n - i, &c);
-        const uint32_t *marks = text->marks == NULL ? NULL : text->marks + i;
+        const uint32_t *marks = jinja_marks(text, i);
         const char *pair = named;
         while (*pair != '\0' && *pair != (char)c) pair += 2;
         if (c > 0 && c < 0x80 && *pair != '\0') add_escape(out, (char[]){'\\', pair[1], '\0'}, marks);
@@ -301,7 +306,7 @@ static bool add_json_dict(jinja_builder *out, const jinja_dict *dict, const jinj
     jinja_read_all(dict);
     if (style->sort && dict->n > 1) {
         entries = jinja_take(out->arena, dict->n * sizeof *entries);
-        if (entries == NULL) return true; /* the arena says so */
+        if (entries == NULL) return true; /* the arena reports it */
         memcpy(entries, dict->entries, dict->n * sizeof *entries);
         qsort_r(entries, dict->n, sizeof *entries, by_key, out->arena);
     }

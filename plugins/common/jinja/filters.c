@@ -1,5 +1,5 @@
-/* jinja_filters.c: the filters of jinja2 on lists and objects, tojson of transformers, and the table of all filters. */
-#include "jinja_run.h"
+/* filters.c: table of all filters; the filters of jinja2 for lists and objects; tojson of transformers. */
+#include "run.h"
 
 #include <stdlib.h>
 
@@ -8,19 +8,20 @@ static jinja_value item_or(jinja_render *r, const jinja_value *v, const jinja_va
     return out.kind == JINJA_UNDEFINED && fallback != NULL && fallback->kind != JINJA_NONE ? *fallback : out;
 }
 
-/* "a.b.0" of a value, as map(attribute=...) has it. fallback: (optional) of each step that is undefined. */
+/* Returns the attribute "a.b.0" of a value, as in map(attribute=...). fallback: (optional) replaces an undefined
+ * step. */
 static jinja_value attribute_or(jinja_render *r, jinja_value v, const jinja_value *path, const jinja_value *fallback) {
     const char *at = NULL;
     if (jinja_is_whole(path)) return item_or(r, &v, path, fallback);
-    if (path->kind != JINJA_STRING) return jinja_stop(r, "an attribute has a name, and not %s", jinja_kind_name(path));
+    if (path->kind != JINJA_STRING)
+        return jinja_stop(r, "an attribute must be a string or an integer, not %s", jinja_kind_name(path));
     at = jinja_name(&r->arena, path->as.text);
     for (;;) {
         const char *dot = strchr(at, '.');
         const size_t n = dot == NULL ? strlen(at) : (size_t)(dot - at);
-        char *end = NULL, *name = jinja_take(&r->arena, n + 1);
+        char *end = NULL, *name = jinja_copy(&r->arena, at, n);
         jinja_value key = jinja_none();
         if (name == NULL) return key;
-        memcpy(name, at, n);
         key = jinja_int(strtoll(name, &end, 10));
         if (n == 0 || *end != '\0') key = jinja_text_new(&r->arena, name, NULL, n);
         v = item_or(r, &v, &key, fallback);
@@ -33,17 +34,11 @@ static jinja_value attribute_path(jinja_render *r, jinja_value v, const jinja_va
     return attribute_or(r, v, path, NULL);
 }
 
-static jinja_value strings_only(jinja_render *r, const jinja_value *v, const char *name) {
-    if (v->kind == JINJA_STRING) return *v;
-    (void)name;
-    return jinja_to_string(r, v);
-}
-
 static jinja_value f_trim(jinja_render *r, jinja_value v, const jinja_args *args) {
     jinja_text *set = NULL;
-    const jinja_value text = strings_only(r, &v, "trim");
+    const jinja_value text = jinja_to_string(r, &v);
     jinja_value out = jinja_none();
-    if (!jinja_arg_text(r, &set, args, 0, "chars") || r->failed || r->arena.failed) return v;
+    if (!jinja_arg_text(r, &set, args, 0, "chars") || jinja_failed(r)) return v;
     out = jinja_strip(&r->arena, text.as.text, set, 3);
     out.function = text.function;
     return out;
@@ -70,13 +65,12 @@ static jinja_value f_tojson(jinja_render *r, jinja_value v, const jinja_args *ar
     if (separators != NULL && separators->kind != JINJA_NONE) {
         const jinja_list *pair = jinja_is_list(separators) ? separators->as.list : NULL;
         if (pair == NULL || pair->n != 2 || pair->items[0].kind != JINJA_STRING || pair->items[1].kind != JINJA_STRING)
-            return jinja_stop(r, "separators of tojson are two strings");
+            return jinja_stop(r, "tojson: separators must be two strings");
         style.item = pair->items[0].as.text;
         style.key = pair->items[1].as.text;
     }
-    if (!jinja_add_json(&out, &v, &style, 0)) return jinja_stop(r, "a value has no JSON: %s", jinja_kind_name(&v));
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    if (!jinja_add_json(&out, &v, &style, 0)) return jinja_stop(r, "cannot convert to JSON: %s", jinja_kind_name(&v));
+    return jinja_finish(r, &out);
 }
 
 static jinja_value f_default(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -102,7 +96,7 @@ static jinja_value f_first(jinja_render *r, jinja_value v, const jinja_args *arg
 
 static jinja_value f_last(jinja_render *r, jinja_value v, const jinja_args *args) {
     (void)args;
-    if (v.kind == JINJA_ITERATOR) return jinja_stop(r, "an iterator has no last element: put |list before it");
+    if (v.kind == JINJA_ITERATOR) return jinja_stop(r, "an iterator has no last element. Fix: apply |list first");
     return ends(r, &v, true);
 }
 
@@ -123,7 +117,7 @@ static jinja_value f_string(jinja_render *r, jinja_value v, const jinja_args *ar
 static jinja_value change_case(jinja_render *r, const jinja_value *v, char change) {
     const jinja_value text = jinja_to_string(r, v);
     jinja_value out = text;
-    if (r->failed || r->arena.failed) return text;
+    if (jinja_failed(r)) return text;
     out = jinja_case(r, text.as.text, change);
     out.function = change == 'T' ? 0 : text.function;
     return out;
@@ -158,7 +152,7 @@ static jinja_value f_replace(jinja_render *r, jinja_value v, const jinja_args *a
     if (!jinja_arg_int(r, &most, args, 2, "count")) return v;
     from = jinja_to_string(r, old);
     to = jinja_to_string(r, fresh);
-    return r->failed || r->arena.failed ? v : jinja_replace_text(r, text.as.text, from.as.text, to.as.text, most);
+    return jinja_failed(r) ? v : jinja_replace_text(r, text.as.text, from.as.text, to.as.text, most);
 }
 
 static jinja_value f_join(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -173,25 +167,24 @@ static jinja_value f_join(jinja_render *r, jinja_value v, const jinja_args *args
     return r->failed ? v : jinja_join(r, between, parts.as.list);
 }
 
-/* The same elements, to be walked through once. */
+/* Returns a one-pass iterable over the same elements. */
 static jinja_value iterator(jinja_render *r, const jinja_value *v) {
     jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
-    if (!r->failed && !r->arena.failed && v->as.list != NULL) *out.as.list = *v->as.list;
+    if (!jinja_failed(r) && v->as.list != NULL) *out.as.list = *v->as.list;
     return out;
 }
 
 static jinja_value f_items(jinja_render *r, jinja_value v, const jinja_args *args) {
-    const jinja_args none = {NULL, NULL, 0};
     const jinja_method method = {v, "items"};
     jinja_value out = jinja_none();
     (void)args;
     if (v.kind == JINJA_UNDEFINED) return jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
-    if (v.kind != JINJA_DICT) return jinja_stop(r, "items needs an object, and there is %s", jinja_kind_name(&v));
-    out = jinja_method_call(r, &method, &none);
+    if (v.kind != JINJA_DICT) return jinja_stop(r, "items needs an object, not %s", jinja_kind_name(&v));
+    out = jinja_method_call(r, &method, &jinja_no_args);
     return iterator(r, &out);
 }
 
-/* Of a string a string, of an iterator a list, of anything else an iterator. */
+/* Returns a string for a string, a list for an iterator, and an iterator for any other value. */
 static jinja_value f_reverse(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value step[3] = {jinja_none(), jinja_none(), jinja_int(-1)};
     const jinja_list *list = NULL;
@@ -204,13 +197,13 @@ static jinja_value f_reverse(jinja_render *r, jinja_value v, const jinja_args *a
     return v.kind == JINJA_ITERATOR || r->failed ? out : iterator(r, &out);
 }
 
-/* What sort, unique, min and max compare: texts without regard to case unless that is asked for. */
+/* Returns the sort key for sort, unique, min and max. Strings are compared case-insensitively unless `exact`. */
 static jinja_value sort_key(jinja_render *r, const jinja_value *v, const jinja_value *path, bool exact) {
     const jinja_value key = path == NULL || path->kind == JINJA_NONE ? *v : attribute_path(r, *v, path);
     return key.kind == JINJA_STRING && !exact && !r->failed ? jinja_case(r, key.as.text, 'l') : key;
 }
 
-/* Of sort alone: "a,b" sorts by several attributes. */
+/* Returns the key for sort, which accepts several attributes: "a,b". */
 static jinja_value sort_keys(jinja_render *r, const jinja_value *v, const jinja_value *path, bool exact) {
     jinja_value out = jinja_list_new(&r->arena, JINJA_LIST, 0);
     const bool several = path != NULL && path->kind == JINJA_STRING &&
@@ -227,7 +220,7 @@ static jinja_value sort_keys(jinja_render *r, const jinja_value *v, const jinja_
     return out;
 }
 
-/* Stable, by insertion of equal ones behind: a merge of halves. */
+/* Stable merge sort. */
 static void merge_sort(jinja_render *r, jinja_entry *at, jinja_entry *spare, size_t n, bool reverse) {
     const size_t half = n / 2;
     size_t i = 0, k = half, to = 0;
@@ -236,7 +229,7 @@ static void merge_sort(jinja_render *r, jinja_entry *at, jinja_entry *spare, siz
     merge_sort(r, at + half, spare, n - half, reverse);
     while (i < half || k < n) {
         int order = i < half && k < n ? jinja_order(&r->arena, &at[i].key, &at[k].key) : 0;
-        if (order == 2) (void)jinja_stop(r, "values that have no order are sorted");
+        if (order == 2) (void)jinja_stop(r, "sort: the values have no order");
         if (reverse) order = -order;
         spare[to++] = k == n || (i < half && order <= 0) ? at[i++] : at[k++];
     }
@@ -254,7 +247,7 @@ static jinja_value f_sort(jinja_render *r, jinja_value v, const jinja_args *args
         pairs[i].key = sort_keys(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         pairs[i].value = list->items[i];
     }
-    if (r->failed || r->arena.failed) return v;
+    if (jinja_failed(r)) return v;
     merge_sort(r, pairs, pairs + list->n, list->n, reverse != NULL && jinja_truth(reverse));
     for (size_t i = 0; i < list->n; i++) jinja_push(&r->arena, out.as.list, pairs[i].value);
     return out;
@@ -267,7 +260,7 @@ static jinja_value f_unique(jinja_render *r, jinja_value v, const jinja_args *ar
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
         const jinja_value key = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         size_t k = 0;
-        if (r->failed || r->arena.failed) break;
+        if (jinja_failed(r)) break;
         while (k < seen.as.list->n && jinja_step(r) && !jinja_equal(&r->arena, &seen.as.list->items[k], &key)) k++;
         if (k < seen.as.list->n) continue;
         jinja_push(&r->arena, seen.as.list, key);
@@ -281,12 +274,12 @@ static jinja_value extreme(jinja_render *r, const jinja_value *v, const jinja_ar
     const jinja_value *exact = jinja_arg(args, 0, "case_sensitive"), *path = jinja_arg(args, 1, "attribute");
     size_t best = 0;
     if (list == NULL) return *v;
-    if (list->n == 0) return jinja_undefined(r, "the least of nothing");
+    if (list->n == 0) return jinja_undefined(r, "min or max of an empty list");
     for (size_t i = 1; i < list->n && jinja_step(r); i++) {
         const jinja_value a = sort_key(r, &list->items[i], path, exact != NULL && jinja_truth(exact));
         const jinja_value b = sort_key(r, &list->items[best], path, exact != NULL && jinja_truth(exact));
         const int order = r->failed ? 0 : jinja_order(&r->arena, &a, &b);
-        if (order == 2) (void)jinja_stop(r, "values that have no order are compared");
+        if (order == 2) (void)jinja_stop(r, "min and max: the values have no order");
         if (order == want) best = i;
     }
     return list->items[best];
@@ -304,7 +297,7 @@ static jinja_value f_sum(jinja_render *r, jinja_value v, const jinja_args *args)
     const jinja_list *list = jinja_walk(r, &v);
     const jinja_value *path = jinja_arg(args, 0, "attribute"), *start = jinja_arg(args, 1, "start");
     jinja_value out = start != NULL ? *start : jinja_int(0);
-    if (out.kind == JINJA_STRING) return jinja_stop(r, "sum adds no strings: join does");
+    if (out.kind == JINJA_STRING) return jinja_stop(r, "sum does not support strings. Fix: use join");
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
         const bool plain = path == NULL || path->kind == JINJA_NONE;
         const jinja_value one = plain ? list->items[i] : attribute_path(r, list->items[i], path);
@@ -316,13 +309,12 @@ static jinja_value f_sum(jinja_render *r, jinja_value v, const jinja_args *args)
 static jinja_value f_dictsort(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value *exact = jinja_arg(args, 0, "case_sensitive"), *reverse = jinja_arg(args, 2, "reverse");
     const jinja_value *by = jinja_arg(args, 1, "by");
-    const jinja_args none = {NULL, NULL, 0};
     const char *names[] = {"attribute", "case_sensitive", "reverse"};
-    jinja_value values[3], items = f_items(r, v, &none);
+    jinja_value values[3], items = f_items(r, v, &jinja_no_args);
     const jinja_args sort = {values, names, 3};
     if (by != NULL && (by->kind != JINJA_STRING || (strcmp(jinja_name(&r->arena, by->as.text), "key") != 0 &&
                                                     strcmp(jinja_name(&r->arena, by->as.text), "value") != 0)))
-        return jinja_stop(r, "dictsort is by key or by value");
+        return jinja_stop(r, "dictsort: unknown value of by. Allowed: key, value");
     values[0] =
         jinja_int(by != NULL && by->kind == JINJA_STRING && strcmp(jinja_name(&r->arena, by->as.text), "value") == 0);
     values[1] = exact != NULL ? *exact : jinja_bool(false);
@@ -330,13 +322,12 @@ static jinja_value f_dictsort(jinja_render *r, jinja_value v, const jinja_args *
     return r->failed ? v : f_sort(r, items, &sort);
 }
 
-/* The arguments behind the first n. */
+/* Returns the arguments after the first n. */
 static jinja_args behind(const jinja_args *args, size_t n) {
-    const jinja_args none = {NULL, NULL, 0};
-    return args->n <= n ? none : (jinja_args){args->values + n, args->names + n, args->n - n};
+    return args->n <= n ? jinja_no_args : (jinja_args){args->values + n, args->names + n, args->n - n};
 }
 
-/* What map and select walk through: nothing where there is nothing, be it none, false or 0. */
+/* Returns the elements for map and select. A false value (none, 0) is an empty list, as in jinja2. */
 static const jinja_list *walk_if_any(jinja_render *r, const jinja_value *v) {
     static const jinja_list nothing;
     return jinja_truth(v) ? jinja_walk(r, v) : &nothing;
@@ -366,7 +357,7 @@ static jinja_value choose(jinja_render *r, const jinja_value *v, const jinja_arg
     const jinja_args more = behind(args, skip + 1);
     jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0);
     if (by_attribute && path == NULL) return jinja_stop(r, "selectattr needs an attribute");
-    if (test != NULL && test->kind != JINJA_STRING) return jinja_stop(r, "a test has a name");
+    if (test != NULL && test->kind != JINJA_STRING) return jinja_stop(r, "the name of a test must be a string");
     for (size_t i = 0; list != NULL && i < list->n && jinja_step(r); i++) {
         const jinja_value one = by_attribute ? attribute_path(r, list->items[i], path) : list->items[i];
         bool holds = false;
@@ -399,7 +390,7 @@ static jinja_value f_batch(jinja_render *r, jinja_value v, const jinja_args *arg
     jinja_value out = jinja_list_new(&r->arena, JINJA_ITERATOR, 0), row = jinja_none();
     int64_t size = 0;
     if (!jinja_arg_int(r, &size, args, 0, "linecount") || list == NULL) return v;
-    if (size < 1) return jinja_stop(r, "batch needs a number of elements");
+    if (size < 1) return jinja_stop(r, "batch needs a positive linecount");
     for (size_t i = 0; i < list->n && jinja_step(r); i++) {
         if (i % (uint64_t)size == 0) {
             row = jinja_list_new(&r->arena, JINJA_LIST, 0);
@@ -419,7 +410,7 @@ static jinja_value f_slice(jinja_render *r, jinja_value v, const jinja_args *arg
     int64_t n = 0;
     size_t at = 0;
     if (!jinja_arg_int(r, &n, args, 0, "slices") || list == NULL) return v;
-    if (n < 1) return jinja_stop(r, "slice needs a number of lists");
+    if (n < 1) return jinja_stop(r, "slice needs a positive number of slices");
     for (uint64_t i = 0; i < (uint64_t)n && jinja_step(r); i++) {
         const bool longer = i < list->n % (uint64_t)n;
         const size_t end = at + list->n / (uint64_t)n + longer;
@@ -432,7 +423,7 @@ static jinja_value f_slice(jinja_render *r, jinja_value v, const jinja_args *arg
     return out;
 }
 
-/* Sorted by an attribute, and in groups of the same one: tuples of its value and a list. */
+/* Sorts by an attribute, and returns tuples (value, list) of elements with an equal attribute. */
 static jinja_value f_groupby(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_list *list = jinja_walk(r, &v);
     const jinja_value *path = jinja_arg(args, 0, "attribute"), *fallback = jinja_arg(args, 1, "default");
@@ -446,7 +437,7 @@ static jinja_value f_groupby(jinja_render *r, jinja_value v, const jinja_args *a
         pairs[i].key = sort_key(r, &key, NULL, exact != NULL && jinja_truth(exact));
         pairs[i].value = list->items[i];
     }
-    if (!r->failed && !r->arena.failed) merge_sort(r, pairs, pairs + list->n, list->n, false);
+    if (!jinja_failed(r)) merge_sort(r, pairs, pairs + list->n, list->n, false);
     for (size_t i = 0; i < list->n && jinja_step(r); i++) {
         if (i == 0 || !jinja_equal(&r->arena, &pairs[i - 1].key, &pairs[i].key)) {
             jinja_value pair = jinja_list_new(&r->arena, JINJA_TUPLE, 2);
@@ -462,7 +453,7 @@ static jinja_value f_groupby(jinja_render *r, jinja_value v, const jinja_args *a
     return out;
 }
 
-/* A method or a named part of a value, but no element of an object. */
+/* Returns a method or attribute of a value, but not an element of an object. */
 static jinja_value f_attr(jinja_render *r, jinja_value v, const jinja_args *args) {
     jinja_text *name = NULL;
     if (!jinja_arg_text(r, &name, args, 0, "name")) return v;
@@ -475,12 +466,12 @@ static jinja_value f_attr(jinja_render *r, jinja_value v, const jinja_args *args
 static jinja_value f_format(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value text = jinja_to_string(r, &v);
     jinja_value values = jinja_list_new(&r->arena, JINJA_TUPLE, args->n), names = jinja_dict_new(&r->arena, JINJA_DICT);
-    if (r->failed || r->arena.failed) return v;
+    if (jinja_failed(r)) return v;
     for (size_t i = 0; i < args->n && !r->arena.failed; i++)
         if (args->names[i] == NULL) jinja_push(&r->arena, values.as.list, args->values[i]);
         else jinja_put(&r->arena, names.as.dict, jinja_literal(&r->arena, args->names[i]), args->values[i]);
     if (values.as.list->n > 0 && names.as.dict->n > 0)
-        return jinja_stop(r, "format takes values by position or by name, not both");
+        return jinja_stop(r, "format takes positional or named values, not both");
     return r->arena.failed ? v : jinja_percent(r, &text, names.as.dict->n > 0 ? &names : &values);
 }
 
@@ -565,9 +556,9 @@ jinja_value jinja_filter(jinja_render *r, const char *name, jinja_value v, const
     for (size_t i = 0; i < sizeof filters / sizeof filters[0]; i++) {
         jinja_value out = v;
         if (strcmp(filters[i].name, name) != 0) continue;
-        if (jinja_enter_value(&r->arena)) out = filters[i].filter(r, v, args); /* map may be given map */
+        if (jinja_enter_value(&r->arena)) out = filters[i].filter(r, v, args); /* the argument of map may be map */
         r->arena.levels--;
         return out;
     }
-    return jinja_stop(r, "the filter %.60s is not known here", name);
+    return jinja_stop(r, "unknown filter %.60s", name);
 }

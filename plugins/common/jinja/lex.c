@@ -1,16 +1,16 @@
-/* jinja_lex.c: cuts a template into data and the tokens of its tags. White space around tags goes as trim_blocks and
- * lstrip_blocks have it: the line end behind a block or comment, and the blanks before one that begins its line. */
-#include "jinja_syntax.h"
+/* lex.c: splits a template into data and the tokens of its tags. Implements trim_blocks (removes the line end after a
+ * block or comment) and lstrip_blocks (removes blanks before one that starts a line). */
+#include "syntax.h"
 
 #include <stdlib.h>
 
 typedef struct lexer {
     jinja_template *self;
     weft_error *err;
-    char *source; /* line ends made \n, without the last one; a NUL behind */
+    char *source; /* line ends are \n, the last one is removed; NUL-terminated */
     size_t n, at;
     int line;
-    bool line_starting; /* the last match ended a line, or nothing has been matched */
+    bool line_starting; /* the last match ended a line, or nothing was matched yet */
     jinja_token *tokens;
     size_t n_tokens, capacity;
     bool failed;
@@ -23,19 +23,13 @@ static bool fail(lexer *l, const char *what) {
 
 static jinja_token *add(lexer *l, int32_t kind, const char *text, size_t n) {
     jinja_token *token = NULL;
-    char *copy = jinja_take(&l->self->arena, n + 1);
-    if (l->n_tokens == l->capacity) {
-        const size_t capacity = l->capacity * 2 + 64;
-        jinja_token *tokens = jinja_take(&l->self->arena, capacity * sizeof *tokens);
-        if (tokens != NULL && l->n_tokens > 0) memcpy(tokens, l->tokens, l->n_tokens * sizeof *tokens);
-        l->tokens = tokens;
-        l->capacity = capacity;
-    }
+    char *copy = jinja_copy(&l->self->arena, text, n);
+    if (l->n_tokens == l->capacity)
+        l->tokens = jinja_grow(&l->self->arena, l->tokens, l->n_tokens, &l->capacity, 1, sizeof *l->tokens);
     if (copy == NULL || l->tokens == NULL) {
         l->failed = true;
         return NULL;
     }
-    if (n > 0) memcpy(copy, text, n);
     token = &l->tokens[l->n_tokens++];
     token->kind = kind;
     token->line = l->line;
@@ -62,16 +56,13 @@ static size_t skip_spaces(const lexer *l, size_t at) {
     return at;
 }
 
-/* Where data that begins at `from` ends before the tag at `tag`. sign: what stands behind the tag's first two
- * characters. */
+/* Returns the end of the data that begins at `from` and precedes the tag at `tag`. sign: third character of the tag. */
 static size_t data_end(const lexer *l, size_t from, size_t tag, char sign, bool is_print) {
     size_t end = tag, begin = tag;
     int32_t point = 0;
     if (sign == '-') {
         while (end > from) {
-            size_t back = end - 1;
-            while (back > from && ((unsigned char)l->source[back] & 0xC0) == 0x80) back--;
-            (void)jinja_next(l->source + back, end - back, &point);
+            const size_t back = jinja_back(l->source, from, end, &point);
             if (!jinja_is_space(point)) break;
             end = back;
         }
@@ -83,7 +74,8 @@ static size_t data_end(const lexer *l, size_t from, size_t tag, char sign, bool 
     return skip_spaces(l, begin) >= tag ? begin : end;
 }
 
-/* Behind a tag's end: "-" takes all white space, and a block's or comment's end the line end, unless there is a "+". */
+/* Matches a tag's end at `at`. "-" removes all following white space. The end of a block or comment removes one line
+ * end, unless it has a "+". */
 static bool tag_end(const lexer *l, size_t at, const char *close, bool trims, size_t *next) {
     const bool signed_end = (l->source[at] == '-' || (l->source[at] == '+' && trims)) && looks(l, at + 1, close);
     if (!signed_end && !looks(l, at, close)) return false;
@@ -112,7 +104,7 @@ static bool lex_comment(lexer *l) {
     return fail(l, "a comment {# is not closed by #}");
 }
 
-/* {% raw %}: at the tag; *body is behind it. */
+/* Matches a {% raw %} tag; *body: offset of its body. */
 static bool at_raw(const lexer *l, size_t *body) {
     size_t at = skip_spaces(l, signed_tag(l, l->at));
     if (!looks(l, at, "raw")) return false;
@@ -138,26 +130,7 @@ static bool is_name(char c, bool first) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (!first && c >= '0' && c <= '9');
 }
 
-static void put_utf8(char **to, unsigned long c) {
-    char *at = *to;
-    if (c < 0x80) *at++ = (char)c;
-    else if (c < 0x800) {
-        *at++ = (char)(0xC0 | (c >> 6));
-        *at++ = (char)(0x80 | (c & 0x3F));
-    } else if (c < 0x10000) {
-        *at++ = (char)(0xE0 | (c >> 12));
-        *at++ = (char)(0x80 | ((c >> 6) & 0x3F));
-        *at++ = (char)(0x80 | (c & 0x3F));
-    } else {
-        *at++ = (char)(0xF0 | (c >> 18));
-        *at++ = (char)(0x80 | ((c >> 12) & 0x3F));
-        *at++ = (char)(0x80 | ((c >> 6) & 0x3F));
-        *at++ = (char)(0x80 | (c & 0x3F));
-    }
-    *to = at;
-}
-
-/* \xHH and the like; false: not one of them. */
+/* Decodes \xHH, \uHHHH or \UHHHHHHHH. Returns false for other escapes. */
 static bool hex_escape(const char *at, size_t n, size_t *used, unsigned long *code) {
     const size_t digits = *at == 'x' ? 2 : *at == 'u' ? 4 : *at == 'U' ? 8 : 0;
     char text[12], *end = NULL;
@@ -171,7 +144,7 @@ static bool hex_escape(const char *at, size_t n, size_t *used, unsigned long *co
 
 static bool add_string(lexer *l, size_t begin, size_t end) {
     static const char named[] = "n\nt\tr\rb\bf\fa\av\v\\\\''\"\"";
-    jinja_token *token = add(l, TOKEN_STRING, l->source + begin, end - begin); /* an escape is never shorter */
+    jinja_token *token = add(l, TOKEN_STRING, l->source + begin, end - begin); /* escapes only shrink */
     char *to = token == NULL ? NULL : (char *)(uintptr_t)token->text;
     if (token == NULL) return false;
     for (size_t i = begin; i < end; i++) {
@@ -187,13 +160,13 @@ static bool add_string(lexer *l, size_t begin, size_t end) {
         else if (*pair != '\0') {
             *to++ = pair[1];
             used = 1;
-        } else if (hex_escape(l->source + i + 1, end - i - 1, &used, &code)) put_utf8(&to, code);
+        } else if (hex_escape(l->source + i + 1, end - i - 1, &used, &code)) to += jinja_put_point(to, (int64_t)code);
         else if (next >= '0' && next <= '7') {
             for (; used < 3 && l->source[i + 1 + used] >= '0' && l->source[i + 1 + used] <= '7'; used++)
                 code = code * 8 + (unsigned long)(l->source[i + 1 + used] - '0');
-            put_utf8(&to, code);
+            to += jinja_put_point(to, (int64_t)code);
         } else if (next == 'x' || next == 'u' || next == 'U' || next == 'N')
-            return fail(l, "a string has an escape \\x, \\u, \\U or \\N that stands for no character");
+            return fail(l, "a string has an invalid escape \\x, \\u, \\U or \\N");
         else *to++ = '\\';
         i += used;
     }
@@ -212,7 +185,7 @@ static bool lex_string(lexer *l) {
     return true;
 }
 
-/* 0x1f, 0o17, 0b11: `base` from the letter. */
+/* Reads 0x1f, 0o17 or 0b11; `base` is that of the letter. */
 static bool lex_prefixed(lexer *l, int base) {
     char text[72];
     size_t n = 0, at = l->at + 2;
@@ -223,7 +196,7 @@ static bool lex_prefixed(lexer *l, int base) {
     token = add(l, TOKEN_INT, text, n);
     if (token == NULL) return false;
     token->number = jinja_int(strtoll(token->text, NULL, base));
-    if (token->number.as.i == INT64_MAX) return fail(l, "a number with a prefix has more than 63 bits");
+    if (token->number.as.i == INT64_MAX) return fail(l, "a number with a prefix exceeds 63 bits");
     advance(l, at);
     return true;
 }
@@ -268,7 +241,7 @@ static bool lex_sign(lexer *l) {
         advance(l, l->at + strlen(signs[i]));
         return true;
     }
-    (void)snprintf(message, sizeof message, "the character %s%c%s has no meaning in a tag",
+    (void)snprintf(message, sizeof message, "unexpected character %s%c%s in a tag",
                    (unsigned char)l->source[l->at] < 0x21 || (unsigned char)l->source[l->at] > 0x7E ? "(byte) " : "",
                    (unsigned char)l->source[l->at] < 0x21 || (unsigned char)l->source[l->at] > 0x7E ? '?'
                                                                                                     : l->source[l->at],
@@ -288,7 +261,7 @@ static bool lex_one(lexer *l) {
     return true;
 }
 
-/* The tokens between {{ and }}, or {% and %}; inside of brackets their ends are no ends. */
+/* Reads the tokens between {{ and }}, or {% and %}. Brackets may contain an end tag. */
 static bool lex_tag(lexer *l, bool is_print) {
     const char *close = is_print ? "}}" : "%}";
     int brackets = 0;
@@ -307,7 +280,7 @@ static bool lex_tag(lexer *l, bool is_print) {
         c = l->source[l->at];
         if (!lex_one(l)) return false;
         brackets += (c == '(' || c == '[' || c == '{') - (c == ')' || c == ']' || c == '}');
-        if (brackets < 0) return fail(l, "a bracket is closed that was not opened");
+        if (brackets < 0) return fail(l, "a bracket is closed but not opened");
     }
     return false;
 }
@@ -326,7 +299,7 @@ static bool lex_next(lexer *l) {
     return lex_tag(l, l->source[tag + 1] == '{');
 }
 
-/* Every line end becomes \n, and the last one goes. */
+/* Converts line ends to \n and removes the last one. */
 static bool take_source(lexer *l, const char *source, size_t n) {
     l->source = jinja_take(&l->self->arena, n + 16);
     if (l->source == NULL) return false;
@@ -341,7 +314,7 @@ static bool take_source(lexer *l, const char *source, size_t n) {
 jinja_token *jinja_lex(jinja_template *self, const char *source, size_t n, weft_error *err) {
     lexer l = {.self = self, .err = err, .line = 1, .line_starting = true};
     if (memchr(source, '\0', n) != NULL) {
-        (void)jinja_fail(err, self, 1, "there is a zero byte in it");
+        (void)jinja_fail(err, self, 1, "the template contains a NUL byte");
         return NULL;
     }
     if (!take_source(&l, source, n)) return NULL;

@@ -1,5 +1,5 @@
-/* jinja_eval.c: expressions and statements, walked as a tree. */
-#include "jinja_run.h"
+/* eval.c: evaluates expressions and executes statements by walking the syntax tree. */
+#include "run.h"
 
 jinja_value jinja_stop(jinja_render *r, const char *format, ...) {
     char text[600];
@@ -12,18 +12,20 @@ jinja_value jinja_stop(jinja_render *r, const char *format, ...) {
     return jinja_none();
 }
 
-static void tell_limit(jinja_render *r) {
-    if (r->arena.past == JINJA_STEPS)
-        (void)jinja_stop(r, "rendering it takes more than the %d steps that a template may take", JINJA_MOST_STEPS);
+jinja_value jinja_finish(jinja_render *r, jinja_builder *out) {
+    if (out->overflow) return jinja_stop(r, "a string exceeds %d bytes", JINJA_MOST_TEXT);
+    return jinja_built(out);
+}
+
+static void report_limit(jinja_render *r) {
+    if (r->arena.past == JINJA_STEPS) (void)jinja_stop(r, "rendering exceeds the limit of %d steps", JINJA_MOST_STEPS);
     else if (r->arena.past == JINJA_LEVELS)
-        (void)jinja_stop(r, "calls and values lie more than %d deep in each other", JINJA_MOST_LEVELS);
-    else
-        (void)jinja_stop(r, "rendering it takes more than the %d MiB that a template may take",
-                         (int)(JINJA_MOST_MEMORY >> 20));
+        (void)jinja_stop(r, "calls or values are nested more than %d levels deep", JINJA_MOST_LEVELS);
+    else (void)jinja_stop(r, "rendering exceeds the limit of %d MiB", (int)(JINJA_MOST_MEMORY >> 20));
 }
 
 bool jinja_step(jinja_render *r) {
-    if (!r->failed && !jinja_spend(&r->arena, 0)) tell_limit(r);
+    if (!r->failed && !jinja_spend(&r->arena, 0)) report_limit(r);
     return !r->failed;
 }
 
@@ -31,20 +33,21 @@ static bool enter(jinja_render *r, const jinja_node *node) {
     if (!jinja_step(r)) return false;
     r->line = node->line;
     if (++r->depth > JINJA_MOST_LEVELS) {
-        (void)jinja_stop(r, "calls and values lie more than %d deep in each other", JINJA_MOST_LEVELS);
+        (void)jinja_stop(r, "calls or values are nested more than %d levels deep", JINJA_MOST_LEVELS);
         r->depth--;
         return false;
     }
     return true;
 }
 
-enum { BYTES_OF_A_NAME = 16 }; /* what passing one by counts as */
+enum { BYTES_OF_A_NAME = 16 }; /* cost of one name comparison */
 
 const jinja_value *jinja_lookup(jinja_render *r, const char *name) {
     size_t passed = 0;
     for (const jinja_scope *scope = r->scope; scope != NULL; scope = scope->parent)
-        for (const jinja_variable *at = scope->first; at != NULL; at = at->next, passed++)
+        for (jinja_variable *at = scope->first; at != NULL; at = at->next, passed++)
             if (strcmp(at->name, name) == 0) {
+                at->read = true;
                 (void)jinja_spend(&r->arena, passed * BYTES_OF_A_NAME);
                 return &at->value;
             }
@@ -60,6 +63,7 @@ void jinja_assign(jinja_render *r, const char *name, jinja_value value) {
     if (at == NULL) {
         at = JINJA_NEW(&r->arena, jinja_variable);
         if (at == NULL) return;
+        at->read = false;
         at->name = name;
         at->next = r->scope->first;
         r->scope->first = at;
@@ -79,17 +83,17 @@ bool jinja_unpack(jinja_render *r, const jinja_node *target, jinja_value value) 
         const jinja_value of = jinja_eval(r, target->a);
         if (r->failed) return false;
         if (of.kind != JINJA_NAMESPACE)
-            return jinja_stop(r, "only a namespace's attributes can be set, and %s is %s", target->a->text,
+            return jinja_stop(r, "only attributes of a namespace can be set; %s is %s", target->a->text,
                               jinja_kind_name(&of)),
                    false;
-        if (target->text[0] == '_') return jinja_stop(r, "a namespace has no names that begin with _"), false;
+        if (target->text[0] == '_') return jinja_stop(r, "names in a namespace must not begin with _"), false;
         jinja_put(&r->arena, of.as.dict, jinja_literal(&r->arena, target->text), value);
         return !r->arena.failed;
     }
     list = jinja_walk(r, &value);
     for (const jinja_node *at = target->a; at != NULL; at = at->next) n++;
     if (list == NULL) return false;
-    if (list->n != n) return jinja_stop(r, "%zu values are taken apart into %zu names", list->n, n), false;
+    if (list->n != n) return jinja_stop(r, "cannot unpack %zu values into %zu names", list->n, n), false;
     for (const jinja_node *at = target->a; at != NULL && !r->failed; at = at->next)
         (void)jinja_unpack(r, at, list->items[i++]);
     return !r->failed;
@@ -107,47 +111,44 @@ static jinja_value eval_dict(jinja_render *r, const jinja_node *node) {
     for (const jinja_node *at = node->a; at != NULL && jinja_step(r); at = at->next) {
         const jinja_value key = jinja_eval(r, at->a), value = jinja_eval(r, at->b);
         if (key.kind == JINJA_LIST || key.kind == JINJA_DICT)
-            return jinja_stop(r, "%s cannot be a key", jinja_kind_name(&key));
+            return jinja_stop(r, "%s cannot be a key of an object", jinja_kind_name(&key));
         if (!r->arena.failed) jinja_put(&r->arena, out.as.dict, key, value);
     }
     return out;
 }
 
-static void give_argument(jinja_render *r, jinja_args *args, const char *name, jinja_value value, size_t *capacity) {
+static void add_argument(jinja_render *r, jinja_args *args, const char *name, jinja_value value, size_t *capacity) {
     if (args->n == *capacity) {
-        const size_t more = *capacity * 2 + 4;
-        jinja_value *values = jinja_take(&r->arena, more * sizeof *values);
-        const char **names = jinja_take(&r->arena, more * sizeof *names);
+        size_t same = *capacity;
+        jinja_value *values = jinja_grow(&r->arena, args->values, args->n, &same, 1, sizeof *values);
+        const char **names = jinja_grow(&r->arena, args->names, args->n, capacity, 1, sizeof *names);
         if (values == NULL || names == NULL) return;
-        if (args->n > 0) memcpy(values, args->values, args->n * sizeof *values);
-        if (args->n > 0) memcpy(names, args->names, args->n * sizeof *names);
         args->values = values;
         args->names = names;
-        *capacity = more;
     }
     args->values[args->n] = value;
     args->names[args->n++] = name;
 }
 
 static jinja_args eval_arguments(jinja_render *r, const jinja_node *first) {
-    jinja_args args = {NULL, NULL, 0};
+    jinja_args args = jinja_no_args;
     size_t capacity = 0;
     for (const jinja_node *at = first; at != NULL && jinja_step(r); at = at->next) {
         const jinja_value value = jinja_eval(r, at->a);
         if (r->failed) break;
-        if (at->op == 0) give_argument(r, &args, at->text, value, &capacity);
+        if (at->op == 0) add_argument(r, &args, at->text, value, &capacity);
         if (at->op == 1) {
             const jinja_list *list = jinja_walk(r, &value);
             for (size_t i = 0; list != NULL && i < list->n; i++)
-                give_argument(r, &args, NULL, list->items[i], &capacity);
+                add_argument(r, &args, NULL, list->items[i], &capacity);
         }
         if (at->op == 2 && value.kind != JINJA_DICT) (void)jinja_stop(r, "** needs an object");
         if (at->op == 2 && value.kind == JINJA_DICT) jinja_read_all(value.as.dict);
         if (at->op == 2 && value.kind == JINJA_DICT)
             for (size_t i = 0; i < value.as.dict->n; i++)
                 if (value.as.dict->entries[i].key.kind == JINJA_STRING)
-                    give_argument(r, &args, jinja_name(&r->arena, value.as.dict->entries[i].key.as.text),
-                                  value.as.dict->entries[i].value, &capacity);
+                    add_argument(r, &args, jinja_name(&r->arena, value.as.dict->entries[i].key.as.text),
+                                 value.as.dict->entries[i].value, &capacity);
     }
     return args;
 }
@@ -156,9 +157,10 @@ static jinja_value eval_unary(jinja_render *r, const jinja_node *node) {
     const jinja_value v = jinja_eval(r, node->a);
     if (r->failed) return v;
     if (node->op == '!') return jinja_bool(!jinja_truth(&v));
-    if (!jinja_is_number(&v)) return jinja_stop(r, "%c of %s is not possible", (char)node->op, jinja_kind_name(&v));
+    if (!jinja_is_number(&v))
+        return jinja_stop(r, "unsupported operand for %c: %s", (char)node->op, jinja_kind_name(&v));
     if (v.kind == JINJA_FLOAT) return jinja_float(node->op == '-' ? -v.as.f : v.as.f);
-    if (node->op == '-' && v.as.i == INT64_MIN) return jinja_stop(r, "a whole number has more than 64 bits");
+    if (node->op == '-' && v.as.i == INT64_MIN) return jinja_stop(r, "an integer exceeds 64 bits");
     return jinja_int(node->op == '-' ? -v.as.i : v.as.i);
 }
 
@@ -208,7 +210,7 @@ static jinja_value eval_pair(jinja_render *r, const jinja_node *node) {
 
 static jinja_value eval_filter_or_test(jinja_render *r, const jinja_node *node) {
     const jinja_value v = jinja_eval(r, node->a);
-    const jinja_args args = r->failed ? (jinja_args){NULL, NULL, 0} : eval_arguments(r, node->b);
+    const jinja_args args = eval_arguments(r, node->b); /* no arguments if the rendering failed */
     if (r->failed) return jinja_none();
     r->line = node->line;
     if (node->kind == NODE_FILTER) return jinja_filter(r, node->text, v, &args);
@@ -255,20 +257,19 @@ jinja_value jinja_eval(jinja_render *r, const jinja_node *node) {
     if (!enter(r, node)) return out;
     out = eval_inside(r, node);
     r->depth--;
-    return r->failed || r->arena.failed ? jinja_none() : out;
+    return jinja_failed(r) ? jinja_none() : out;
 }
 
-/* What a body writes, as a string. */
+/* Executes a body and returns its output as a string. */
 static jinja_value capture(jinja_render *r, const jinja_node *body) {
     jinja_builder inside = {.arena = &r->arena, .most = JINJA_MOST_TEXT, .or_mark = r->out->or_mark}, *out = r->out;
     r->out = &inside;
     jinja_exec(r, body);
     r->out = out;
-    if (inside.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&inside);
+    return jinja_finish(r, &inside);
 }
 
-/* The arguments that no parameter takes, for a macro that reads them. */
+/* Binds varargs and kwargs: arguments without a parameter, for a macro that reads them. */
 static void bind_more(jinja_render *r, const jinja_macro *macro, const jinja_args *args, size_t n_parameters) {
     jinja_value list = jinja_list_new(&r->arena, JINJA_TUPLE, 0), dict = jinja_dict_new(&r->arena, JINJA_DICT);
     size_t position = 0;
@@ -300,7 +301,7 @@ static bool bind_parameters(jinja_render *r, const jinja_macro *macro, const jin
     for (size_t k = 0; k < args->n; k++) i += args->names[k] == NULL;
     if (macro->takes_more) bind_more(r, macro, args, n);
     if (i > n && !macro->takes_more)
-        return jinja_stop(r, "the macro %s takes %zu values and is given %zu", macro->name, n, i), false;
+        return jinja_stop(r, "the macro %s takes at most %zu arguments, not %zu", macro->name, n, i), false;
     for (size_t k = 0; k < args->n; k++) {
         const jinja_node *at = macro->parameters;
         if (args->names[k] == NULL) continue;
@@ -313,7 +314,7 @@ static bool bind_parameters(jinja_render *r, const jinja_macro *macro, const jin
 }
 
 jinja_value jinja_call_macro(jinja_render *r, const jinja_macro *macro, const jinja_args *args) {
-    jinja_scope *inner = JINJA_NEW(&r->arena, jinja_scope), *scope = r->scope; /* macros inside may keep it */
+    jinja_scope *inner = JINJA_NEW(&r->arena, jinja_scope), *scope = r->scope; /* inner macros may keep it */
     const int32_t jump = r->jump;
     jinja_value out = jinja_none();
     if (inner == NULL) return out;
@@ -342,7 +343,7 @@ static jinja_scope *new_scope(jinja_render *r) {
     return scope;
 }
 
-/* A body in a scope of its own, which macros that it defines may keep. */
+/* Executes a body in its own scope. Macros that the body defines may keep the scope. */
 static void exec_inside(jinja_render *r, const jinja_node *body, jinja_scope *inner) {
     jinja_scope *scope = r->scope;
     if (inner == NULL) return;
@@ -364,7 +365,7 @@ static const jinja_list *filtered(jinja_render *r, const jinja_node *node, const
         }
         r->scope = scope;
     }
-    return r->failed || r->arena.failed ? NULL : kept.as.list;
+    return jinja_failed(r) ? NULL : kept.as.list;
 }
 
 static void run_loop(jinja_render *r, const jinja_node *node, const jinja_value *of, int depth) {
@@ -401,14 +402,14 @@ static void exec_for(jinja_render *r, const jinja_node *node) {
     run_loop(r, node, &of, 0);
 }
 
-/* loop(items) in a recursive loop: the text of the loop over other items. */
+/* Calls a recursive loop, loop(items), and returns its output for the new items. */
 jinja_value jinja_call_loop(jinja_render *r, const jinja_loop *loop, const jinja_args *args) {
     jinja_builder inside = {.arena = &r->arena, .most = JINJA_MOST_TEXT, .or_mark = r->out->or_mark}, *out = r->out;
     jinja_scope *scope = r->scope;
     const int32_t jump = r->jump;
     const jinja_value *items = jinja_arg(args, 0, "iterable");
-    if (loop->node == NULL) return jinja_stop(r, "only a loop that is `recursive` can be called");
-    if (items == NULL) return jinja_stop(r, "a call of loop needs what it walks through");
+    if (loop->node == NULL) return jinja_stop(r, "only a `recursive` loop can be called");
+    if (items == NULL) return jinja_stop(r, "loop() needs an iterable");
     r->out = &inside;
     r->scope = loop->scope;
     r->jump = 0;
@@ -416,11 +417,10 @@ jinja_value jinja_call_loop(jinja_render *r, const jinja_loop *loop, const jinja
     r->out = out;
     r->scope = scope;
     r->jump = jump;
-    if (inside.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&inside);
+    return jinja_finish(r, &inside);
 }
 
-/* A block sees the variables of the template's top level, unless it is scoped. */
+/* Executes a block, which sees only top-level variables unless it is scoped. */
 static void exec_block(jinja_render *r, const jinja_node *node) {
     jinja_scope *inner = new_scope(r);
     if (inner != NULL && node->op == 0) inner->parent = &r->globals;
@@ -430,7 +430,7 @@ static void exec_block(jinja_render *r, const jinja_node *node) {
 static void print(jinja_render *r, const jinja_value *v) {
     if (v->kind == JINJA_ITERATOR || jinja_is_opaque(v)) (void)jinja_to_string(r, v);
     else jinja_add_str(r->out, v);
-    if (r->out->overflow) (void)jinja_stop(r, "the text grows past %d bytes", JINJA_MOST_TEXT);
+    if (r->out->overflow) (void)jinja_stop(r, "the rendered text exceeds %d bytes", JINJA_MOST_TEXT);
 }
 
 static void exec_if(jinja_render *r, const jinja_node *node) {
@@ -439,9 +439,9 @@ static void exec_if(jinja_render *r, const jinja_node *node) {
     jinja_exec(r, jinja_truth(&condition) ? node->b : node->c);
 }
 
-/* The filters of a block, innermost first, on what the block wrote. */
+/* Applies the filters of a block to its output, innermost first. */
 static jinja_value filter_chain(jinja_render *r, const jinja_node *filters, jinja_value v) {
-    jinja_args args = {NULL, NULL, 0};
+    jinja_args args = jinja_no_args;
     if (filters == NULL || r->failed) return v;
     v = filter_chain(r, filters->a, v);
     args = eval_arguments(r, filters->b);
@@ -460,15 +460,15 @@ static jinja_value capture_inside(jinja_render *r, const jinja_node *body) {
 
 static void exec_call_block(jinja_render *r, const jinja_node *node) {
     const jinja_value called = jinja_eval(r, node->a->a);
-    jinja_args args = r->failed ? (jinja_args){NULL, NULL, 0} : eval_arguments(r, node->a->b);
+    jinja_args args = eval_arguments(r, node->a->b);
     size_t capacity = args.n;
     jinja_value out = jinja_none();
     if (r->failed) return;
     if (called.kind != JINJA_MACRO) {
-        (void)jinja_stop(r, "call needs a macro, and there is %s", jinja_kind_name(&called));
+        (void)jinja_stop(r, "call needs a macro, not %s", jinja_kind_name(&called));
         return;
     }
-    give_argument(r, &args, "caller", new_macro(r, "caller", node->b, node->c), &capacity);
+    add_argument(r, &args, "caller", new_macro(r, "caller", node->b, node->c), &capacity);
     out = jinja_call_macro(r, called.as.macro, &args);
     if (!r->failed) print(r, &out);
 }
@@ -477,7 +477,7 @@ static void exec_with(jinja_render *r, const jinja_node *node) {
     jinja_scope *inner = new_scope(r), *scope = r->scope;
     if (inner == NULL) return;
     for (const jinja_node *at = node->a; at != NULL && !r->failed; at = at->next) {
-        const jinja_value value = jinja_eval(r, at->b); /* as seen outside */
+        const jinja_value value = jinja_eval(r, at->b); /* in the outer scope */
         r->scope = inner;
         (void)jinja_unpack(r, at->a, value);
         r->scope = scope;
@@ -488,7 +488,7 @@ static void exec_with(jinja_render *r, const jinja_node *node) {
 static void exec_generation(jinja_render *r, const jinja_node *node) {
     const uint32_t before = r->out->or_mark;
     if (before == 0 && r->n_generations >= JINJA_MOST_BLOCKS) {
-        (void)jinja_stop(r, "there are more than %u generation blocks", JINJA_MOST_BLOCKS);
+        (void)jinja_stop(r, "more than %u generation blocks", JINJA_MOST_BLOCKS);
         return;
     }
     if (before == 0) r->out->or_mark = ++r->n_generations << 16;
@@ -520,7 +520,7 @@ static void exec_one(jinja_render *r, const jinja_node *node) {
         jinja_assign(r, node->text, v);
         break;
     case NODE_BLOCK: exec_block(r, node); break;
-    case NODE_INCLUDE: (void)jinja_stop(r, "%s needs another template, and there is none", node->text); break;
+    case NODE_INCLUDE: (void)jinja_stop(r, "%s is not supported: there are no other templates", node->text); break;
     case NODE_CALL_BLOCK: exec_call_block(r, node); break;
     case NODE_FILTER_BLOCK:
         v = filter_chain(r, node->a, capture_inside(r, node->b));

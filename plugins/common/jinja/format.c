@@ -1,16 +1,16 @@
-/* jinja_format.c: Python's two ways to format: `text % values`, and text.format(...). */
-#include "jinja_run.h"
+/* format.c: string formatting of Python: `text % values` and text.format(...). */
+#include "run.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* How one value is written: [[fill]align][sign][#][0][width][group][.precision][type]. */
+/* Format specification of one value: [[fill]align][sign][#][0][width][group][.precision][type]. */
 typedef struct spec {
     const char *fill; /* one character */
     size_t fill_bytes;
-    char align, sign, group, type; /* 0: not given */
+    char align, sign, group, type; /* 0: unspecified */
     bool alternate, zero;
-    int64_t width, precision; /* precision -1: not given */
+    int64_t width, precision; /* precision -1: unspecified */
 } spec;
 
 enum { MOST_WIDTH = 1 << 16, NUMBER_BYTES = 512 };
@@ -22,7 +22,7 @@ static void add_fill(jinja_builder *out, const spec *how, int64_t n) {
         jinja_add(out, how->fill, NULL, how->fill_bytes);
 }
 
-/* `head` (sign and prefix of a number) comes before padding by '='. */
+/* Adds a padded value. Alignment '=' pads after `head`, the sign and prefix of a number. */
 static void add_padded(jinja_render *r, jinja_builder *out, const spec *how, char align, const char *head,
                        jinja_text *body) {
     const int64_t n = (int64_t)(strlen(head) + jinja_points(&r->arena, body));
@@ -45,7 +45,7 @@ static const char *sign_of(const spec *how, bool minus) {
     return minus ? "-" : how->sign == '+' ? "+" : how->sign == ' ' ? " " : "";
 }
 
-/* Digits in groups from the right, up to a point or exponent. */
+/* Groups the digits before a point or exponent from the right. */
 static void group(char *text, size_t size, char sign, size_t every) {
     const size_t n = strlen(text), whole = strspn(text, "0123456789abcdefABCDEF");
     char out[NUMBER_BYTES];
@@ -76,7 +76,7 @@ static void add_whole(jinja_render *r, jinja_builder *out, const spec *how, cons
     char text[NUMBER_BYTES], head[8];
     size_t have = 0;
     if (big && (base != 10 || v->as.text->n >= sizeof text)) {
-        (void)jinja_stop(r, "a whole number has more than 64 bits");
+        (void)jinja_stop(r, "an integer exceeds 64 bits");
         return;
     }
     if (big) (void)snprintf(text, sizeof text, "%.*s", (int)(v->as.text->n - minus), v->as.text->bytes + minus);
@@ -131,7 +131,7 @@ static void add_point(jinja_render *r, jinja_builder *out, const spec *how, int6
     char bytes[4];
     const size_t n = jinja_put_point(bytes, point);
     if (n == 0) {
-        (void)jinja_stop(r, "%%c is no character");
+        (void)jinja_stop(r, "%%c: not a character");
         return;
     }
     text.bytes = bytes;
@@ -139,7 +139,7 @@ static void add_point(jinja_render *r, jinja_builder *out, const spec *how, int6
     add_padded(r, out, how, how->align != 0 ? how->align : '>', "", &text);
 }
 
-/* repr() with what is not ASCII as escapes. */
+/* Returns repr() with escapes for non-ASCII characters. */
 static jinja_value ascii_repr(jinja_render *r, const jinja_value *v) {
     jinja_builder text = {.arena = &r->arena, .most = JINJA_MOST_TEXT}, out = text;
     jinja_add_repr(&text, v);
@@ -149,13 +149,12 @@ static jinja_value ascii_repr(jinja_render *r, const jinja_value *v) {
         n = jinja_next(text.bytes + i, text.n - i, &c);
         (void)snprintf(escape, sizeof escape, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", (unsigned)c);
         if (c < 0x80) jinja_add(&out, text.bytes + i, text.marks + i, 1);
-        else
-            for (size_t k = 0; escape[k] != '\0'; k++) jinja_add(&out, escape + k, text.marks + i, 1);
+        else jinja_add_as(&out, escape, strlen(escape), text.marks + i);
     }
     return jinja_built(&out);
 }
 
-/* As text: conversion 's', 'r' or 'a'; safe: of a format that |safe has marked. */
+/* Converts a value to a string by conversion 's', 'r' or 'a'. safe: |safe was applied to the format. */
 static jinja_value as_text(jinja_render *r, const jinja_value *v, char conversion, bool safe) {
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     jinja_value text = jinja_none();
@@ -165,22 +164,19 @@ static jinja_value as_text(jinja_render *r, const jinja_value *v, char conversio
         jinja_add_repr(&out, v);
         text = jinja_built(&out);
     }
-    return safe && !r->failed && !r->arena.failed ? jinja_escape(r, &text) : text;
+    return safe && !jinja_failed(r) ? jinja_escape(r, &text) : text;
 }
 
 static void add_cut(jinja_render *r, jinja_builder *out, const spec *how, char align, jinja_value text) {
     const jinja_value bounds[3] = {jinja_none(), jinja_int(how->precision), jinja_none()};
-    if (r->failed || r->arena.failed) return;
+    if (jinja_failed(r)) return;
     if (how->precision >= 0) text = jinja_slice(r, &text, bounds);
-    if (!r->failed && !r->arena.failed) add_padded(r, out, how, align, "", text.as.text);
+    if (!jinja_failed(r)) add_padded(r, out, how, align, "", text.as.text);
 }
 
 static jinja_value finished(jinja_render *r, jinja_builder *out, bool safe) {
-    jinja_value text = jinja_none();
-    if (out->overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    if (r->failed || r->arena.failed) return text;
-    text = jinja_built(out);
-    if (safe && !r->arena.failed) text.function = JINJA_SAFE;
+    jinja_value text = jinja_failed(r) ? jinja_none() : jinja_finish(r, out);
+    if (safe && !jinja_failed(r)) text.function = JINJA_SAFE;
     return text;
 }
 
@@ -189,8 +185,8 @@ static jinja_value finished(jinja_render *r, jinja_builder *out, bool safe) {
 typedef struct percent {
     jinja_render *r;
     const char *at, *end;
-    const jinja_list *list; /* values by position */
-    const jinja_value *one; /* the only value; NULL: `list` */
+    const jinja_list *list; /* positional values */
+    const jinja_value *one; /* single value; NULL: use `list` */
     size_t next;
     bool safe;
 } percent;
@@ -198,7 +194,7 @@ typedef struct percent {
 static const jinja_value *next_value(percent *p) {
     const size_t n = p->one != NULL ? 1 : p->list->n;
     if (p->next < n) return p->one != NULL ? (p->next++, p->one) : &p->list->items[p->next++];
-    (void)jinja_stop(p->r, "%% has fewer values than places");
+    (void)jinja_stop(p->r, "%%: fewer values than fields");
     return NULL;
 }
 
@@ -208,12 +204,12 @@ static bool read_count(percent *p, int64_t *out) {
         p->at++;
         given = next_value(p);
         if (given == NULL) return false;
-        if (!jinja_is_whole(given)) return jinja_stop(p->r, "* needs a whole number"), false;
+        if (!jinja_is_whole(given)) return jinja_stop(p->r, "%%: * needs an integer"), false;
         *out = given->as.i;
     } else
         for (*out = 0; p->at < p->end && *p->at >= '0' && *p->at <= '9' && *out <= MOST_WIDTH; p->at++)
             *out = *out * 10 + (*p->at - '0');
-    return *out <= MOST_WIDTH || (jinja_stop(p->r, "a width is more than %d", MOST_WIDTH), false);
+    return *out <= MOST_WIDTH || (jinja_stop(p->r, "a width exceeds %d", MOST_WIDTH), false);
 }
 
 static bool read_key(percent *p, const jinja_value **out) {
@@ -224,7 +220,7 @@ static bool read_key(percent *p, const jinja_value **out) {
     if (p->one == NULL || p->one->kind != JINJA_DICT) return jinja_stop(p->r, "%%( needs an object"), false;
     p->next = 1;
     *out = jinja_get(&p->r->arena, p->one->as.dict, begin, (size_t)(p->at - begin) - 1);
-    return *out != NULL || (jinja_stop(p->r, "%% finds no value of a name"), false);
+    return *out != NULL || (jinja_stop(p->r, "%%: unknown name"), false);
 }
 
 static bool read_percent(percent *p, spec *how, const jinja_value **v) {
@@ -248,19 +244,19 @@ static bool read_percent(percent *p, spec *how, const jinja_value **v) {
         if (how->precision < 0) how->precision = 0;
     }
     if (p->at < p->end && strchr("hlL", *p->at) != NULL) p->at++;
-    if (p->at == p->end) return jinja_stop(p->r, "%% at the end of a text"), false;
+    if (p->at == p->end) return jinja_stop(p->r, "%% at the end of a string"), false;
     how->type = *p->at++;
     if (how->zero && how->align == 0) how->fill = "0";
     return true;
 }
 
-/* Of %d and the like: a real number loses its fraction. */
+/* Formats %d and similar conversions, which truncate a float. */
 static void add_percent_whole(percent *p, jinja_builder *out, spec *how, const jinja_value *v) {
     const bool decimal = strchr("diu", how->type) != NULL;
     jinja_value number = *v;
     if (v->kind == JINJA_FLOAT && decimal) number = jinja_from_double(p->r, v->as.f);
     else if (!jinja_is_whole(v) && v->kind != JINJA_BIG)
-        (void)jinja_stop(p->r, "%%%c needs a whole number, and there is %s", how->type, jinja_kind_name(v));
+        (void)jinja_stop(p->r, "%%%c needs an integer, not %s", how->type, jinja_kind_name(v));
     if (p->r->failed) return;
     if (number.kind == JINJA_BOOL) number.kind = JINJA_INT;
     if (decimal) how->type = 'd';
@@ -285,7 +281,7 @@ static void add_percent(percent *p, jinja_builder *out) {
     else if (how.type == 'c' && v->kind == JINJA_STRING && jinja_points(&p->r->arena, v->as.text) == 1)
         add_cut(p->r, out, &how, how.align != 0 ? how.align : '>', *v);
     else if (how.type == 'c' && jinja_is_whole(v)) add_point(p->r, out, &how, v->as.i);
-    else (void)jinja_stop(p->r, "%%%c of %s is not possible", how.type, jinja_kind_name(v));
+    else (void)jinja_stop(p->r, "%%%c does not support %s", how.type, jinja_kind_name(v));
 }
 
 jinja_value jinja_percent(jinja_render *r, const jinja_value *format, const jinja_value *values) {
@@ -296,12 +292,12 @@ jinja_value jinja_percent(jinja_render *r, const jinja_value *format, const jinj
     else p.one = values;
     while (p.at < p.end && jinja_step(r) && !out.overflow) {
         const char *found = memchr(p.at, '%', (size_t)(p.end - p.at)), *end = found == NULL ? p.end : found;
-        jinja_add(&out, p.at, text->marks == NULL ? NULL : text->marks + (p.at - text->bytes), (size_t)(end - p.at));
+        jinja_add(&out, p.at, jinja_marks(text, (size_t)(p.at - text->bytes)), (size_t)(end - p.at));
         p.at = found == NULL ? end : end + 1;
         if (found != NULL) add_percent(&p, &out);
     }
     if (p.one != NULL ? p.next == 0 && values->kind != JINJA_DICT && values->kind != JINJA_LIST : p.next < p.list->n)
-        return jinja_stop(r, "%% has more values than places");
+        return jinja_stop(r, "%%: more values than fields");
     return finished(r, &out, p.safe);
 }
 
@@ -310,7 +306,7 @@ jinja_value jinja_percent(jinja_render *r, const jinja_value *format, const jinj
 typedef struct fields {
     jinja_render *r;
     const jinja_args *args;
-    int64_t next; /* of {} without a number; -1: numbers are given */
+    int64_t next; /* number for {}; -1: explicit numbers are used */
     bool safe;
 } fields;
 
@@ -318,27 +314,21 @@ static jinja_value named_field(const fields *f, const char *name, size_t n) {
     for (size_t i = 0; i < f->args->n; i++)
         if (f->args->names[i] != NULL && strlen(f->args->names[i]) == n && memcmp(f->args->names[i], name, n) == 0)
             return f->args->values[i];
-    return jinja_stop(f->r, "format finds no value of the name %.*s", n > 60 ? 60 : (int)n, name);
+    return jinja_stop(f->r, "format: unknown name %.*s", n > 60 ? 60 : (int)n, name);
 }
 
 static jinja_value numbered_field(fields *f, const char *name, size_t n) {
     int64_t number = n == 0 ? f->next++ : 0;
     const jinja_value *found = NULL;
-    if (n == 0 ? number < 0 : f->next > 0) return jinja_stop(f->r, "format has places with a number and without one");
+    if (n == 0 ? number < 0 : f->next > 0) return jinja_stop(f->r, "format mixes numbered and automatic fields");
     for (size_t i = 0; i < n && number < MOST_WIDTH; i++) number = number * 10 + (name[i] - '0');
     if (n > 0) f->next = -1;
     for (size_t i = 0; i < f->args->n && found == NULL; i++)
         if (f->args->names[i] == NULL && number-- == 0) found = &f->args->values[i];
-    return found != NULL ? *found : jinja_stop(f->r, "format has fewer values than places");
+    return found != NULL ? *found : jinja_stop(f->r, "format has fewer values than fields");
 }
 
-static char *copied(jinja_render *r, const char *bytes, size_t n) {
-    char *copy = jinja_take(&r->arena, n + 1);
-    if (copy != NULL) memcpy(copy, bytes, n);
-    return copy;
-}
-
-/* name, name.attribute, name[key] */
+/* Evaluates a field name: name, name.attribute or name[key]. */
 static jinja_value field_value(fields *f, const char *at, const char *end) {
     const char *stop = at;
     char *name = NULL;
@@ -350,8 +340,8 @@ static jinja_value field_value(fields *f, const char *at, const char *end) {
         const char sign = *stop, *begin = stop + 1;
         stop = begin;
         while (stop < end && (sign == '[' ? *stop != ']' : *stop != '.' && *stop != '[')) stop++;
-        if (stop == begin || (sign == '[' && stop == end)) return jinja_stop(f->r, "a place of format is no name");
-        name = copied(f->r, begin, (size_t)(stop - begin));
+        if (stop == begin || (sign == '[' && stop == end)) return jinja_stop(f->r, "format has an invalid field name");
+        name = jinja_copy(&f->r->arena, begin, (size_t)(stop - begin));
         if (name == NULL) return v;
         if (sign == '.') v = jinja_attribute(f->r, &v, name);
         else {
@@ -389,14 +379,15 @@ static bool read_spec(jinja_render *r, spec *how, const char *at, const char *en
     if (at < end && (*at == ',' || *at == '_')) how->group = *at++;
     if (at < end && *at == '.') {
         how->precision = 0;
-        if (++at == end || *at < '0' || *at > '9') return jinja_stop(r, "a format has no precision behind ."), false;
+        if (++at == end || *at < '0' || *at > '9')
+            return jinja_stop(r, "a format specification has no precision after ."), false;
         for (; at < end && *at >= '0' && *at <= '9' && how->precision <= MOST_WIDTH; at++)
             how->precision = how->precision * 10 + (*at - '0');
     }
     if (at < end) how->type = *at++;
     if (at < end || how->width > MOST_WIDTH || how->precision > MOST_WIDTH)
-        return jinja_stop(r, "a format is not known here"), false;
-    if (how->group != 0 && how->zero) return jinja_stop(r, "zeros in groups are not known here"), false;
+        return jinja_stop(r, "unsupported format specification"), false;
+    if (how->group != 0 && how->zero) return jinja_stop(r, "zero padding with grouping is not supported"), false;
     return true;
 }
 
@@ -416,12 +407,12 @@ static void add_formatted(fields *f, jinja_builder *out, jinja_value v, const sp
         add_point(f->r, out, &of, v.as.i);
     } else if (jinja_is_number(&v) && how->type != 0 ? strchr("eEfFgGn%", how->type) != NULL : v.kind == JINJA_FLOAT)
         add_real(f->r, out, how, jinja_number(&v));
-    else (void)jinja_stop(f->r, "%s cannot be formatted so", jinja_kind_name(&v));
+    else (void)jinja_stop(f->r, "the format specification does not support %s", jinja_kind_name(&v));
 }
 
 static jinja_value format_text(fields *f, const jinja_text *text, int depth);
 
-/* Between { and }: name!conversion:spec, where the specification may have places itself. */
+/* Adds the field between { and }: name!conversion:spec. The specification may contain fields. */
 static void add_field(fields *f, jinja_builder *out, const char *at, const char *end, int depth) {
     const char *name_end = at;
     jinja_value v = jinja_none();
@@ -435,7 +426,7 @@ static void add_field(fields *f, jinja_builder *out, const char *at, const char 
     if (f->r->failed) return;
     if (at < end && *at == '!') {
         if (end - at < 2 || strchr("sra", at[1]) == NULL || (end - at > 2 && at[2] != ':')) {
-            (void)jinja_stop(f->r, "a conversion of format is !s, !r or !a");
+            (void)jinja_stop(f->r, "unknown conversion of format. Allowed: !s, !r, !a");
             return;
         }
         v = as_text(f->r, &v, at[1], false);
@@ -446,28 +437,28 @@ static void add_field(fields *f, jinja_builder *out, const char *at, const char 
     if (inner.n > 0 && !f->r->failed) {
         jinja_builder one = {.arena = &f->r->arena, .most = JINJA_MOST_TEXT};
         const jinja_value shape = format_text(f, &inner, depth + 1);
-        if (f->r->failed || f->r->arena.failed) return;
+        if (jinja_failed(f->r)) return;
         if (read_spec(f->r, &how, shape.as.text->bytes, shape.as.text->bytes + shape.as.text->n))
             add_formatted(f, &one, v, &how);
         v = jinja_built(&one);
     }
-    if (!f->r->failed && !f->r->arena.failed) v = as_text(f->r, &v, 's', f->safe);
-    if (!f->r->failed && !f->r->arena.failed) jinja_add_text(out, v.as.text);
+    if (!jinja_failed(f->r)) v = as_text(f->r, &v, 's', f->safe);
+    if (!jinja_failed(f->r)) jinja_add_text(out, v.as.text);
 }
 
 static jinja_value format_text(fields *f, const jinja_text *text, int depth) {
     jinja_builder out = {.arena = &f->r->arena, .most = JINJA_MOST_TEXT};
-    if (depth > 1) return jinja_stop(f->r, "places of format are too deep in each other");
+    if (depth > 1) return jinja_stop(f->r, "fields of format are nested too deep");
     for (size_t i = 0; i < text->n && jinja_step(f->r) && !out.overflow; i++) {
         const char c = text->bytes[i];
         size_t begin = i + 1;
         int open = 1;
-        if (c != '{' && c != '}') jinja_add(&out, text->bytes + i, text->marks == NULL ? NULL : text->marks + i, 1);
+        if (c != '{' && c != '}') jinja_add_part(&out, text, i, i + 1);
         else if (begin < text->n && text->bytes[begin] == c) jinja_add(&out, text->bytes + ++i, NULL, 1);
         else if (c == '}') return jinja_stop(f->r, "format has a single }");
         else {
             for (i = begin; i < text->n && open > 0; i++) open += (text->bytes[i] == '{') - (text->bytes[i] == '}');
-            if (open > 0) return jinja_stop(f->r, "format has a { without its }");
+            if (open > 0) return jinja_stop(f->r, "format has an unclosed {");
             add_field(f, &out, text->bytes + begin, text->bytes + --i, depth);
         }
     }

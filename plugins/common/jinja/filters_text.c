@@ -1,12 +1,7 @@
-/* jinja_filters_text.c: the filters of jinja2 that lay out or escape texts. */
-#include "jinja_run.h"
+/* filters_text.c: the filters of jinja2 that wrap, pad, escape or strip strings. */
+#include "run.h"
 
 #include <utf8proc.h>
-
-static jinja_value built(jinja_render *r, jinja_builder *out) {
-    if (out->overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(out);
-}
 
 static jinja_value front(jinja_render *r, const jinja_value *text, int64_t n) {
     const jinja_value bounds[3] = {jinja_none(), jinja_int(n), jinja_none()};
@@ -19,15 +14,15 @@ jinja_value jinja_filter_truncate(jinja_render *r, jinja_value v, const jinja_ar
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     int64_t length = 255, leeway = 5, n = 0;
     size_t cut = 0;
-    if (v.kind != JINJA_STRING) return jinja_stop(r, "truncate needs a string, and there is %s", jinja_kind_name(&v));
+    if (v.kind != JINJA_STRING) return jinja_stop(r, "truncate needs a string, not %s", jinja_kind_name(&v));
     if (r->arena.failed || !jinja_arg_int(r, &length, args, 0, "length") || !jinja_arg_text(r, &end, args, 2, "end") ||
         !jinja_arg_int(r, &leeway, args, 3, "leeway"))
         return v;
     n = (int64_t)jinja_points(&r->arena, end);
-    if (length < n || leeway < 0) return jinja_stop(r, "truncate needs a length of at least that of its end");
+    if (length < n || leeway < 0) return jinja_stop(r, "truncate: length must be at least that of `end`");
     if (leeway > INT32_MAX || (int64_t)jinja_points(&r->arena, v.as.text) <= length + leeway) return v;
     v = front(r, &v, length - n);
-    if (r->failed || r->arena.failed) return v;
+    if (jinja_failed(r)) return v;
     cut = v.as.text->n;
     if (kill == NULL || !jinja_truth(kill)) {
         while (cut > 0 && v.as.text->bytes[cut - 1] != ' ') cut--;
@@ -35,7 +30,7 @@ jinja_value jinja_filter_truncate(jinja_render *r, jinja_value v, const jinja_ar
     }
     jinja_add(&out, v.as.text->bytes, v.as.text->marks, cut);
     jinja_add_text(&out, end);
-    return built(r, &out);
+    return jinja_finish(r, &out);
 }
 
 static void add_copies(jinja_builder *out, const jinja_text *text, int64_t n) {
@@ -49,20 +44,20 @@ jinja_value jinja_pad(jinja_render *r, jinja_text *text, int64_t width, const ji
     add_copies(&out, fill, before);
     jinja_add_text(&out, text);
     add_copies(&out, fill, gap - before);
-    return built(r, &out);
+    return jinja_finish(r, &out);
 }
 
 jinja_value jinja_filter_center(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value text = jinja_to_string(r, &v), blank = jinja_literal(&r->arena, " ");
     int64_t width = 80;
-    if (r->failed || r->arena.failed || !jinja_arg_int(r, &width, args, 0, "width")) return v;
+    if (jinja_failed(r) || !jinja_arg_int(r, &width, args, 0, "width")) return v;
     return jinja_pad(r, text.as.text, width, blank.as.text, 'c');
 }
 
 jinja_value jinja_filter_escape(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value text = jinja_to_string(r, &v);
     (void)args;
-    return r->failed || r->arena.failed ? v : jinja_escape(r, &text);
+    return jinja_failed(r) ? v : jinja_escape(r, &text);
 }
 
 jinja_value jinja_filter_forceescape(jinja_render *r, jinja_value v, const jinja_args *args) {
@@ -70,23 +65,23 @@ jinja_value jinja_filter_forceescape(jinja_render *r, jinja_value v, const jinja
     return jinja_filter_escape(r, v, args);
 }
 
-/* Without what stands between two markers. */
+/* Removes each section from `open` to `close`. */
 static jinja_value without(jinja_render *r, jinja_value v, const char *open, const char *close) {
     const jinja_value begin = jinja_literal(&r->arena, open), end = jinja_literal(&r->arena, close);
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     size_t at = 0;
-    while (!r->failed && !r->arena.failed) {
+    while (!jinja_failed(r)) {
         const int64_t from = jinja_find(&r->arena, v.as.text, begin.as.text, at);
         const int64_t to = from < 0 ? -1 : jinja_find(&r->arena, v.as.text, end.as.text, (size_t)from);
         const size_t stop = to < 0 ? v.as.text->n : (size_t)from;
-        jinja_add(&out, v.as.text->bytes + at, v.as.text->marks == NULL ? NULL : v.as.text->marks + at, stop - at);
+        jinja_add_part(&out, v.as.text, at, stop);
         if (to < 0) break;
         at = (size_t)to + end.as.text->n;
     }
-    return built(r, &out);
+    return jinja_finish(r, &out);
 }
 
-/* The character of an entity of HTML, and its length; 0: it is no entity; -1: one that is not known here. */
+/* Returns the character of an HTML entity and its length. 0: not an entity; -1: an unknown entity. */
 static int32_t entity(const char *text, size_t n, size_t *used) {
     static const struct {
         const char *name;
@@ -102,26 +97,24 @@ static int32_t entity(const char *text, size_t n, size_t *used) {
 }
 
 jinja_value jinja_filter_striptags(jinja_render *r, jinja_value v, const jinja_args *args) {
-    const jinja_args none = {NULL, NULL, 0};
     const jinja_value blank = jinja_literal(&r->arena, " ");
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     jinja_value text = jinja_to_string(r, &v), words = jinja_none();
     (void)args;
-    if (!r->failed && !r->arena.failed) text = without(r, text, "<!--", "-->");
-    if (!r->failed && !r->arena.failed) text = without(r, text, "<", ">");
-    if (!r->failed && !r->arena.failed) words = jinja_method_call(r, &(jinja_method){text, "split"}, &none);
-    if (!r->failed && !r->arena.failed) text = jinja_join(r, blank.as.text, words.as.list);
-    if (r->failed || r->arena.failed) return v;
+    if (!jinja_failed(r)) text = without(r, text, "<!--", "-->");
+    if (!jinja_failed(r)) text = without(r, text, "<", ">");
+    if (!jinja_failed(r)) words = jinja_method_call(r, &(jinja_method){text, "split"}, &jinja_no_args);
+    if (!jinja_failed(r)) text = jinja_join(r, blank.as.text, words.as.list);
+    if (jinja_failed(r)) return v;
     for (size_t i = 0, n = 1; i < text.as.text->n && jinja_step(r); i += n) {
         const char *at = text.as.text->bytes + i;
-        const uint32_t *marks = text.as.text->marks == NULL ? NULL : text.as.text->marks + i;
+        const uint32_t *marks = jinja_marks(text.as.text, i);
         const int32_t point = *at == '&' ? entity(at, text.as.text->n - i, &n) : (n = 1, 0);
         char one = (char)point;
-        if (point < 0)
-            return jinja_stop(r, "striptags does not know the entity %.10s", jinja_name(&r->arena, text.as.text) + i);
+        if (point < 0) return jinja_stop(r, "striptags: unknown entity %.10s", jinja_name(&r->arena, text.as.text) + i);
         jinja_add(&out, point > 0 ? &one : at, marks, 1);
     }
-    return built(r, &out);
+    return jinja_finish(r, &out);
 }
 
 static bool is_word(int32_t c) {
@@ -135,7 +128,7 @@ jinja_value jinja_filter_wordcount(jinja_render *r, jinja_value v, const jinja_a
     bool inside = false;
     int64_t words = 0;
     (void)args;
-    if (r->failed || r->arena.failed || !jinja_spend(&r->arena, text.as.text->n * 4)) return v;
+    if (jinja_failed(r) || !jinja_spend(&r->arena, text.as.text->n * 4)) return v;
     for (size_t i = 0; i < text.as.text->n;) {
         int32_t c = 0;
         bool word = false;
@@ -151,17 +144,17 @@ static bool is_blank(char c) {
     return c != '\0' && strchr(" \t\n\v\f\r", c) != NULL;
 }
 
-/* textwrap of Python: a text as chunks, words and blanks, that fill lines. */
+/* State of Python's textwrap: the text is split into chunks, words or blanks, that fill lines. */
 typedef struct wrapping {
     jinja_render *r;
     jinja_list *lines;
     const jinja_text *text;
-    size_t at, stop; /* of the next chunk, or of its rest */
+    size_t at, stop; /* current chunk, or the rest of it */
     int64_t width;
     bool breaks;
 } wrapping;
 
-/* The number of characters of the next chunk; 0: there is none. */
+/* Returns the number of characters of the next chunk; 0: end of the text. */
 static int64_t next_chunk(wrapping *w) {
     jinja_value part = jinja_none();
     if (w->at == w->stop && w->at < w->text->n) {
@@ -179,7 +172,7 @@ static bool all_space(const wrapping *w, size_t from, size_t to) {
     return jinja_is_space(c);
 }
 
-/* The part of a chunk that fills a line; a chunk that may not be broken has a line by itself. */
+/* Adds the part of a long chunk that fits into the line. An unbreakable chunk gets its own line. */
 static void add_long(wrapping *w, int64_t room, bool is_first) {
     int32_t c = 0;
     if (!w->breaks) w->at = is_first ? w->stop : w->at;
@@ -214,28 +207,28 @@ jinja_value jinja_filter_wordwrap(jinja_render *r, jinja_value v, const jinja_ar
     jinja_value rows = jinja_none(), out = jinja_list_new(&r->arena, JINJA_LIST, 0);
     jinja_text *between = jinja_literal(&r->arena, "\n").as.text;
     wrapping w = {.r = r, .width = 79, .breaks = breaks == NULL || jinja_truth(breaks)};
-    if (r->failed || r->arena.failed || !jinja_arg_int(r, &w.width, args, 0, "width") ||
+    if (jinja_failed(r) || !jinja_arg_int(r, &w.width, args, 0, "width") ||
         !jinja_arg_text(r, &between, args, 2, "wrapstring"))
         return v;
     if (w.width < 1) return jinja_stop(r, "wordwrap needs a width of at least 1");
     if ((hyphens == NULL || jinja_truth(hyphens)) && memchr(text.as.text->bytes, '-', text.as.text->n) != NULL)
-        return jinja_stop(r, "wordwrap at hyphens is not supported: give break_on_hyphens=false");
+        return jinja_stop(r, "wordwrap at hyphens is not supported. Fix: set break_on_hyphens=false");
     rows = jinja_split_lines(r, text.as.text, false);
-    for (size_t i = 0; !r->failed && !r->arena.failed && i < rows.as.list->n; i++) {
+    for (size_t i = 0; !jinja_failed(r) && i < rows.as.list->n; i++) {
         jinja_value lines = jinja_list_new(&r->arena, JINJA_LIST, 0);
         w.lines = lines.as.list;
         w.text = rows.as.list->items[i].as.text;
         if (!r->arena.failed) wrap_line(&w);
-        if (!r->failed && !r->arena.failed) jinja_push(&r->arena, out.as.list, jinja_join(r, between, w.lines));
+        if (!jinja_failed(r)) jinja_push(&r->arena, out.as.list, jinja_join(r, between, w.lines));
     }
-    return r->failed || r->arena.failed ? v : jinja_join(r, between, out.as.list);
+    return jinja_failed(r) ? v : jinja_join(r, between, out.as.list);
 }
 
 static void add_quoted(jinja_render *r, jinja_builder *out, const jinja_value *v, bool query) {
     const jinja_value text = jinja_to_string(r, v);
-    for (size_t i = 0; !r->failed && !r->arena.failed && i < text.as.text->n && jinja_step(r); i++) {
+    for (size_t i = 0; !jinja_failed(r) && i < text.as.text->n && jinja_step(r); i++) {
         const char c = text.as.text->bytes[i];
-        const uint32_t *marks = text.as.text->marks == NULL ? NULL : text.as.text->marks + i;
+        const uint32_t *marks = jinja_marks(text.as.text, i);
         const bool kept = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
                           (c != '\0' && strchr("_.-~", c) != NULL) || (c == '/' && !query);
         char escape[4];
@@ -244,15 +237,14 @@ static void add_quoted(jinja_render *r, jinja_builder *out, const jinja_value *v
             continue;
         }
         (void)snprintf(escape, sizeof escape, "%%%02X", (unsigned)(unsigned char)c);
-        for (size_t k = 0; k < 3; k++) jinja_add(out, escape + k, marks, 1);
+        jinja_add_as(out, escape, 3, marks);
     }
 }
 
 jinja_value jinja_filter_urlencode(jinja_render *r, jinja_value v, const jinja_args *args) {
-    const jinja_args none = {NULL, NULL, 0};
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
     (void)args;
-    if (v.kind == JINJA_DICT) v = jinja_method_call(r, &(jinja_method){v, "items"}, &none);
+    if (v.kind == JINJA_DICT) v = jinja_method_call(r, &(jinja_method){v, "items"}, &jinja_no_args);
     if (!jinja_is_list(&v)) add_quoted(r, &out, &v, false);
     for (size_t i = 0; jinja_is_list(&v) && i < v.as.list->n && jinja_step(r); i++) {
         const jinja_value *pair = &v.as.list->items[i];
@@ -262,22 +254,21 @@ jinja_value jinja_filter_urlencode(jinja_render *r, jinja_value v, const jinja_a
         jinja_add_plain(&out, "=");
         add_quoted(r, &out, &pair->as.list->items[1], true);
     }
-    return built(r, &out);
+    return jinja_finish(r, &out);
 }
 
 jinja_value jinja_filter_xmlattr(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value *space = jinja_arg(args, 0, "autospace");
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT};
-    const jinja_args none = {NULL, NULL, 0};
-    if (v.kind != JINJA_DICT) return jinja_stop(r, "xmlattr needs an object, and there is %s", jinja_kind_name(&v));
+    if (v.kind != JINJA_DICT) return jinja_stop(r, "xmlattr needs an object, not %s", jinja_kind_name(&v));
     jinja_read_all(v.as.dict);
     for (size_t i = 0; i < v.as.dict->n && jinja_step(r); i++) {
         const jinja_entry *entry = &v.as.dict->entries[i];
         jinja_value key = jinja_none(), value = jinja_none();
         if (entry->value.kind == JINJA_NONE || entry->value.kind == JINJA_UNDEFINED) continue;
-        key = jinja_filter_escape(r, entry->key, &none);
-        value = jinja_filter_escape(r, entry->value, &none);
-        if (r->failed || r->arena.failed) return v;
+        key = jinja_filter_escape(r, entry->key, &jinja_no_args);
+        value = jinja_filter_escape(r, entry->value, &jinja_no_args);
+        if (jinja_failed(r)) return v;
         if (strpbrk(jinja_name(&r->arena, key.as.text), " \t\n\v\f\r/>=") != NULL)
             return jinja_stop(r, "xmlattr needs names without spaces, /, > and =");
         if (out.n > 0 || space == NULL || jinja_truth(space)) jinja_add_plain(&out, " ");
@@ -286,10 +277,10 @@ jinja_value jinja_filter_xmlattr(jinja_render *r, jinja_value v, const jinja_arg
         jinja_add_text(&out, value.as.text);
         jinja_add_plain(&out, "\"");
     }
-    return built(r, &out);
+    return jinja_finish(r, &out);
 }
 
-/* `width` blanks, or a text. */
+/* Reads the indentation: a number of blanks, or a string. */
 static bool read_indent(jinja_render *r, jinja_text **out, const jinja_args *args) {
     const jinja_value *given = jinja_arg(args, 0, "width");
     const jinja_value blank = jinja_literal(&r->arena, " ");
@@ -301,11 +292,11 @@ static bool read_indent(jinja_render *r, jinja_text **out, const jinja_args *arg
     }
     if (r->arena.failed || !jinja_arg_int(r, &width, args, 0, "width")) return false;
     add_copies(&text, blank.as.text, width);
-    *out = built(r, &text).as.text;
-    return !r->failed && !r->arena.failed;
+    *out = jinja_finish(r, &text).as.text;
+    return !jinja_failed(r);
 }
 
-/* A line end behind the text has an empty line behind it, as jinja2 adds one. */
+/* A trailing line end adds an empty line, as in jinja2. */
 jinja_value jinja_filter_indent(jinja_render *r, jinja_value v, const jinja_args *args) {
     const jinja_value *first = jinja_arg(args, 1, "first"), *blank = jinja_arg(args, 2, "blank");
     const jinja_value text = jinja_to_string(r, &v);
@@ -313,13 +304,13 @@ jinja_value jinja_filter_indent(jinja_render *r, jinja_value v, const jinja_args
     jinja_builder out = {.arena = &r->arena, .most = JINJA_MOST_TEXT}, whole = out;
     jinja_value lines = jinja_none();
     jinja_text *by = NULL;
-    if (v.kind != JINJA_STRING) return jinja_stop(r, "indent needs a string, and there is %s", jinja_kind_name(&v));
-    if (r->failed || r->arena.failed || !read_indent(r, &by, args)) return v;
+    if (v.kind != JINJA_STRING) return jinja_stop(r, "indent needs a string, not %s", jinja_kind_name(&v));
+    if (jinja_failed(r) || !read_indent(r, &by, args)) return v;
     jinja_add_text(&whole, text.as.text);
     jinja_add_plain(&whole, "\n");
-    lines = built(r, &whole);
-    if (!r->failed && !r->arena.failed) lines = jinja_split_lines(r, lines.as.text, false);
-    if (r->failed || r->arena.failed) return v;
+    lines = jinja_finish(r, &whole);
+    if (!jinja_failed(r)) lines = jinja_split_lines(r, lines.as.text, false);
+    if (jinja_failed(r)) return v;
     if (first != NULL && jinja_truth(first)) jinja_add_text(&out, by);
     for (size_t i = 0; i < lines.as.list->n && jinja_step(r); i++) {
         const jinja_text *line = lines.as.list->items[i].as.text;
@@ -327,5 +318,5 @@ jinja_value jinja_filter_indent(jinja_render *r, jinja_value v, const jinja_args
         if (i > 0 && (line->n > 0 || all)) jinja_add_text(&out, by);
         jinja_add_text(&out, line);
     }
-    return built(r, &out);
+    return jinja_finish(r, &out);
 }

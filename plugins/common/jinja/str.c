@@ -1,5 +1,5 @@
-/* jinja_str.c: what Python's str does, on texts with marks. */
-#include "jinja_run.h"
+/* str.c: methods of Python's str for strings with marks: search, case, replace, join, splitlines. */
+#include "run.h"
 
 #include "case_table.h"
 
@@ -13,7 +13,7 @@ int64_t jinja_find(jinja_arena *arena, const jinja_text *text, const jinja_text 
 
 static const case_run *find_run(const case_run *runs, size_t n, int32_t c) {
     size_t low = 0, high = n;
-    while (low < high) { /* the last run that begins at c or before it */
+    while (low < high) { /* find the last run that begins at or before c */
         const size_t middle = (low + high) / 2;
         if (runs[middle].first <= c) low = middle + 1;
         else high = middle;
@@ -30,7 +30,7 @@ static int32_t other_case(int32_t c, char to) {
     return run == NULL ? c : c + run->delta;
 }
 
-/* The characters that c becomes if these are several. */
+/* Returns the result for a character that changes to several characters; NULL: a single one. */
 static const char *more_of(int32_t c, char to) {
     for (size_t i = 0; c >= several[0].point && i < sizeof several / sizeof *several; i++)
         if (several[i].point == c)
@@ -45,14 +45,14 @@ static void add_case(jinja_builder *out, int32_t c, char to, const uint32_t *mar
     char bytes[4];
     const char *more = more_of(c, to);
     const size_t n = more != NULL ? strlen(more) : jinja_put_point(bytes, other_case(c, to));
-    for (size_t i = 0; i < n; i++) jinja_add(out, (more != NULL ? more : bytes) + i, marks, 1);
+    jinja_add_as(out, more != NULL ? more : bytes, n, marks);
 }
 
 static bool is_letter(int32_t c) {
     return FIND_RUN(cased_runs, c) != NULL;
 }
 
-/* As swapcase() of Python: a letter of both cases, as U+01C5, stays. */
+/* Returns the case for swapcase(): a titlecase letter such as U+01C5 is unchanged. */
 static char swapped(int32_t c) {
     if (other_case(c, 'l') == c && more_of(c, 'l') == NULL) return 'u';
     return other_case(c, 'u') == c && more_of(c, 'u') == NULL ? 'l' : ' ';
@@ -71,15 +71,15 @@ jinja_value jinja_case(jinja_render *r, const jinja_text *text, char change) {
     for (size_t i = 0; i < text->n && !r->arena.failed;) {
         int32_t c = 0;
         const size_t n = jinja_next(text->bytes + i, text->n - i, &c);
-        const uint32_t *marks = text->marks == NULL ? NULL : text->marks + i;
+        const uint32_t *marks = jinja_marks(text, i);
         const char to = change == 's'                  ? swapped(c)
                         : strchr("uf", change) != NULL ? change
-                        : change == 'T' && begins      ? 'u' /* jinja2's filter makes the first a capital */
+                        : change == 'T' && begins      ? 'u' /* jinja2's filter capitalizes the first letter */
                         : change != 'l' && begins      ? 't'
                                                        : 'l';
         if (to == ' ') jinja_add(&out, text->bytes + i, marks, n);
         else if (c == 0x3A3 && to == 'l' && after_letter && !letter_follows(text, i + n))
-            add_case(&out, 0x3C2, 'l', marks); /* sigma at the end of a word */
+            add_case(&out, 0x3C2, 'l', marks); /* final sigma */
         else add_case(&out, c, to, marks);
         after_letter = is_letter(c);
         if (change == 'c') begins = false;
@@ -105,16 +105,15 @@ jinja_value jinja_replace_text(jinja_render *r, const jinja_text *text, const ji
             jinja_add_text(&out, fresh);
             if (at >= text->n) break;
             end = at + jinja_next(text->bytes + at, text->n - at, &c);
-            jinja_add(&out, text->bytes + at, text->marks == NULL ? NULL : text->marks + at, end - at);
+            jinja_add_part(&out, text, at, end);
         } else {
-            jinja_add(&out, text->bytes + at, text->marks == NULL ? NULL : text->marks + at, (size_t)found - at);
+            jinja_add_part(&out, text, at, (size_t)found);
             jinja_add_text(&out, fresh);
         }
         at = end;
     }
-    if (at < text->n) jinja_add(&out, text->bytes + at, text->marks == NULL ? NULL : text->marks + at, text->n - at);
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    if (at < text->n) jinja_add_part(&out, text, at, text->n);
+    return jinja_finish(r, &out);
 }
 
 jinja_value jinja_join(jinja_render *r, const jinja_text *between, const jinja_list *list) {
@@ -123,8 +122,7 @@ jinja_value jinja_join(jinja_render *r, const jinja_text *between, const jinja_l
         if (i > 0) jinja_add_text(&out, between);
         jinja_add_str(&out, &list->items[i]);
     }
-    if (out.overflow) return jinja_stop(r, "a text grows past %d bytes", JINJA_MOST_TEXT);
-    return jinja_built(&out);
+    return jinja_finish(r, &out);
 }
 
 static bool is_line_end(int32_t c) {
