@@ -125,11 +125,10 @@ static expression *compile_end(const char *text, expression_fault *why) {
 expression *expression_open(const char *text, expression_form form, bool of_peft, expression_fault *why) {
     const char *other = of_peft ? find_difference(text, form) : NULL;
     if (other == NULL) return form == EXPRESSION_END ? compile_end(text, why) : compile(text, form, why);
-    (void)snprintf(
-        why->text, sizeof why->text,
-        "has '%.16s', which Python's re, whose expression it is, reads otherwise than is done here, or not at "
-        "all: say it with literals, ., sets, groups, | and counts as {1,3}",
-        other);
+    (void)snprintf(why->text, sizeof why->text,
+                   "contains '%.16s', which Python's re treats differently, or which is not supported. Allowed: "
+                   "literals, ., sets, groups, | and counts as {1,3}",
+                   other);
     return NULL;
 }
 

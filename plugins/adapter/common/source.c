@@ -3,17 +3,30 @@
 
 #include <stdlib.h>
 
+weft_status source_refuse(const weft_adapter_source *source, const json_t *config, const char *key, const char *problem,
+                          weft_error *err) {
+    const json_t *value = json_object_get(config, key);
+    char *text = value == NULL ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
+    (void)weft_error_set(err, WEFT_E_DATA, "%s: %s = %.80s: %s", source->config_path, key,
+                         text != NULL ? text : "missing", problem);
+    free(text);
+    return WEFT_E_DATA;
+}
+
 weft_status source_open(json_t **out, const weft_adapter_source *source, const char *type, weft_error *err) {
     json_error_t why;
+    char problem[160];
     json_t *config = json_loadb(source->config_text, (size_t)source->config_bytes, 0, &why);
     const char *found = json_string_value(json_object_get(config, "peft_type"));
     if (found != NULL && strcmp(found, type) == 0) {
         *out = config;
         return WEFT_OK;
     }
+    (void)snprintf(problem, sizeof problem,
+                   "the plugin reads another type. Allowed: %s. Fix: set [adapter] plugin to that of the type", type);
+    (void)source_refuse(source, config, "peft_type", problem, err);
     json_decref(config);
-    return weft_error_set(err, WEFT_E_DATA, "%s: its peft_type is not %s: choose the adapter that it is",
-                          source->config_path, type);
+    return WEFT_E_DATA;
 }
 
 int source_says_nothing(const json_t *value) {
@@ -41,17 +54,12 @@ weft_status source_check_keys(json_t *config, const char *known, const weft_adap
     const char *key = NULL;
     json_t *value = NULL;
     json_object_foreach(config, key, value) {
-        char *text = NULL;
-        weft_status status = WEFT_OK;
         if (source_says_nothing(value) || has_key(common, key) || has_key(known, key)) continue;
-        text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS);
-        status = weft_error_set(err, WEFT_E_DATA,
-                                "%s: %s = %.80s: this key may change what the adapter computes, and Weft does not "
-                                "implement it. Allowed: null or false. Fix: merge the adapter into its base with PEFT "
-                                "(merge_and_unload) and use that model",
-                                source->config_path, key, text == NULL ? "?" : text);
-        free(text);
-        return status;
+        return source_refuse(source, config, key,
+                             "this key may change what the adapter computes, and Weft does not implement it. Allowed: "
+                             "null or false. Fix: merge the adapter into its base with PEFT (merge_and_unload) and use "
+                             "that model",
+                             err);
     }
     return WEFT_OK;
 }
@@ -60,12 +68,12 @@ weft_status source_integer(int64_t *out, const json_t *config, const char *name,
                            const weft_adapter_source *source, weft_error *err) {
     const json_t *value = json_object_get(config, name);
     if (!json_is_integer(value) || json_integer_value(value) < 1)
-        return weft_error_set(err, WEFT_E_DATA, "%s: %s is no whole number from 1 on", source->config_path, name);
+        return source_refuse(source, config, name, "not valid. Allowed: an integer of at least 1", err);
     *out = json_integer_value(value);
     if (asked == WEFT_AUTO_I64 || asked == *out) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "%s is %lld, and %s has %s = %lld: an adapter that is continued is what it was; take the key "
-                          "out, or set it to what stands there",
+                          "%s is %lld, and %s has %s = %lld: a continued adapter keeps its settings. Fix: remove the "
+                          "key, or set it to the value of the file",
                           key, (long long)asked, source->config_path, name, (long long)*out);
 }
 
@@ -73,9 +81,11 @@ weft_status source_list(char **out, const json_t *config, const char *key, const
                         weft_error *err) {
     const json_t *list = json_object_get(config, key);
     size_t bytes = 1, used = 0;
+    if (!json_is_array(list) && !source_says_nothing(list))
+        return source_refuse(source, config, key, "not valid. Allowed: a list of names", err);
     for (size_t i = 0; i < json_array_size(list); i++) {
         if (!json_is_string(json_array_get(list, i)))
-            return weft_error_set(err, WEFT_E_DATA, "%s: %s is no list of names", source->config_path, key);
+            return source_refuse(source, config, key, "not valid. Allowed: a list of names", err);
         bytes += json_string_length(json_array_get(list, i)) + 1;
     }
     *out = calloc(bytes, 1);

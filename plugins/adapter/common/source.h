@@ -7,6 +7,9 @@
 
 /* Opens the JSON object and checks its peft_type. The caller releases it with json_decref. */
 weft_status source_open(json_t **out, const weft_adapter_source *source, const char *type, weft_error *err);
+/* Fails with "FILE: key = value: problem". */
+weft_status source_refuse(const weft_adapter_source *source, const json_t *config, const char *key, const char *problem,
+                          weft_error *err);
 /* True for a missing value, null, false, 0, "", [] and {}: the values that are false in Python. */
 int source_says_nothing(const json_t *value);
 /* Fails with the first key that is set, unless it is in `known`, "a,b,c", or does not affect the adapter's

@@ -69,11 +69,15 @@ static weft_status check_layers(const targets *self, int64_t n_layers, weft_erro
         for (const char *at = layers; good && *at != 0; at += strcspn(at, ",") + (at[strcspn(at, ",")] == ','))
             good = is_number(at, 0, n_layers - 1);
     if (good) return WEFT_OK;
+    if (self->wanted.source != NULL)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: layers_to_transform = [%s]: this model has no such block. Allowed: null, or numbers "
+                              "from 0 to %lld. Fix: use the base that the adapter was made for, or correct the key",
+                              self->wanted.source, layers, (long long)n_layers - 1);
     return weft_error_set(err, WEFT_E_USER,
-                          "%s is '%s'; it is all, first:N or last:N with N from 1 to %lld, or a list of numbers from 0 "
-                          "to %lld, as 0, 2, 5",
-                          say(self->wanted.source, "layers", "layers_to_transform").text, layers, (long long)n_layers,
-                          (long long)n_layers - 1);
+                          "layers is '%s'; it is all, first:N or last:N with N from 1 to %lld, or a list of numbers "
+                          "from 0 to %lld, as 0, 2, 5",
+                          layers, (long long)n_layers, (long long)n_layers - 1);
 }
 
 /* ---- one item ---- */
@@ -143,19 +147,20 @@ static weft_status refuse_nothing(const targets *self, saying who, const weft_ad
     targets_know(&known, job, self->kinds, NULL, item);
     return weft_error_set(err, WEFT_E_USER,
                           "%s has '%s', which is no module of this model that can be adapted; the nearest is %s. There "
-                          "are %s; allowed are names, patterns in which * stands for any text, and all-linear",
+                          "are %s. Allowed: names, patterns in which * matches any text, and all-linear",
                           who.text, item, known.nearest, known.all);
 }
 
 static weft_status refuse_site(const targets *self, const weft_site *site, weft_error *err) {
     const int of_keys = self->wanted.source == NULL;
-    const char *why = "which is no place for this adapter: take it out";
+    const char *why = "which this adapter cannot adapt. Fix: remove it";
     if (site->kind == WEFT_SITE_HEAD && of_keys)
-        why = "which makes the logits; no adapter stands there: take it out, or train it whole, as [train] trainable = "
+        why = "which computes the logits and cannot be adapted. Fix: remove it, or train it with [train] trainable = "
               "adapter, head";
     else if (site->kind == WEFT_SITE_HEAD)
-        why = "which makes the logits, and this adapter changes no head here: have PEFT merge it into its base "
-              "(merge_and_unload) and take the merged model, or train the head whole there (modules_to_save)";
+        why =
+            "which computes the logits, and this adapter cannot adapt a head. Fix: merge the adapter into its base "
+            "with PEFT (merge_and_unload) and use the merged model, or train the complete head there (modules_to_save)";
     return weft_error_set(err, WEFT_E_USER, "%s has '%s', %s",
                           say(self->wanted.source, "targets", "target_modules").text, site->path, why);
 }
@@ -189,7 +194,7 @@ static weft_status choose_item(const targets *self, const weft_adapter_job *job,
     if (any) return WEFT_OK;
     if (passes_over) return WEFT_OK;
     if (other_layers)
-        return weft_error_set(err, WEFT_E_USER, "%s has '%s', which is in none of the layers that %s = %s leaves",
+        return weft_error_set(err, WEFT_E_USER, "%s has '%s', which is in no layer that %s = %s selects",
                               say_wanted(self).text, item,
                               self->wanted.source == NULL ? "layers" : "layers_to_transform", self->layers);
     return refuse_nothing(self, say_wanted(self), job, item, err);
@@ -206,10 +211,10 @@ static weft_status match_site(int *found, const expression *compiled, const char
                               const weft_site *site, weft_error *err) {
     *found = has_name(site) ? expression_fits(compiled, site->path) : 0;
     if (*found >= 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "%s '%s' takes too many steps to be held against '%s': write it without a repetition of "
-                          "repetitions",
-                          who->text, regex, site->path);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "%s '%s' needs too many steps to be compared with '%s'. Fix: write it without nested repetitions", who->text,
+        regex, site->path);
 }
 
 /* Marks matching sites. A matching module that PEFT adapts and this adapter does not support is an error, not
@@ -241,7 +246,7 @@ static weft_status choose_by_regex(const targets *self, const weft_adapter_job *
     expression_close(compiled);
     if (status != WEFT_OK || any) return status;
     return weft_error_set(err, WEFT_E_USER,
-                          "%s '%s' matches the whole path of no module that can be adapted, such as %s", who.text,
+                          "%s '%s' matches the complete path of no module that can be adapted, such as %s", who.text,
                           regex, job->n_sites > 0 ? weft_adapter_site(job, 0)->path : "any");
 }
 
@@ -313,8 +318,7 @@ static const char *text_of(const module_names *names) {
 static weft_status refuse_all_left_out(const targets *self, weft_error *err) {
     return weft_error_set(
         err, WEFT_E_USER,
-        "%s = %s leaves out every module that %s = %s chooses, and an adapter of none learns nothing: "
-        "name fewer modules in the first, or more in the second",
+        "%s = %s excludes every module that %s = %s selects. Fix: exclude fewer modules, or select more",
         say_left_out(self).text, text_of(&self->left_out), key_of_wanted(self), text_of(&self->wanted));
 }
 
@@ -329,7 +333,7 @@ static weft_status choose_all(const targets *self, const weft_adapter_job *job, 
     if (of_peft) status = choose_items(self, job, false, chosen, err);
     if (status == WEFT_OK && self->wanted.names[0] == 0)
         status =
-            weft_error_set(err, WEFT_E_USER, "targets is empty: name modules, as q_proj, v_proj, or say all-linear");
+            weft_error_set(err, WEFT_E_USER, "targets is empty. Allowed: modules, as q_proj, v_proj, or all-linear");
     return status;
 }
 

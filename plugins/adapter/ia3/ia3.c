@@ -9,11 +9,10 @@
 /* clang-format off */
 #define IA3_KEYS(K)                                                                                                    \
     K(LIST, targets, "auto", "", "", WEFT_SAME,                                                                        \
-      "Modules whose activations get factors: names, patterns with *, or all-linear; auto: k_proj, v_proj, down_proj, "\
-      "or those of from.")                                                                                             \
+      "Modules with scaled activations: names, patterns with *, or all-linear; auto: k_proj, v_proj, down_proj, or "   \
+      "the value of from.")                                                                                            \
     K(LIST, feedforward, "auto", "", "", WEFT_SAME,                                                                    \
-      "Those of the targets whose input they scale, in place of their output; none: no module; auto: down_proj, or "   \
-      "those of from.")                                                                                                \
+      "Targets with a scaled input instead of output; none: no module; auto: down_proj, or the value of from.")        \
     K(LIST, layers, "all", "", "", WEFT_SAME, "Blocks: all, first:N, last:N, or numbers from 0.")
 /* clang-format on */
 WEFT_KEYS(ia3_config, IA3_KEYS)
@@ -67,12 +66,9 @@ static weft_status read_modules(weft_adapter *self, const ia3_config *keys, cons
     status = source_check_keys(config, "exclude_modules,feedforward_modules,init_ia3_weights", source, err);
     if (status == WEFT_OK) status = source_list(&self->names, config, "target_modules", source, err);
     if (status == WEFT_OK) status = source_list(&self->feedforward, config, "feedforward_modules", source, err);
-    if (status == WEFT_OK) status = source_list(&self->left_out, config, "exclude_modules", source, err);
     left_out = json_object_get(config, "exclude_modules");
-    if (status == WEFT_OK && left_out != NULL && !json_is_null(left_out) && !json_is_string(left_out) &&
-        !json_is_array(left_out))
-        status = weft_error_set(err, WEFT_E_DATA, "%s: exclude_modules is neither a list of names nor one expression",
-                                source->config_path);
+    if (json_is_string(left_out)) self->left_out = strdup("");
+    else if (status == WEFT_OK) status = source_list(&self->left_out, config, "exclude_modules", source, err);
     self->left_out_regex = strdup(json_is_string(left_out) ? json_string_value(left_out) : "");
     if (status == WEFT_OK && self->feedforward[0] == 0) {
         free(self->feedforward);
@@ -80,7 +76,7 @@ static weft_status read_modules(weft_adapter *self, const ia3_config *keys, cons
     }
     json_decref(config);
     self->source = strdup(source->config_path);
-    if (self->source == NULL || self->left_out_regex == NULL)
+    if (self->source == NULL || self->left_out_regex == NULL || (status == WEFT_OK && self->left_out == NULL))
         return weft_error_set(err, WEFT_E_MEMORY, "no memory for an adapter");
     if (status != WEFT_OK || self->names == NULL || self->feedforward == NULL ||
         (strcmp(keys->targets, "auto") == 0 && strcmp(keys->feedforward, "auto") == 0))
@@ -130,8 +126,8 @@ static weft_status add_factors(weft_adapter *self, const weft_adapter_job *job, 
                              .in = of_input ? site->in : site->out};
     if (is_read_in_slices(job, i))
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "targets has '%s', which this model stores as one matrix and reads in parts; ia3 scales "
-                              "whole ones: take it out",
+                              "targets has '%s', which this model stores as one matrix and reads in slices; ia3 scales "
+                              "only complete matrices. Fix: remove it",
                               site->path);
     self->parts[i].factors = b->weight(b->ctx, site->module, &spec);
     self->parts[i].path = site->path;
@@ -147,7 +143,7 @@ static weft_status check_feedforward(const weft_adapter_job *job, const uint8_t 
                                      weft_error *err) {
     for (uint32_t i = 0; i < job->n_sites; i++)
         if (of_input[i] && !chosen[i])
-            return weft_error_set(err, WEFT_E_USER, "feedforward has '%s', which is none of the targets",
+            return weft_error_set(err, WEFT_E_USER, "feedforward has '%s', which is not in targets",
                                   weft_adapter_site(job, i)->path);
     return WEFT_OK;
 }
@@ -182,8 +178,8 @@ static weft_status compare_keys(const weft_adapter *self, const weft_adapter_job
     status = choose(self, self->asked_names, self->asked_feedforward, NULL, job, asked, err);
     if (status == WEFT_OK && memcmp(asked, chosen, n) != 0)
         status = weft_error_set(err, WEFT_E_USER,
-                                "targets or feedforward choose other modules than %s has, which is continued: take the "
-                                "keys out, or set them to what stands there",
+                                "targets or feedforward select other modules than %s, which is continued. Fix: remove "
+                                "the keys, or set them to the values of the file",
                                 self->source);
     free(asked);
     return status;

@@ -87,13 +87,13 @@ static weft_status take_projections(prompt_part *part, const weft_adapter_job *j
     const int64_t width = site->kv_heads * site->head_dim;
     if (k == NULL || v == NULL || o == NULL || k->out != width || v->out != width || k->in != job->width)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "plugin = llama-adapter takes keys and values of a prompt from k_proj and v_proj below "
-                              "'%s', and this model has none such there: choose another adapter",
+                              "plugin = llama-adapter computes keys and values of a prompt by k_proj and v_proj below "
+                              "'%s', which this model does not have. Fix: choose another adapter",
                               site->path);
     if (o->has_bias)
         return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "'%s' has a bias, which PEFT's AdaptionPrompt adds twice; llama-adapter is for models "
-                              "without: choose another adapter",
+                              "'%s' has a bias, which PEFT's AdaptionPrompt adds two times; llama-adapter supports "
+                              "only models without it. Fix: choose another adapter",
                               o->path);
     part->path = site->path;
     part->k_proj = k->weight;
@@ -155,8 +155,8 @@ static weft_status llama_adapter_declare(weft_adapter *self, const weft_adapter_
     }
     if (status != WEFT_OK || any) return status;
     return weft_error_set(err, WEFT_E_USER,
-                          "plugin = llama-adapter needs attention in blocks, and this model has none: choose another "
-                          "adapter");
+                          "plugin = llama-adapter needs attention in blocks, which this model does not have. Fix: "
+                          "choose another adapter");
 }
 
 /* ---- compute ---- */

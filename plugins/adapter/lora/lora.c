@@ -46,8 +46,8 @@ static char *copy_or(const char *text, const char *instead) {
 
 static weft_status refuse_both(weft_error *err) {
     return weft_error_set(err, WEFT_E_USER,
-                          "regex and targets both say which modules are adapted: take one of them out, for an "
-                          "expression can name all of them, as .*\\.(q_proj|v_proj)");
+                          "regex and targets both select modules. Fix: remove one of them; an expression can contain "
+                          "all modules, as .*\\.(q_proj|v_proj)");
 }
 
 static int says(const char *text) {
@@ -84,11 +84,10 @@ static void take_keys(weft_adapter *self, const lora_config *keys) {
 }
 
 static weft_status refuse_key(const weft_adapter *self, const char *key, weft_error *err) {
-    return weft_error_set(
-        err, WEFT_E_USER,
-        "%s is another than %s has: an adapter that is continued is what it was; take the key out, or set "
-        "it to what stands there",
-        key, self->source);
+    return weft_error_set(err, WEFT_E_USER,
+                          "%s differs from the value in %s: a continued adapter keeps its settings. Fix: remove the "
+                          "key, or set it to the value of the file",
+                          key, self->source);
 }
 
 /* Checks that keys match the continued adapter. */
@@ -136,11 +135,10 @@ static weft_status check_rank(const weft_adapter *self, const weft_site *site, i
     const long long rank = (long long)r, out = (long long)site->out, in = (long long)site->in;
     if (r <= site->out && r <= site->in) return WEFT_OK;
     if (r != self->r)
-        return weft_error_set(
-            err, WEFT_E_USER,
-            "rank_pattern gives '%s' rank %lld, and it is (%lld, %lld): a rank is at most the smaller "
-            "of the two. Lower it there, or leave this module out by exclude",
-            site->path, rank, out, in);
+        return weft_error_set(err, WEFT_E_USER,
+                              "rank_pattern sets '%s' to rank %lld, and the matrix is (%lld, %lld). Allowed: a rank up "
+                              "to the smaller of the two. Fix: reduce it there, or add this module to exclude",
+                              site->path, rank, out, in);
     return weft_error_set(
         err, WEFT_E_USER,
         "r is %lld, and '%s' is (%lld, %lld): a rank is at most the smaller of the two. Lower r, or leave "
@@ -196,10 +194,10 @@ static weft_status add_magnitude(weft_adapter *self, const weft_adapter_job *job
     int sliced = 0;
     for (uint32_t k = 0; k < job->n_sites; k++) sliced |= weft_adapter_site(job, k)->whole == (int32_t)i;
     if (site->kind != WEFT_SITE_LINEAR || sliced)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED,
-                              "dora = yes, and '%s' is %s, which it does not take: leave it out of targets, or set "
-                              "dora = no",
-                              site->path, sliced ? "read in parts" : "an embedding");
+        return weft_error_set(
+            err, WEFT_E_UNSUPPORTED,
+            "dora = yes, and '%s' is %s, which DoRA does not support. Fix: remove it from targets, or set dora = no",
+            site->path, sliced ? "read in parts" : "an embedding");
     self->parts[i].magnitude = b->weight(b->ctx, site->module, &spec);
     return WEFT_OK;
 }
@@ -263,8 +261,8 @@ static weft_status compare_modules(const weft_adapter *self, const weft_adapter_
     status = targets_choose(&wanted, job, found, err);
     if (status == WEFT_OK && memcmp(found, chosen, job->n_sites) != 0)
         status = weft_error_set(err, WEFT_E_USER,
-                                "%s or layers%s choose other modules than %s has, which is continued: take the keys "
-                                "out, or set them to what stands there",
+                                "%s or layers%s select other modules than %s, which is continued. Fix: remove the "
+                                "keys, or set them to the values of the file",
                                 says(asked->regex) ? "regex" : "targets", asked->says_exclude ? " or exclude" : "",
                                 self->source);
     free(found);

@@ -13,20 +13,19 @@
     K(ENUM, rank_stabilised, "auto", "auto,yes,no", "", WEFT_SAME,                                                     \
       "yes: scaled by alpha / sqrt(r) (arXiv 2312.03732); auto: no, or as from.")                                      \
     K(F64, dropout, "auto", "[0,1) | auto", "", WEFT_SAME,                                                             \
-      "Of what A reads, in training; auto: 0, or that of from.")                                                       \
+      "Dropout on the input of A, in training; auto: 0, or the value of from.")                                        \
     K(ENUM, dora, "auto", "auto,yes,no", "", WEFT_SAME,                                                                \
-      "yes: the norms of the updated rows are trained apart (arXiv 2402.09353); auto: no, or as from.")                \
+      "yes: train the norms of the updated rows separately (arXiv 2402.09353); auto: no, or the value of from.")       \
     K(LIST, rank_pattern, "auto", "", "", WEFT_SAME,                                                                   \
-      "Ranks of single modules, as q_proj:16, layers.0.self_attn.v_proj:4: names or patterns with *, of which the "    \
-      "first that means a module holds; none; auto: none, or those of from. The others have r.")                       \
+      "Ranks of single modules, as q_proj:16, layers.0.self_attn.v_proj:4: names or patterns with *, the first "       \
+      "match counts; none; auto: none, or the value of from. Other modules have r.")                                   \
     K(LIST, alpha_pattern, "auto", "", "", WEFT_SAME,                                                                  \
-      "Alphas of single modules, in the same form; none; auto: none, or those of from. The others have alpha.")        \
+      "Alphas of single modules, in the same form; none; auto: none, or the value of from. Other modules have alpha.") \
     K(LIST, targets, "auto", "", "", WEFT_SAME,                                                                        \
       "Modules: names, patterns with *, or all-linear; auto: all-linear, or those of from.")                           \
-    K(STR, regex, "", "", "", WEFT_SAME, "In place of targets: an expression that the whole path has to match.")       \
+    K(STR, regex, "", "", "", WEFT_SAME, "Instead of targets: an expression that must match the complete path.")       \
     K(LIST, exclude, "auto", "", "", WEFT_SAME,                                                                        \
-      "Modules that targets or regex choose and that are left out: names, patterns with *; none; auto: none, or "      \
-      "those of from.")                                                                                                \
+      "Modules to exclude from targets or regex: names, patterns with *; none; auto: none, or the value of from.")     \
     K(LIST, layers, "auto", "", "", WEFT_SAME,                                                                         \
       "Blocks: all, first:N, last:N, or numbers from 0; auto: all, or those of from.")                                 \
     K(ENUM, init, "kaiming", "kaiming,gaussian", "", WEFT_SAME,                                                        \

@@ -12,7 +12,7 @@ enum { MOST_RANK = 65536 }; /* limit of the key r */
 
 static const struct {
     const char *key, *one, *allowed, *example;
-} sorts[] = {{"rank_pattern", "rank", "a whole number from 1 to 65536", "q_proj:16"},
+} sorts[] = {{"rank_pattern", "rank", "an integer from 1 to 65536", "q_proj:16"},
              {"alpha_pattern", "alpha", "a number above 0", "q_proj:32"}};
 
 static weft_status no_memory(weft_error *err) {
@@ -47,7 +47,7 @@ void patterns_free(patterns *self) {
 /* ---- entries of a key ---- */
 
 static weft_status refuse_value(const patterns *self, const char *item, const char *value, weft_error *err) {
-    return weft_error_set(err, WEFT_E_USER, "%s has '%s', whose %s is '%s': it is %s", sorts[self->sort].key, item,
+    return weft_error_set(err, WEFT_E_USER, "%s has '%s' with the %s '%s'. Allowed: %s", sorts[self->sort].key, item,
                           sorts[self->sort].one, value, sorts[self->sort].allowed);
 }
 
@@ -60,7 +60,7 @@ static weft_status refuse_item(const patterns *self, const char *item, weft_erro
 }
 
 static weft_status refuse_twice(const patterns *self, const char *module, weft_error *err) {
-    return weft_error_set(err, WEFT_E_USER, "%s has '%s' twice, and a module has one %s: take one of them out",
+    return weft_error_set(err, WEFT_E_USER, "%s has '%s' more than once. Allowed: one %s per module",
                           sorts[self->sort].key, module, sorts[self->sort].one);
 }
 
@@ -110,8 +110,8 @@ weft_status patterns_of_file(patterns *self, pattern_sort sort, json_t *object, 
         const double number = json_number_value(value);
         if (status != WEFT_OK) break;
         if (!json_is_number(value) || (sort == PATTERN_RANK && !json_is_integer(value)) || !is_allowed(sort, number))
-            return weft_error_set(err, WEFT_E_DATA, "%s: %s gives '%s' no %s: it is %s", source, sorts[sort].key, key,
-                                  sorts[sort].one, sorts[sort].allowed);
+            return weft_error_set(err, WEFT_E_DATA, "%s: %s sets '%s' to an invalid %s. Allowed: %s", source,
+                                  sorts[sort].key, key, sorts[sort].one, sorts[sort].allowed);
         status = add_entry(self, key, number, err);
     }
     return status;
@@ -123,25 +123,31 @@ static weft_status refuse_expression(const patterns *self, const char *module, c
     return weft_error_set(err, WEFT_E_DATA, "%s: %s '%s' %s", self->source, sorts[self->sort].key, module, why);
 }
 
+/* other: the path of a module without an adapter that the entry matches; NULL: it matches no module. */
 static weft_status refuse_unmet(const patterns *self, const pattern *entry, const weft_adapter_job *job,
-                                const uint8_t *chosen, weft_error *err) {
+                                const uint8_t *chosen, const char *other, weft_error *err) {
     targets_known known;
     targets_know(&known, job, 0, chosen, entry->module);
+    if (self->source != NULL && other != NULL)
+        return weft_error_set(err, WEFT_E_DATA,
+                              "%s: %s has '%s', which matches modules without an adapter only, as %s. Adapted are %s. "
+                              "Fix: correct or remove the entry, or add the module to target_modules",
+                              self->source, sorts[self->sort].key, entry->module, other, known.all);
     if (self->source != NULL)
         return weft_error_set(err, WEFT_E_DATA,
-                              "%s: %s has '%s', which matches no module of this model; the nearest is %s. Adapted are "
-                              "%s. Fix: correct the entry, or take it out",
+                              "%s: %s has '%s', which matches no module of this model that can be adapted; the nearest "
+                              "is %s. Adapted are %s. Fix: correct or remove the entry",
                               self->source, sorts[self->sort].key, entry->module, known.nearest, known.all);
     return weft_error_set(err, WEFT_E_USER,
-                          "%s has '%s', which is none of the modules that are adapted; the nearest is %s. Adapted are "
-                          "%s; allowed are names and patterns in which * stands for any text",
+                          "%s has '%s', which is no adapted module; the nearest is %s. Adapted are %s. Allowed: names "
+                          "and patterns in which * matches any text",
                           sorts[self->sort].key, entry->module, known.nearest, known.all);
 }
 
 static weft_status refuse_unused(const patterns *self, const pattern *entry, weft_error *err) {
     return weft_error_set(err, WEFT_E_USER,
-                          "%s has '%s', and each module that it means has its %s by an entry before it, for the first "
-                          "that means a module holds: put it before that, or take it out",
+                          "%s has '%s', and each module that it matches has its %s by an earlier entry, because the "
+                          "first match counts. Fix: put it before that entry, or remove it",
                           sorts[self->sort].key, entry->module, sorts[self->sort].one);
 }
 
@@ -149,7 +155,8 @@ static weft_status refuse_unused(const patterns *self, const pattern *entry, wef
 static weft_status give_one(const patterns *self, const pattern *entry, const expression *compiled,
                             const weft_adapter_job *job, const uint8_t *chosen, uint8_t *given, double *values,
                             weft_error *err) {
-    const int of_file = self->source != NULL; /* its entries may match modules without an adapter, as in PEFT */
+    const int of_file = self->source != NULL;
+    const char *other = NULL;
     int met = 0, used = 0;
     for (uint32_t i = 0; i < job->n_sites; i++) {
         const weft_site *site = weft_adapter_site(job, i);
@@ -157,14 +164,16 @@ static weft_status give_one(const patterns *self, const pattern *entry, const ex
         if (site->path == NULL || (!chosen[i] && !of_file)) continue;
         found = compiled != NULL ? expression_fits(compiled, site->path) : targets_mean(entry->module, site);
         if (found < 0)
-            return refuse_expression(self, entry->module, "takes too many steps to be held against a path", err);
-        met |= found;
-        if (!found || !chosen[i] || given[i]) continue;
+            return refuse_expression(self, entry->module, "needs too many steps to be compared with a path", err);
+        if (found && !chosen[i]) other = site->path;
+        if (!found || !chosen[i]) continue;
+        met = 1;
+        if (given[i]) continue;
         given[i] = 1;
         values[i] = entry->value;
         used = 1;
     }
-    if (!met) return refuse_unmet(self, entry, job, chosen, err);
+    if (!met) return refuse_unmet(self, entry, job, chosen, other, err);
     return used || of_file ? WEFT_OK : refuse_unused(self, entry, err);
 }
 

@@ -13,8 +13,8 @@ typedef struct reading {
     weft_error *err;
 } reading;
 
-static weft_status refuse(const reading *self, const char *key, const char *why) {
-    return weft_error_set(self->err, WEFT_E_DATA, "%s: %s %s", self->source->config_path, key, why);
+static weft_status refuse(const reading *self, const char *key, const char *problem) {
+    return source_refuse(self->source, self->config, key, problem, self->err);
 }
 
 /* The keys that are read here, and keys that only initialize a new adapter or belong to a rejected key. */
@@ -33,30 +33,29 @@ static int changes_base(const char *init) {
 
 static weft_status check_rest(const reading *self) {
     static const struct {
-        const char *key, *why;
+        const char *key, *problem;
     } refused[] = {
-        {"fan_in_fan_out", "is true, which is for matrices stored as (in, out); this model's are (out, in)"},
-        {"lora_bias", "is true, and B has no bias here"},
-        {"layer_replication", "repeats blocks, and a model is as its config.json says here"},
+        {"fan_in_fan_out", "the matrices of this model are stored as (out, in). Allowed: false"},
+        {"lora_bias", "B has no bias in Weft. Allowed: false"},
+        {"layer_replication", "Weft does not repeat blocks. Allowed: null"},
         {"trainable_token_indices",
-         "trains rows of an embedding alone, and here a table is trained whole or not at all: have PEFT merge "
-         "it into its base (merge_and_unload) and take that model, or train the table there as one of "
-         "modules_to_save"},
-        {"target_parameters", "adapts parameters that no module reads as a linear, which is not served"},
-        {"use_qalora", "is true, and A reads every element of its input here"},
-        {"alora_invocation_tokens", "switches the adapter on within a text, which is not served"},
-        {"megatron_config", "is of another trainer's layers"}};
+         "Weft trains all rows of an embedding or no row. Allowed: null. Fix: merge the adapter into its base with "
+         "PEFT (merge_and_unload) and use that model, or train the table as one of modules_to_save"},
+        {"target_parameters", "Weft adapts weights of linears only. Allowed: null"},
+        {"use_qalora", "A reads every element of its input in Weft. Allowed: false"},
+        {"alora_invocation_tokens", "Weft does not switch an adapter on within a text. Allowed: null"},
+        {"megatron_config", "the layers are those of another trainer. Allowed: null"}};
     const char *bias = json_string_value(json_object_get(self->config, "bias"));
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (!source_says_nothing(json_object_get(self->config, refused[i].key)))
-            return refuse(self, refused[i].key, refused[i].why);
+            return refuse(self, refused[i].key, refused[i].problem);
     if (changes_base(json_string_value(json_object_get(self->config, "init_lora_weights"))))
-        return refuse(
-            self, "init_lora_weights",
-            "is of a form that takes what it begins with out of the base's own weights, which stay as they are "
-            "here: have PEFT convert it into a plain LoRA (path_initial_model_for_weight_conversion)");
+        return refuse(self, "init_lora_weights",
+                      "this form also changes the weights of the base, which Weft does not. Allowed: true, false, "
+                      "gaussian and others that leave the base as it is. Fix: have PEFT convert the adapter into a "
+                      "plain LoRA (path_initial_model_for_weight_conversion)");
     if (bias != NULL && strcmp(bias, "none") != 0)
-        return refuse(self, "bias", "is not none: biases that are trained beside an adapter are modules_to_save here");
+        return refuse(self, "bias", "Weft trains biases with an adapter as modules_to_save. Allowed: \"none\"");
     return source_check_keys(self->config, known, self->source, self->err);
 }
 
@@ -92,33 +91,42 @@ static int is_list_of_names(const json_t *list) {
     return json_is_array(list);
 }
 
+/* PEFT takes an empty list of layers for all. */
+static weft_status read_layers(lora_modules *self, const reading *from) {
+    const json_t *layers = json_object_get(from->config, "layers_to_transform");
+    char number[32];
+    int fits = json_is_array(layers);
+    for (size_t i = 0; i < json_array_size(layers); i++) fits = fits && json_is_integer(json_array_get(layers, i));
+    (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(layers));
+    if (json_is_integer(layers)) self->layers = strdup(number);
+    else if (source_says_nothing(layers)) self->layers = strdup("all");
+    else if (fits) self->layers = join_list(layers, NULL);
+    else return refuse(from, "layers_to_transform", "not valid. Allowed: null, a block's number, or a list of them");
+    return WEFT_OK;
+}
+
 static weft_status read_wanted(lora_modules *self, const reading *from) {
     const json_t *modules = json_object_get(from->config, "target_modules");
-    const json_t *layers = json_object_get(from->config, "layers_to_transform");
     const json_t *below = json_object_get(from->config, "layers_pattern");
     const int is_text = json_is_string(modules),
               is_all = is_text && strcmp(json_string_value(modules), "all-linear") == 0;
-    char number[32];
-    if (!is_text && (!json_is_array(modules) || json_array_size(modules) == 0))
-        return refuse(from, "target_modules", "is neither a list of names nor one expression");
+    if (!is_text && (!is_list_of_names(modules) || json_array_size(modules) == 0))
+        return refuse(from, "target_modules", "not valid. Allowed: a list of names, or one regular expression");
     /* PEFT does not adapt completely trained modules. */
     self->names = is_text ? strdup(is_all ? "all-linear" : "")
                           : join_list(modules, json_object_get(from->config, "modules_to_save"));
     self->regex = strdup(is_text && !is_all ? json_string_value(modules) : "");
     if (!source_says_nothing(below) && !json_is_string(below) && !is_list_of_names(below))
-        return refuse(from, "layers_pattern", "is neither a name nor a list of names");
-    (void)snprintf(number, sizeof number, "%lld", (long long)json_integer_value(layers));
-    if (layers == NULL || json_is_null(layers)) self->layers = strdup("all");
-    else self->layers = json_is_integer(layers) ? strdup(number) : join_list(layers, NULL);
+        return refuse(from, "layers_pattern", "not valid. Allowed: null, a name, or a list of names");
     self->layers_pattern = json_is_string(below) ? strdup(json_string_value(below)) : join_list(below, NULL);
-    return WEFT_OK;
+    return read_layers(self, from);
 }
 
 static weft_status read_left_out(lora_modules *self, const reading *from) {
     const json_t *modules = json_object_get(from->config, "exclude_modules");
     const int is_text = json_is_string(modules);
     if (!source_says_nothing(modules) && !is_text && !is_list_of_names(modules))
-        return refuse(from, "exclude_modules", "is neither a list of names nor one expression");
+        return refuse(from, "exclude_modules", "not valid. Allowed: null, a list of names, or one regular expression");
     self->exclude = is_text ? strdup("") : join_list(modules, NULL);
     self->exclude_regex = strdup(is_text ? json_string_value(modules) : "");
     return WEFT_OK;
@@ -142,16 +150,21 @@ static weft_status read_modules(lora_modules *self, const reading *from, const c
 static weft_status read_all(weft_adapter *self, const reading *from) {
     const json_t *r = json_object_get(from->config, "r"), *alpha = json_object_get(from->config, "lora_alpha");
     const char *type = json_string_value(json_object_get(from->config, "peft_type"));
+    const json_t *dropout = json_object_get(from->config, "lora_dropout");
+    const double p = json_number_value(dropout);
     weft_status status = WEFT_OK;
     if (type == NULL || strcmp(type, "LORA") != 0)
-        return refuse(from, "peft_type", "is not LORA: choose the adapter that it is");
-    if (!json_is_integer(r) || json_integer_value(r) < 1) return refuse(from, "r", "is no whole number from 1 on");
+        return refuse(from, "peft_type", "the plugin reads LORA. Fix: set [adapter] plugin to that of the type");
+    if (!json_is_integer(r) || json_integer_value(r) < 1)
+        return refuse(from, "r", "not valid. Allowed: an integer of at least 1");
     if (!json_is_number(alpha) || !(json_number_value(alpha) > 0))
-        return refuse(from, "lora_alpha", "is no number above 0");
+        return refuse(from, "lora_alpha", "not valid. Allowed: a number above 0");
+    if ((!source_says_nothing(dropout) && !json_is_number(dropout)) || p < 0 || p >= 1)
+        return refuse(from, "lora_dropout", "not valid. Allowed: a number from 0 to below 1");
     status = check_rest(from);
     self->r = json_integer_value(r);
     self->alpha = json_number_value(alpha);
-    self->dropout = json_number_value(json_object_get(from->config, "lora_dropout"));
+    self->dropout = p;
     self->dora = !source_says_nothing(json_object_get(from->config, "use_dora"));
     self->stabilised = !source_says_nothing(json_object_get(from->config, "use_rslora"));
     return status == WEFT_OK ? read_modules(&self->own, from, self->source) : status;

@@ -13,7 +13,7 @@
     K(I64, width, "auto", "[1,16Mi] | auto", "", WEFT_SAME,                                                            \
       "Outputs of each hidden layer; auto: as wide as the model, or those of from.")                                   \
     K(ENUM, activation, "auto", "auto,gelu,gelu_tanh,silu", "", WEFT_SAME,                                             \
-      "Behind each hidden layer; auto: gelu, or that of from.")
+      "Activation after each hidden layer; auto: gelu, or the value of from.")
 /* clang-format on */
 WEFT_KEYS(mlp_head_config, MLP_HEAD_KEYS)
 
@@ -44,12 +44,12 @@ static weft_status read_activation(weft_adapter *self, const json_t *config, int
     for (int64_t i = GELU; i < N_FORMS; i++)
         if (found != NULL && strcmp(found, forms[i].name) == 0) self->activation = i;
     if (self->activation == AUTO)
-        return weft_error_set(err, WEFT_E_DATA, "%s: activation is none of gelu, gelu_tanh and silu",
+        return weft_error_set(err, WEFT_E_DATA, "%s: activation is not valid. Allowed: gelu, gelu_tanh and silu",
                               source->config_path);
     if (asked == AUTO || asked == self->activation) return WEFT_OK;
     return weft_error_set(err, WEFT_E_USER,
-                          "activation is %s, and %s has %s: an adapter that is continued is what it was; take the key "
-                          "out, or set it to what stands there",
+                          "activation is %s, and %s has %s: a continued adapter keeps its settings. Fix: remove the "
+                          "key, or set it to the value of the file",
                           forms[asked].name, source->config_path, found);
 }
 
@@ -127,9 +127,9 @@ static weft_status mlp_head_declare(weft_adapter *self, const weft_adapter_job *
         job->claim(job->builder->ctx, i);
         return WEFT_OK;
     }
-    return weft_error_set(err, WEFT_E_USER,
-                          "plugin = mlp-head puts layers before a head, and this model has none: choose another "
-                          "adapter");
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "plugin = mlp-head adds layers before a head, which this model does not have. Fix: choose another adapter");
 }
 
 static weft_value mlp_head_head(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops,

@@ -82,11 +82,10 @@ static weft_status check_width(weft_adapter *self, const weft_site *site, weft_e
     const int64_t width = site->kv_heads * site->head_dim;
     if (self->layers == 0) self->width = width;
     if (width == self->width) return WEFT_OK;
-    return weft_error_set(
-        err, WEFT_E_UNSUPPORTED,
-        "plugin = prefix has one table for all layers, and keys of '%s' have %lld numbers where those "
-        "before it have %lld: choose another adapter",
-        site->path, (long long)width, (long long)self->width);
+    return weft_error_set(err, WEFT_E_UNSUPPORTED,
+                          "plugin = prefix has one table for all layers, and keys of '%s' have %lld numbers, those "
+                          "before it %lld. Fix: choose another adapter",
+                          site->path, (long long)width, (long long)self->width);
 }
 
 static void write_config(weft_adapter *self, int64_t kv_heads) {
@@ -116,9 +115,9 @@ static weft_status prefix_declare(weft_adapter *self, const weft_adapter_job *jo
         write_config(self, site->kv_heads);
     }
     if (self->layers > 0) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER,
-                          "plugin = prefix needs attention to stand before, and this model has none: choose another "
-                          "adapter");
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "plugin = prefix needs attention, which this model does not have. Fix: choose another adapter");
 }
 
 static weft_value prefix_attention(const weft_adapter *self, uint32_t site, weft_graph *g, const weft_ops *ops,
