@@ -30,7 +30,7 @@ foreach(row
     "optimizer;anyprecision"
     "data;text;PkgConfig::JANSSON"
     "data;instruct;PkgConfig::JANSSON"
-    "tokenizer;bpe;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
+    "tokenizer;bpe;weft_jinja;PkgConfig::JANSSON;PkgConfig::PCRE2;PkgConfig::UTF8PROC"
     "device;cpu;weft_dnnl;OpenMP::OpenMP_C"
     "comm;self"
     "adapter;lora;PkgConfig::JANSSON;PkgConfig::PCRE2"
@@ -55,7 +55,7 @@ endforeach()
 file(GLOB data_common CONFIGURE_DEPENDS plugins/data/common/*.c)
 target_sources(weft-data-text PRIVATE ${data_common})
 target_sources(weft-data-instruct PRIVATE ${data_common})
-# The Jinja of chat templates.
+# Chat templates, for every tokenizer.
 file(GLOB tokenizer_common CONFIGURE_DEPENDS plugins/tokenizer/common/*.c)
 target_sources(weft-tokenizer-bpe PRIVATE ${tokenizer_common})
 # What adapters share.

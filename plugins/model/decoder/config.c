@@ -78,7 +78,7 @@ static void read_pad(reader *r, decoder_config *c) {
 static void judge_heads(reader *r, const decoder_config *c, int derived) {
     if (derived && c->width % c->heads != 0)
         reader_complain(
-            r, "hidden_size %lld is no multiple of num_attention_heads %lld; change one of them, or give a head_dim",
+            r, "hidden_size %lld is no multiple of num_attention_heads %lld. Fix: change one of them, or set head_dim",
             (long long)c->width, (long long)c->heads);
     if (c->heads % c->kv_heads != 0)
         reader_complain(
@@ -135,7 +135,7 @@ static void read_activation(reader *r, decoder_config *c) {
     char text[96];
     c->activation = activation_of(r, key, reader_get(r, key), c->family);
     if (second != NULL && activation_of(r, other, second, c->family) != c->activation)
-        reader_complain(r, "%s is %s, and %s, which decides, says otherwise; keep one of them", other,
+        reader_complain(r, "%s is %s, and %s, which has priority, differs. Fix: keep one of them", other,
                         reader_shown(second, text), key);
 }
 
@@ -182,8 +182,8 @@ static int is_allowed(const json_t *value, const char *allowed) {
 /* Returns the fix for an error message, if it is another one than setting the allowed value. */
 static const char *next_step(const char *key, const char *allowed) {
     if (strcmp(key, "quantization_config") != 0) return allowed;
-    return "null, or what bitsandbytes says of nf4 and int8: weights that other programs have packed are not read. "
-           "Take the model in numbers; [model] base = nf4, int8 or fp8 packs it while it is read";
+    return "null, or quantization_config of bitsandbytes for nf4 and int8. Weights packed by other programs are not "
+           "supported. Fix: use the unpacked model; [model] base = nf4, int8 or fp8 packs it while it is read";
 }
 
 static void read_key(reader *r, const family *of, const char *ignore, const char *key, const json_t *value) {
@@ -195,11 +195,10 @@ static void read_key(reader *r, const family *of, const char *ignore, const char
         return;
     case DECODER_KEY_UNKNOWN:
         if (json_is_null(value) || ignored(ignore, key)) return;
-        reader_complain(
-            r,
-            "the key %s (%s) is not known, so it may change the arithmetic; where it changes nothing, say so with "
-            "[model] ignore = %s",
-            key, reader_shown(value, text), key);
+        reader_complain(r,
+                        "the key %s (%s) is unknown and could change the results. Fix: if it has no effect, set "
+                        "[model] ignore = %s",
+                        key, reader_shown(value, text), key);
         return;
     case DECODER_KEY_UNDERSTOOD:
     case DECODER_KEY_HARMLESS: return;

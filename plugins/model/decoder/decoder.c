@@ -283,5 +283,5 @@ static const weft_model_plugin decoder_table = {(uint32_t)sizeof(weft_model_plug
                                                 decoder_forward,
                                                 NULL};
 
-WEFT_PLUGIN(model, 1, DECODER_FAMILY, "0.2.0", "Models whose config.json has model_type " DECODER_FAMILY ".",
+WEFT_PLUGIN(model, 1, DECODER_FAMILY, "0.2.0", "Models with a config.json with model_type " DECODER_FAMILY ".",
             decoder_settings, NULL, decoder_table)

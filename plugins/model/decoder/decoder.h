@@ -8,7 +8,7 @@
 /* clang-format off */
 #define DECODER_KEYS(K)                                                                                                \
     K(LIST, ignore, "", "", "", WEFT_SAME,                                                                             \
-      "Keys of config.json that the plugin does not know and that change nothing.")
+      "Keys of config.json that the plugin may ignore because they have no effect.")
 /* clang-format on */
 
 /* Bits, so that a key can list its families. Each family is a separate plugin from the same sources. */

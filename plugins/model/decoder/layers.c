@@ -8,7 +8,8 @@ static void judge_other_name(reader *r, int64_t window) {
     const json_t *other = reader_get(r, "sliding_window_size");
     char text[96];
     if (other == NULL || (json_is_integer(other) && json_integer_value(other) == window)) return;
-    reader_complain(r, "sliding_window_size is %s, and sliding_window, which decides, says %lld; keep one of them",
+    reader_complain(r,
+                    "sliding_window_size is %s, and sliding_window, which has priority, is %lld. Fix: keep one of them",
                     reader_shown(other, text), (long long)window);
 }
 
@@ -72,16 +73,16 @@ static void judge_type(reader *r, const decoder_config *c, const json_t *types, 
     const window_rule rule = c->family->windows;
     if (said < 0) reader_refuse(r, "layer_types", types, "a list of \"full_attention\" and \"sliding_attention\"");
     else if (said == 1 && rule == WINDOW_NOWHERE)
-        reader_refuse(r, "layer_types", types, "full_attention alone, which is what this family computes");
+        reader_refuse(r, "layer_types", types, "only full_attention, because this family supports no window");
     else if (rule == WINDOW_EVERYWHERE && said != ruled)
         reader_refuse(r, "layer_types", types,
-                      window > 0 ? "sliding_attention alone, since sliding_window is for all layers"
-                                 : "full_attention alone, since there is no sliding_window");
+                      window > 0 ? "only sliding_attention, because sliding_window is for all layers"
+                                 : "only full_attention, because sliding_window is not set");
     else if (said == 1 && window == 0)
         reader_refuse(r, "layer_types", types,
                       reader_get(r, "use_sliding_window") != NULL
-                          ? "full_attention alone, since use_sliding_window or sliding_window says that there is none"
-                          : "full_attention alone, since there is no sliding_window");
+                          ? "only full_attention, because use_sliding_window or sliding_window disables windows"
+                          : "only full_attention, because sliding_window is not set");
 }
 
 static void read_windows(reader *r, decoder_config *c, int64_t window) {
@@ -99,9 +100,7 @@ static void read_windows(reader *r, decoder_config *c, int64_t window) {
         const int said = types == NULL ? ruled : windowed_by_type(json_array_get(types, (size_t)i));
         if (types != NULL) judge_type(r, c, types, window, said, ruled);
         if (types == NULL && said == 1 && window == 0)
-            reader_complain(r,
-                            "sliding_window is null; allowed is a whole number from 1, since layer %lld looks back "
-                            "through it",
+            reader_complain(r, "sliding_window is null. Allowed: an integer from 1, because layer %lld uses it",
                             (long long)i);
         c->layer[i].window = said == 1 ? window : 0;
         c->layer[i].local = said == 1 && (c->family->traits & LOCAL_ROPE) != 0;
@@ -113,7 +112,7 @@ static void judge_first(reader *r, const decoder_config *c) {
     const json_t *value = reader_get(r, "max_window_layers");
     if (c->family->windows == WINDOW_LATE && value != NULL &&
         (!json_is_integer(value) || json_integer_value(value) < 0))
-        reader_refuse(r, "max_window_layers", value, "a whole number from 0");
+        reader_refuse(r, "max_window_layers", value, "an integer from 0");
 }
 
 void layers_read(reader *r, decoder_config *c) {

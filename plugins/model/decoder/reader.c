@@ -46,7 +46,7 @@ int64_t reader_size(reader *r, const char *key, int64_t max, int64_t fallback) {
     if (value == NULL) return fallback;
     if (json_is_integer(value) && json_integer_value(value) >= 1 && json_integer_value(value) <= max)
         return json_integer_value(value);
-    (void)snprintf(allowed, sizeof allowed, "a whole number from 1 to %lld", (long long)max);
+    (void)snprintf(allowed, sizeof allowed, "an integer from 1 to %lld", (long long)max);
     reader_refuse(r, key, value, allowed);
     return fallback;
 }

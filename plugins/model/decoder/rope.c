@@ -69,7 +69,7 @@ static void judge_members(reader *r, rope_kind kind) {
         while (i < LENGTH(members) && strcmp(members[i].name, key) != 0) i++;
         if (json_is_null(value) || (i < LENGTH(members) && members[i].kinds & (uint32_t)kind)) continue;
         reader_complain(r,
-                        "%s%s is %s, which rotary positions of the type \"%s\" do not read; take it out, or name the "
+                        "%s%s is %s, which rotary positions of the type \"%s\" do not read. Fix: remove it, or set the "
                         "type that does",
                         r->of, key, reader_shown(value, text), kind_name(kind));
     }
@@ -140,7 +140,7 @@ static void read_own(reader *r, decoder_rope *rope) {
 /* Returns a value that may be inside the object, outside of it, or both if equal; else `absent`. */
 static double said_once(reader *r, const char *key, double inside, double outside, double absent) {
     if (inside != 0 && outside != 0 && inside != outside)
-        reader_complain(r, "%s is said twice, as %.17g and as %.17g; keep the right one", key, inside, outside);
+        reader_complain(r, "%s is set two times, to %.17g and to %.17g. Fix: keep the right one", key, inside, outside);
     return inside != 0 ? inside : outside != 0 ? outside : absent;
 }
 
@@ -153,8 +153,8 @@ static int64_t read_turned(reader *r, const decoder_config *c, double inside, do
         reader_complain(r, "%spartial_rotary_factor is %g; allowed is 1", of, part);
     if (dim < 2 || dim % 2 != 0 || dim > c->head_dim)
         reader_complain(r,
-                        "%spartial_rotary_factor is %g; allowed is what turns an even number of the %lld elements of "
-                        "a head",
+                        "%spartial_rotary_factor is %g. Allowed: a value that rotates an even number of the %lld "
+                        "elements of a head",
                         of, part, (long long)c->head_dim);
     return dim;
 }
@@ -214,7 +214,7 @@ static json_t *find_object(reader *r, const char **name) {
     const int both = newer != NULL && older != NULL;
     *name = newer != NULL ? "rope_parameters" : "rope_scaling";
     if (both && !(json_is_object(newer) && json_is_object(older) && is_said_twice(newer, older)))
-        reader_complain(r, "rope_parameters and rope_scaling are both there and differ; keep the right one");
+        reader_complain(r, "rope_parameters and rope_scaling are both set and differ. Fix: keep the right one");
     return newer != NULL ? newer : older;
 }
 
@@ -239,7 +239,7 @@ static void read_pair(reader *r, decoder_config *c, const around *outside) {
     value = json_object_get(pair, sorts[0]);
     if (scaling != NULL && value != NULL && !(json_is_object(value) && is_said_twice(value, scaling)))
         reader_complain(
-            r, "rope_scaling and rope_parameters.full_attention are both there and differ; keep the right one");
+            r, "rope_scaling and rope_parameters.full_attention are both set and differ. Fix: keep the right one");
     if (scaling != NULL && value == NULL) read_object(r, c, &c->rope, "rope_scaling", scaling, outside);
     else read_object(r, c, &c->rope, "rope_parameters.full_attention", json_is_null(value) ? NULL : value, outside);
     value = json_object_get(pair, sorts[1]);

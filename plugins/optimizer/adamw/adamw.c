@@ -9,8 +9,8 @@
 /* clang-format off */
 #define ADAMW_KEYS(K)                                                                                                  \
     K(F64,  lr,           "1e-3",  "[0,1e38]",     "", WEFT_SAME, "Step size, before the schedule.")                   \
-    K(F64,  beta1,        "0.9",   "[0,1)",        "", WEFT_SAME, "Part of the mean gradient that is kept.")           \
-    K(F64,  beta2,        "0.999", "[0,1)",        "", WEFT_SAME, "Part of the mean squared gradient that is kept.")   \
+    K(F64,  beta1,        "0.9",   "[0,1)",        "", WEFT_SAME, "Decay rate of the mean gradient.")                  \
+    K(F64,  beta2,        "0.999", "[0,1)",        "", WEFT_SAME, "Decay rate of the mean squared gradient.")          \
     K(F64,  eps,          "1e-8",  "[0,inf)",      "", WEFT_SAME, "Added to the root of the mean square.")             \
     K(F64,  weight_decay, "0.01",  "[0,inf)",      "", WEFT_SAME, "Decay of the weight itself, times the step size.")
 /* clang-format on */

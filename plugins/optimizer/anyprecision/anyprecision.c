@@ -16,14 +16,16 @@
 /* clang-format off */
 #define ANYPRECISION_KEYS(K)                                                                                           \
     K(F64,  lr,                        "1e-3",  "[0,1e38]",  "", WEFT_SAME, "Step size, before the schedule.")         \
-    K(F64,  beta1,                     "0.9",   "[0,1)",     "", WEFT_SAME, "Part of the mean gradient that is kept.") \
-    K(F64,  beta2,                     "0.999", "[0,1)",     "", WEFT_SAME, "Part of the mean square that is kept.")   \
+    K(F64,  beta1,                     "0.9",   "[0,1)",     "", WEFT_SAME, "Decay rate of the mean gradient.")        \
+    K(F64,  beta2,                     "0.999", "[0,1)",     "", WEFT_SAME,                                            \
+      "Decay rate of the mean squared gradient.")                                                                      \
     K(F64,  eps,                       "1e-8",  "[0,inf)",   "", WEFT_SAME, "Added to the root of the mean square.")   \
     K(F64,  weight_decay,              "0",     "[0,inf)",   "", WEFT_SAME, "Decay of the weight, times step size.")   \
-    K(BOOL, use_kahan_summation,       "yes",   "",          "", WEFT_SAME, "Keep what rounding weights takes away.")  \
+    K(BOOL, use_kahan_summation,       "yes",   "",          "", WEFT_SAME,                                            \
+      "Compensate the rounding errors of the weights (Kahan summation).")                                              \
     K(ENUM, momentum_dtype,            "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of the mean gradient.")              \
     K(ENUM, variance_dtype,            "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of the mean square.")                \
-    K(ENUM, compensation_buffer_dtype, "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of what rounding took away.")
+    K(ENUM, compensation_buffer_dtype, "bf16",  "bf16,fp32", "", WEFT_SAME, "Type of the compensation.")
 /* clang-format on */
 WEFT_KEYS(anyprecision_config, ANYPRECISION_KEYS)
 

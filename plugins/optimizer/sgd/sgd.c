@@ -12,8 +12,9 @@
 /* clang-format off */
 #define SGD_KEYS(K)                                                                                                    \
     K(F64,  lr,           "1e-3", "[0,1e38]",     "", WEFT_SAME, "Step size, before the schedule.")                    \
-    K(F64,  momentum,     "0",    "[0,1)",        "", WEFT_SAME, "Part of the last direction that is kept.")           \
-    K(F64,  dampening,    "0",    "[0,1]",        "", WEFT_SAME, "Part of a new gradient that momentum leaves out.")   \
+    K(F64,  momentum,     "0",    "[0,1)",        "", WEFT_SAME, "Decay rate of the momentum.")                        \
+    K(F64,  dampening,    "0",    "[0,1]",        "", WEFT_SAME,                                                       \
+      "Dampening: fraction of a new gradient that the momentum ignores.")                                              \
     K(BOOL, nesterov,     "no",   "",             "", WEFT_SAME, "Look ahead along the momentum.")                     \
     K(F64,  weight_decay, "0",    "[0,inf)",      "", WEFT_SAME, "Decay added to the gradient, per unit of weight.")
 /* clang-format on */

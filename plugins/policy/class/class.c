@@ -9,7 +9,7 @@
 
 #define CLASS_KEYS(K)                                                                                                  \
     K(LIST, classes, NULL, "", "", WEFT_SAME,                                                                          \
-      "Classes whose modules are units: names such as LlamaDecoderLayer, or a part of one such as layer.")
+      "Classes whose modules are units: names such as LlamaDecoderLayer, or a substring such as layer.")
 WEFT_KEYS(class_config, CLASS_KEYS)
 
 /* ---- names ---- */
@@ -62,10 +62,10 @@ static weft_status refuse(const weft_policy_job *job, const char *name, weft_err
         if (seen_before(job, i) || used >= sizeof all) continue;
         used += (size_t)snprintf(all + used, sizeof all - used, "%s%s", used > 0 ? ", " : "", other);
     }
-    return weft_error_set(err, WEFT_E_USER,
-                          "[policy] classes has '%s', which is no class of this model and no part of one. The nearest "
-                          "is %s; the classes are: %s.",
-                          name, nearest, all);
+    return weft_error_set(
+        err, WEFT_E_USER,
+        "[policy] classes has '%s', which matches no class of this model. The nearest is %s; the classes are: %s.",
+        name, nearest, all);
 }
 
 /* ---- units ---- */
@@ -80,7 +80,7 @@ static int chosen(const weft_policy_job *job, const char *classes, const weft_mo
 static weft_status check(const weft_policy_job *job, const char *classes, weft_error *err) {
     char name[NAME_SIZE];
     if (classes[0] == 0)
-        return weft_error_set(err, WEFT_E_USER, "[policy] classes is empty: name a class, or choose plugin = whole.");
+        return weft_error_set(err, WEFT_E_USER, "[policy] classes is empty. Fix: add a class, or set plugin = whole.");
     while ((classes = next_name(classes, name)) != NULL) {
         uint32_t i = 0;
         while (i < job->n_modules && !fits(job, name, weft_policy_module(job, i))) i++;

@@ -7,7 +7,7 @@
 
 #define SIZE_KEYS(K)                                                                                                   \
     K(I64, size, "20M", "[1,inf)", "elements", WEFT_SAME,                                                              \
-      "Elements that a unit holds at most; a module with more of its own is a unit by itself.")
+      "Maximum elements of a unit; a module with more of its own is a unit by itself.")
 WEFT_KEYS(size_config, SIZE_KEYS)
 
 /* Parameters that stay together: a module's complete subtree, or a large module's own parameters. */

@@ -15,4 +15,4 @@ static weft_status whole_units(const weft_host *host, const void *config, const 
 
 static const weft_policy_plugin whole_table = {(uint32_t)sizeof(weft_policy_plugin), 0, whole_units};
 
-WEFT_PLUGIN(policy, 1, "whole", "0.1.0", "One unit for the whole model.", whole_config, NULL, whole_table)
+WEFT_PLUGIN(policy, 1, "whole", "0.1.0", "One unit for the complete model.", whole_config, NULL, whole_table)

@@ -8,7 +8,7 @@
 
 #define DDP_KEYS(K)                                                                                                    \
     K(ENUM, reduce_at, "each", "each,last", "", WEFT_SAME,                                                             \
-      "When gradients travel: at each micro-step, or once per optimizer step.")
+      "When gradients are reduced: at each micro-step, or once per optimizer step.")
 WEFT_KEYS(ddp_config, DDP_KEYS)
 
 enum { REDUCE_AT_EACH, REDUCE_AT_LAST };
@@ -116,5 +116,6 @@ static const weft_strategy_plugin ddp_table = {(uint32_t)sizeof(weft_strategy_pl
                                                WEFT_CAPABILITY_REDUCE | WEFT_CAPABILITY_REDUCE_DTYPE, ddp_replicas,
                                                ddp_place, ddp_compile};
 
-WEFT_PLUGIN(strategy, 1, "ddp", "0.1.0", "Every rank holds the whole model and takes its own micro-batches.",
-            ddp_config, NULL, ddp_table)
+WEFT_PLUGIN(strategy, 1, "ddp", "0.1.0",
+            "Data parallelism: each rank has the complete model and trains its own micro-batches.", ddp_config, NULL,
+            ddp_table)

@@ -7,15 +7,16 @@
 /* clang-format off */
 #define FSDP_KEYS(K)                                                                                                   \
     K(ENUM, shard, "full", "optimizer,gradients,full,hybrid,1,2,3", "", WEFT_SAME,                                     \
-      "What is cut: optimizer (1), gradients too (2), parameters too (full, 3), those in a group of ranks (hybrid).")  \
+      "Sharded state: optimizer (1), gradients too (2), parameters too (full, 3), parameters within a group of "       \
+      "ranks (hybrid).")                                                                                               \
     K(I64, shard_group, "auto", "[1,inf) | auto", "ranks", WEFT_SAME,                                                  \
       "Ranks that share one copy under shard = hybrid; auto: those of a node.")                                        \
     K(ENUM, reduce_at, "each", "each,last", "", WEFT_SAME,                                                             \
-      "When gradients travel: at each micro-step, or once per optimizer step.")                                        \
+      "When gradients are reduced: at each micro-step, or once per optimizer step.")                                   \
     K(BOOL, reshard_after_forward, "yes", "", "", WEFT_SAME,                                                           \
-      "Let go of gathered parameters after forward; no: keep them until backward.")                                    \
+      "Free gathered parameters after forward; no: keep them until backward.")                                         \
     K(ENUM, root, "sharded", "sharded,replicated", "", WEFT_SAME,                                                      \
-      "The root unit's parameters: what the wrap policy has left over.")
+      "Placement of the root unit, which has the parameters of no other unit.")
 /* clang-format on */
 WEFT_KEYS_STRUCT(fsdp_config, FSDP_KEYS)
 

@@ -225,8 +225,8 @@ static weft_status unknown(const reader *self, piece name) {
 
 static weft_status too_fine(const reader *self, piece name, const char *segment) {
     return weft_error_set(self->err, WEFT_E_USER,
-                          "device_map names %.*s: segment %s is the smallest that can be placed, and is placed whole",
-                          name.n, name.at, segment);
+                          "device_map names %.*s, which is smaller than segment %s. Allowed: complete segments", name.n,
+                          name.at, segment);
 }
 
 /* ---- entries ---- */
@@ -234,11 +234,12 @@ static weft_status too_fine(const reader *self, piece name, const char *segment)
 static weft_status place(const reader *self, int32_t s, int32_t rank, const char *entry) {
     const char *before = self->placed_by[s];
     if (before == entry)
-        return weft_error_set(self->err, WEFT_E_USER, "device_map places segment %s twice: \"%.*s\" names it twice",
+        return weft_error_set(self->err, WEFT_E_USER,
+                              "device_map assigns segment %s more than once: \"%.*s\" contains it two times",
                               weft_job_segment(self->job, s)->name, (int)strcspn(entry, ";"), entry);
     if (before != NULL)
         return weft_error_set(self->err, WEFT_E_USER,
-                              "device_map places segment %s twice: by \"%.*s\", and by \"%.*s\"",
+                              "device_map assigns segment %s more than once: by \"%.*s\", and by \"%.*s\"",
                               weft_job_segment(self->job, s)->name, (int)strcspn(before, ";"), before,
                               (int)strcspn(entry, ";"), entry);
     self->placed_by[s] = entry;
@@ -294,8 +295,8 @@ static weft_status read_entry(const reader *self, piece entry) {
     weft_status status = WEFT_OK;
     if (rank < 0 || names.n == 0)
         return weft_error_set(self->err, WEFT_E_USER,
-                              "device_map has \"%.*s\": an entry is names = rank, as in embed,layers.0-12 = 0; "
-                              "layers.13-21,head = 1; or the whole is auto or sequential",
+                              "device_map has \"%.*s\". Allowed: auto, sequential, or entries names = rank, as in "
+                              "embed,layers.0-12 = 0; layers.13-21,head = 1",
                               entry.n, entry.at);
     if (rank >= self->job->world)
         return weft_error_set(self->err, WEFT_E_USER,
@@ -324,8 +325,8 @@ static weft_status check_holes(const reader *self) {
     if (n == 0) return WEFT_OK;
     list_names(self->job, names, sizeof names);
     return weft_error_set(self->err, WEFT_E_USER,
-                          "device_map gives segment %s%s to no rank (%d of %d segments are left out); the segments are "
-                          "%s. In a file a ; with a blank before it begins a comment",
+                          "device_map assigns segment %s%s to no rank (%d of %d segments are missing); the segments "
+                          "are %s. In a file a ; after a space begins a comment",
                           weft_job_segment(self->job, first)->name, n > 1 ? " and others" : "", (int)n,
                           (int)self->job->n_segments, names);
 }
@@ -337,7 +338,7 @@ static weft_status check_ranks(const reader *self) {
         }
         if (s == self->job->n_segments)
             return weft_error_set(self->err, WEFT_E_USER,
-                                  "device_map gives rank %d of %d no segment: give it one, or start fewer ranks",
+                                  "device_map assigns no segment to rank %d of %d. Fix: add one, or start fewer ranks",
                                   (int)rank, (int)self->job->world);
     }
     return WEFT_OK;

@@ -22,10 +22,10 @@ static weft_status mp_replicas(const weft_host *host, const void *config, const 
     (void)host;
     (void)config;
     if (job->world > job->n_segments)
-        return weft_error_set(err, WEFT_E_USER,
-                              "strategy mp gives each rank a segment at least, and this model has %d for %d ranks: "
-                              "start fewer",
-                              (int)job->n_segments, (int)job->world);
+        return weft_error_set(
+            err, WEFT_E_USER,
+            "strategy mp needs a segment for each rank, and this model has %d for %d ranks. Fix: start fewer ranks",
+            (int)job->n_segments, (int)job->world);
     *out = 1;
     return WEFT_OK;
 }
@@ -45,11 +45,11 @@ static weft_status check_stages(const mp_config *keys, const weft_strategy_job *
     for (s = 1; s < job->n_segments; s++)
         for (t = 0; t + 1 < s; t++)
             if (owners[t] == owners[s] && owners[s - 1] != owners[s])
-                return weft_error_set(err, WEFT_E_USER,
-                                      "device_map gives rank %d segment %s and, after others of rank %d, %s: schedule "
-                                      "= 1f1b needs all segments of a rank in one piece; gpipe and naive do not",
-                                      (int)owners[s], weft_job_segment(job, t)->name, (int)owners[s - 1],
-                                      weft_job_segment(job, s)->name);
+                return weft_error_set(
+                    err, WEFT_E_USER,
+                    "device_map assigns to rank %d segment %s and, after others of rank %d, %s: schedule = 1f1b needs "
+                    "contiguous segments for each rank. Fix: set schedule to gpipe or naive",
+                    (int)owners[s], weft_job_segment(job, t)->name, (int)owners[s - 1], weft_job_segment(job, s)->name);
     return WEFT_OK;
 }
 

@@ -12,9 +12,9 @@
 /* clang-format off */
 #define MP_KEYS(K)                                                                                                     \
     K(STR, device_map, "auto", "auto,sequential", "", WEFT_SAME,                                                       \
-      "Which rank runs what: auto (balanced), sequential, or a map: embed,layers.0-12 = 0; layers.13-21,head = 1.")    \
+      "Segments of each rank: auto (balanced), sequential, or a map: embed,layers.0-12 = 0; layers.13-21,head = 1.")   \
     K(ENUM, schedule, "naive", "naive,gpipe,1f1b", "", WEFT_SAME,                                                      \
-      "How micro-batches go through the stages: one by one, all up and then all down, or one up, one down.")
+      "Order of micro-batches: one at a time, all forwards before all backwards, or one forward, one backward.")
 /* clang-format on */
 WEFT_KEYS_STRUCT(mp_config, MP_KEYS)
 

@@ -80,5 +80,4 @@ static const weft_strategy_plugin single_table = {(uint32_t)sizeof(weft_strategy
                                                   WEFT_CAPABILITY_REDUCE | WEFT_CAPABILITY_REDUCE_DTYPE,
                                                   single_replicas, single_place, single_compile};
 
-WEFT_PLUGIN(strategy, 1, "single", "0.1.0", "One rank holds everything and does everything.", single_config, NULL,
-            single_table)
+WEFT_PLUGIN(strategy, 1, "single", "0.1.0", "One rank with the complete model.", single_config, NULL, single_table)

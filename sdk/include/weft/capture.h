@@ -8,11 +8,11 @@
  *     each step: replay(captured graph, stream)
  *
  * A captured graph contains kernels with their arguments, copies, fills, conversions, uploads and downloads
- * (weft/transfer.h), stream events and waits. A stream joins the capture when it waits for an instruction of a
- * captured stream. The first stream must wait for it again before `end`. The graph stores addresses, never contents: a
- * replay reads the current contents of buffers and host memory. Values that change from step to step are therefore in
- * memory: the target count, the optimizer's hp, the ids of a micro-batch, the positions filled in a KV cache. A graph
- * is valid until one of its buffers is released. The host captures one graph for each part of a step that it captures
+ * (weft/transfer.h), stream events and waits. A stream joins the capture when it waits for an event of a captured
+ * stream. The first stream must wait for it again before `end`. The graph stores addresses, never contents: a replay
+ * reads the current contents of buffers and host memory. Values that change from step to step are therefore in memory:
+ * the target count, the optimizer's hp, the ids of a micro-batch, the positions filled in a KV cache. A graph is valid
+ * until one of its buffers is released. The host captures one graph for each part of a step that it captures
  * separately, and for each list of micro-batch lengths.
  *
  * Between `begin` and `end` these calls fail with WEFT_E_HOST: alloc, release, take, give_back, read, write (the host
@@ -22,7 +22,7 @@
  * that the caller drives cannot be captured.
  *
  * The host runs the first pass of each list of lengths without capture, because libraries initialize on their first
- * call. It captures the second pass (host/run/graph_capture.h; [run] replay in the configuration).
+ * call. It captures the second pass (host/run/graph_capture.c; [run] replay in the configuration).
  *
  * CUDA implementation: cudaStreamBeginCapture in thread-local mode, cudaStreamEndCapture, cudaGraphInstantiate and
  * cudaGraphLaunch. The CPU device gains no time from capture and does not have the extension.

@@ -103,6 +103,7 @@ typedef struct weft_data_info {
                              A resume refuses that */
     uint64_t memory;      /* bytes of the machine's memory that the data hold, those of `share` included; 0: the plugin
                              does not count them */
+    uint64_t peak;        /* bytes at the highest moment of create, temporary memory included; 0: as `memory` */
 } weft_data_info;
 
 typedef struct weft_micro_batch_request {

@@ -89,7 +89,7 @@ enum {
     WEFT_SIZE_1_0_weft_data_job                =  104,
     WEFT_SIZE_1_0_weft_data_counts             =   16,
     WEFT_SIZE_1_0_weft_split_info              =   40,
-    WEFT_SIZE_1_0_weft_data_info               =   48,
+    WEFT_SIZE_1_0_weft_data_info               =   56,
     WEFT_SIZE_1_0_weft_micro_batch_request     =   24,
     WEFT_SIZE_1_0_weft_micro_batch             =   64,
     WEFT_SIZE_1_0_weft_data_plugin             =   64,

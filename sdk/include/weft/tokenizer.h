@@ -125,8 +125,8 @@ typedef struct weft_tokenizer_add {
  * The answers are the {% generation %} blocks of the template, if it has any. Otherwise the answer of an assistant
  * message is the text that the template writes for it after the generation prompt, up to the last special token: the
  * end token. White space after the end token is not part of the answer. If the template writes no special token for the
- * message itself, the next one is the end token, including white space before it. An id belongs to an answer if any of
- * its bytes does. With WEFT_CHAT_PROMPT only blocks are answers.
+ * message itself, the next one is the end token, including white space before it, unless it begins turns. An id belongs
+ * to an answer if any of its bytes does. With WEFT_CHAT_PROMPT only blocks are answers.
  */
 #define WEFT_TOKENIZER_CHAT "weft.tokenizer.chat/1"
 

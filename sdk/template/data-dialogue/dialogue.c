@@ -6,7 +6,7 @@
 /* clang-format off */
 #define DIALOGUE_KEYS(K)                                                                                               \
     K(PATH, path,    NULL,  "", "", WEFT_SAME, "A line is a dialogue: question | answer | ...")                        \
-    K(I64,  context, "256", "[1,1M]", "tokens", WEFT_SAME, "Inputs of a row.")
+    K(I64,  context, "256", "[1,1M]", "tokens", WEFT_SAME, "Positions of a sequence.")
 /* clang-format on */
 WEFT_KEYS(dialogue_config, DIALOGUE_KEYS)
 
@@ -49,8 +49,8 @@ static weft_status add_row(weft_data *data, const weft_data_job *job, const weft
     if (to->ids == NULL) return weft_error_set(err, WEFT_E_MEMORY, "no memory for a dialogue");
     to->answers = to->ids + data->config.context + 1;
     if (job->chat(job, &sink, &chat, err) != WEFT_OK)
-        return weft_error_prefix(err, "%s:%llu: in %lld places: ", data->config.path, (unsigned long long)data->n_rows,
-                                 (long long)data->config.context);
+        return weft_error_prefix(err, "%s:%llu: in %lld positions: ", data->config.path,
+                                 (unsigned long long)data->n_rows, (long long)data->config.context);
     for (int32_t i = 1; i < to->n; i++) to->targets += to->answers[i] >= 0;
     for (int32_t i = 0; i < to->n; i++) data->hash = (data->hash ^ (uint64_t)to->ids[i]) * 0x9E3779B97F4A7C15u;
     data->tokens += (uint64_t)to->n;
@@ -83,7 +83,7 @@ static weft_status read_file(weft_data *data, const weft_data_job *job, FILE *fi
         status = add_row(data, job, turns, n, err);
     }
     if (status == WEFT_OK && data->targets == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] path = %s has no answer to learn", data->config.path);
+        status = weft_error_set(err, WEFT_E_DATA, "[data] path = %s has no answer to train on", data->config.path);
     return status;
 }
 

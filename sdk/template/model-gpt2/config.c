@@ -108,8 +108,7 @@ static double number(reader *r, const char *key, double least, double fallback) 
 
 static int64_t size(reader *r, const char *key, double fallback) {
     const double x = number(r, key, 1, fallback);
-    if (r->status == WEFT_OK && (x != floor(x) || x > 1 << 24))
-        refuse(r, key, find(r, key), "a whole number below 2^24");
+    if (r->status == WEFT_OK && (x != floor(x) || x > 1 << 24)) refuse(r, key, find(r, key), "an integer below 2^24");
     return r->status == WEFT_OK ? (int64_t)x : 1;
 }
 
@@ -146,8 +145,8 @@ static void judge_dropout(reader *r, int64_t dropout) {
     for (int i = 0; i < 3; i++)
         if (number(r, keys[i], 0, 0.1) != 0 && !dropout)
             complain(r,
-                     "%s is %g, and nothing is dropped here; train without by [model] dropout = off, which leaves the "
-                     "file as it is, or set the key to 0",
+                     "%s is %g, and this plugin has no dropout. Fix: set [model] dropout = off, which does not change "
+                     "the file, or set the key to 0",
                      keys[i], number(r, keys[i], 0, 0.1));
 }
 
@@ -170,7 +169,7 @@ static void judge_keys(reader *r) {
         size_t i = 0;
         while (i < sizeof known / sizeof known[0] && !is(key, known[i])) i++;
         if (i < sizeof known / sizeof known[0] || is(value, "null") || is(value, "false")) continue;
-        complain(r, "the key %.*s (%.*s) is not known, so it may change the arithmetic; take it out where it does not",
+        complain(r, "the key %.*s (%.*s) is unknown and could change the results. Fix: remove it if it has no effect",
                  (int)(key.n < 60 ? key.n : 60), key.at, (int)(value.n < 60 ? value.n : 60), value.at);
     }
     at = skip_blanks(at, end);
@@ -180,7 +179,7 @@ static void judge_keys(reader *r) {
 weft_status gpt2_config_read(gpt2_config *c, const weft_model_source *source, int64_t dropout, weft_error *err) {
     reader r = {source, err, WEFT_OK};
     if (!is(find(&r, "model_type"), "\"gpt2\""))
-        complain(&r, "has no \"model_type\": \"gpt2\", which is what is computed here");
+        complain(&r, "has no \"model_type\": \"gpt2\", the only supported type");
     judge_keys(&r);
     judge_dropout(&r, dropout);
     c->vocab = size(&r, "vocab_size", 50257);

@@ -13,7 +13,7 @@
 /* clang-format off */
 #define GPT2_KEYS(K)                                                                                                   \
     K(ENUM, dropout, "refuse", "refuse,off", "", WEFT_SAME,                                                            \
-      "Where config.json asks for dropout, which there is none of here: refuse, or train without.")
+      "If config.json sets dropout, which this plugin does not support: reject the model, or train without dropout.")
 /* clang-format on */
 WEFT_KEYS(gpt2_settings, GPT2_KEYS)
 
@@ -205,5 +205,5 @@ static weft_value gpt2_forward(const weft_model *self, uint32_t segment, weft_gr
 static const weft_model_plugin gpt2_table = {
     (uint32_t)sizeof(weft_model_plugin), 0, gpt2_create, gpt2_destroy, gpt2_info, gpt2_declare, gpt2_forward, NULL};
 
-WEFT_PLUGIN(model, 1, "gpt2", "0.1.0", "GPT-2: models whose config.json has model_type gpt2.", gpt2_settings, NULL,
+WEFT_PLUGIN(model, 1, "gpt2", "0.1.0", "GPT-2: models with model_type gpt2 in config.json.", gpt2_settings, NULL,
             gpt2_table)

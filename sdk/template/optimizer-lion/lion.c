@@ -14,8 +14,8 @@
 /* clang-format off */
 #define LION_KEYS(K)                                                                                                   \
     K(F64,  lr,           "1e-4", "[0,inf)", "", WEFT_SAME, "Step size, before the schedule.")                    \
-    K(F64,  beta1,        "0.9",  "[0,1)",   "", WEFT_SAME, "Part of the momentum in the update.")                \
-    K(F64,  beta2,        "0.99", "[0,1)",   "", WEFT_SAME, "Part of the momentum that is kept.")                 \
+    K(F64,  beta1,        "0.9",  "[0,1)",   "", WEFT_SAME, "Weight of the momentum in the update.")                   \
+    K(F64,  beta2,        "0.99", "[0,1)",   "", WEFT_SAME, "Decay rate of the momentum.")                             \
     K(F64,  weight_decay, "0",    "[0,inf)", "", WEFT_SAME, "Decay of the weight itself, times the step size.")
 /* clang-format on */
 WEFT_KEYS(lion_config, LION_KEYS)

@@ -71,7 +71,7 @@ static int is_adapted(const weft_site *site) {
 
 static weft_status check_rank(const weft_adapter *self, const weft_site *site, weft_error *err) {
     if (self->rank <= site->in && self->rank <= site->out) return WEFT_OK;
-    return weft_error_set(err, WEFT_E_USER, "rank is %lld, and %s is (%lld, %lld): take its smaller side or less",
+    return weft_error_set(err, WEFT_E_USER, "rank is %lld, and %s is (%lld, %lld). Allowed: at most its smaller side",
                           (long long)self->rank, site->path, (long long)site->out, (long long)site->in);
 }
 

@@ -33,7 +33,7 @@ static weft_status weftnew_create(weft_comm **out, const weft_host *given, const
     status = plugins->get(given, "comm", name, &plugin, &keys, err);
     if (status != WEFT_OK) return status;
     if (worlds > 0 && inner != plugin->table)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "wraps = %s: another one is wrapped in this process", name);
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "wraps = %s: this process wraps another one", name);
     inner = (const weft_comm_plugin *)plugin->table;
     teller = given;
     status = inner->create(out, given, keys, job, err);
@@ -124,5 +124,5 @@ static const weft_comm_plugin weftnew_table = {
     weftnew_poke, weftnew_extension, weftnew_connect, weftnew_abandon, weftnew_check};
 /* clang-format on */
 
-WEFT_PLUGIN(comm, 1, "weftnew-id", "0.1.0", "Another communicator, with what it moves counted.", weftnew_config, NULL,
-            weftnew_table)
+WEFT_PLUGIN(comm, 1, "weftnew-id", "0.1.0", "A wrapper of another communicator that counts its bytes.", weftnew_config,
+            NULL, weftnew_table)

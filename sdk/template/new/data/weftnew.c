@@ -13,7 +13,7 @@
 /* clang-format off */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(PATH, path,    NULL,  "",       "",       WEFT_SAME, "A line is a document.")                                    \
-    K(I64,  context, "256", "[1,1M]", "tokens", WEFT_SAME, "Inputs of a row; a longer document is an error.")
+    K(I64,  context, "256", "[1,1M]", "tokens", WEFT_SAME, "Positions of a sequence; a longer document is an error.")
 /* clang-format on */
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 
@@ -84,7 +84,7 @@ static weft_status read_lines(weft_data *data, const weft_data_job *job, FILE *f
         if (text[0] != '\0') status = add_row(data, job, text, line, err);
     }
     if (status == WEFT_OK && data->targets == 0)
-        status = weft_error_set(err, WEFT_E_DATA, "[data] path = %s has nothing to learn", data->config.path);
+        status = weft_error_set(err, WEFT_E_DATA, "[data] path = %s has no text to train on", data->config.path);
     return status;
 }
 
@@ -192,5 +192,5 @@ static const weft_data_plugin weftnew_table = {(uint32_t)sizeof(weft_data_plugin
                                                weftnew_micro_batch,
                                                NULL};
 
-WEFT_PLUGIN(data, 1, "weftnew-id", "0.1.0", "A line is a document, and a document a row.", weftnew_config, NULL,
-            weftnew_table)
+WEFT_PLUGIN(data, 1, "weftnew-id", "0.1.0", "Each line is a document, and each document a sequence.", weftnew_config,
+            NULL, weftnew_table)

@@ -11,8 +11,7 @@
 
 /* The keys of [device]: type, name, default, range, unit, flags, help. They define struct weftnew_config. */
 #define WEFTNEW_KEYS(K)                                                                                                \
-    K(STR, wraps, "cpu", "", "", WEFT_SAME,                                                                            \
-      "The device that works; its own keys stand in its own section, [device.cpu].")
+    K(STR, wraps, "cpu", "", "", WEFT_SAME, "The device that computes; its keys are in its own section, [device.cpu].")
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)
 
 static const weft_device_plugin *inner; /* table of the wrapped device, set by the first `create` */
@@ -33,7 +32,7 @@ static weft_status weftnew_create(weft_device **out, const weft_host *given, con
     status = plugins->get(given, "device", name, &plugin, &keys, err);
     if (status != WEFT_OK) return status;
     if (devices > 0 && inner != plugin->table)
-        return weft_error_set(err, WEFT_E_UNSUPPORTED, "wraps = %s: another device is wrapped in this process", name);
+        return weft_error_set(err, WEFT_E_UNSUPPORTED, "wraps = %s: this process wraps another device", name);
     inner = (const weft_device_plugin *)plugin->table;
     teller = given;
     status = inner->create(out, given, keys, index, err);
@@ -192,5 +191,5 @@ static const weft_device_plugin weftnew_table = {
     weftnew_prefix_backward, weftnew_square_sum, weftnew_clip, weftnew_update, weftnew_extension};
 /* clang-format on */
 
-WEFT_PLUGIN(device, 1, "weftnew-id", "0.1.0", "Another device, with what is asked of it counted.", weftnew_config, NULL,
-            weftnew_table)
+WEFT_PLUGIN(device, 1, "weftnew-id", "0.1.0", "A wrapper of another device that counts its calls.", weftnew_config,
+            NULL, weftnew_table)

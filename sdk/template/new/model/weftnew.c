@@ -44,13 +44,38 @@ static weft_status read_number(int64_t *out, const weft_model_source *source, co
     if (at != NULL) at += strlen(quoted);
     if (at != NULL) at += strspn(at, " \t\r\n");
     if (at == NULL || *at != ':')
-        return weft_error_set(err, WEFT_E_USER, "%s: %s is not there, which is a whole number from 1 to %lld",
+        return weft_error_set(err, WEFT_E_USER, "%s: %s is missing. Allowed: an integer from 1 to %lld",
                               source->config_path, key, (long long)most);
     *out = strtoll(at + 1, &end, 10);
     if (end == at + 1 || *out < 1 || *out > most)
-        return weft_error_set(err, WEFT_E_USER, "%s: %s is no whole number from 1 to %lld", source->config_path, key,
-                              (long long)most);
+        return weft_error_set(err, WEFT_E_USER, "%s: %s is not valid. Allowed: an integer from 1 to %lld",
+                              source->config_path, key, (long long)most);
     return WEFT_OK;
+}
+
+/* Refuses a setting of config.json that this model does not compute: a wrong model would run without a message. */
+static weft_status check_setting(const weft_model_source *source, const char *key, const char *only, weft_error *err) {
+    char quoted[64];
+    const char *at;
+    (void)snprintf(quoted, sizeof quoted, "\"%s\"", key);
+    at = strstr(source->config_text, quoted);
+    if (at == NULL) return WEFT_OK;
+    at += strlen(quoted);
+    at += strspn(at, " \t\r\n:");
+    if (strncmp(at, only, strlen(only)) == 0) return WEFT_OK;
+    return weft_error_set(err, WEFT_E_USER, "%s: %s is not valid. Allowed: %s", source->config_path, key, only);
+}
+
+static weft_status check_settings(const weft_model_source *source, weft_error *err) {
+    static const char *const settings[][2] = {
+        {"hidden_act", "\"silu\""}, {"tie_word_embeddings", "true"}, {"sliding_window", "null"}, {"rope_theta", "null"},
+        {"rope_scaling", "null"},   {"num_key_value_heads", "null"}, {"rms_norm_eps", "1e-05"},
+    };
+    weft_status status = WEFT_OK;
+    size_t i;
+    for (i = 0; i < sizeof settings / sizeof settings[0] && status == WEFT_OK; i++)
+        status = check_setting(source, settings[i][0], settings[i][1], err);
+    return status;
 }
 
 static weft_status read_config(weft_model *self, const weft_model_source *source, weft_error *err) {
@@ -60,6 +85,7 @@ static weft_status read_config(weft_model *self, const weft_model_source *source
     if (status == WEFT_OK) status = read_number(&self->heads, source, "num_attention_heads", 1 << 10, err);
     if (status == WEFT_OK) status = read_number(&self->inner, source, "intermediate_size", 1 << 22, err);
     if (status == WEFT_OK) status = read_number(&self->context, source, "max_position_embeddings", 1 << 24, err);
+    if (status == WEFT_OK) status = check_settings(source, err);
     if (status == WEFT_OK && self->width % self->heads != 0)
         status = weft_error_set(err, WEFT_E_USER, "%s: hidden_size %lld is no multiple of num_attention_heads %lld",
                                 source->config_path, (long long)self->width, (long long)self->heads);

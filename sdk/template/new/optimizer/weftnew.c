@@ -12,7 +12,7 @@
 /* clang-format off */
 #define WEFTNEW_KEYS(K)                                                                                                \
     K(F64, lr,           "1e-2", "[0,inf)", "", WEFT_SAME, "Step size, before the schedule.")                          \
-    K(F64, momentum,     "0.9",  "[0,1)",   "", WEFT_SAME, "Part of the momentum that is kept.")                       \
+    K(F64, momentum,     "0.9",  "[0,1)",   "", WEFT_SAME, "Decay rate of the momentum.")                              \
     K(F64, weight_decay, "0",    "[0,inf)", "", WEFT_SAME, "Decay of the weight itself, times the step size.")
 /* clang-format on */
 WEFT_KEYS(weftnew_config, WEFTNEW_KEYS)

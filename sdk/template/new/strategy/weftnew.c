@@ -81,5 +81,6 @@ static weft_status weftnew_compile(const weft_host *host, const void *config, co
 static const weft_strategy_plugin weftnew_table = {(uint32_t)sizeof(weft_strategy_plugin), WEFT_CAPABILITY_REDUCE,
                                                    weftnew_replicas, weftnew_place, weftnew_compile};
 
-WEFT_PLUGIN(strategy, 1, "weftnew-id", "0.1.0", "Every rank holds the whole model and takes its own micro-batches.",
-            weftnew_config, NULL, weftnew_table)
+WEFT_PLUGIN(strategy, 1, "weftnew-id", "0.1.0",
+            "Data parallelism: each rank has the complete model and trains its own micro-batches.", weftnew_config,
+            NULL, weftnew_table)
